@@ -1,0 +1,37 @@
+//! Varnish's own vmodtool writes the glue from ghost.vcc; the C shim is compiled against the headers of the
+//! varnishd that is installed, and the VMOD fits exactly that one.
+
+#![allow(clippy::expect_used, reason = "a build that cannot go on stops with the reason")]
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, fs};
+
+const WANTED: &str = "install Varnish's headers: apt-get install libvarnishapi-dev pkg-config python3";
+
+fn main() {
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let varnish = pkg_config::Config::new().cargo_metadata(false).probe("varnishapi").expect(WANTED);
+    let vmodtool = pkg_config::get_variable("varnishapi", "vmodtool").expect(WANTED);
+    let made =
+        Command::new("python3").args([&vmodtool, "-o"]).arg(out.join("vcc_if")).arg("ghost.vcc").status();
+    assert!(made.expect(WANTED).success(), "{vmodtool} failed on ghost.vcc");
+    fs::write(out.join("config.h"), "").expect("OUT_DIR is writable");
+
+    cc::Build::new()
+        .include(&out)
+        .includes(&varnish.include_paths)
+        // rustc's export list would hide a symbol of C: varnishd finds the descriptor in a static of Rust's (src/lib.rs)
+        // that a constructor of the shim fills from the one that vmodtool made.
+        .define("Vmod_ghost_Data", "Vmod_ghost_Data_c")
+        .flag("-Werror=implicit-function-declaration")
+        .flag_if_supported("-Wno-unused-parameter")
+        .file(out.join("vcc_if.c"))
+        .file("c/shim.c")
+        .link_lib_modifier("+whole-archive")
+        .compile("ghostshim");
+    println!("cargo:rustc-env=VARNISH_VERSION={}", varnish.version);
+    println!("cargo:rerun-if-changed=c/shim.c");
+    println!("cargo:rerun-if-changed=ghost.vcc");
+    println!("cargo:rerun-if-changed={vmodtool}");
+}

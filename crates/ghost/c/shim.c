@@ -1,0 +1,504 @@
+/*
+ * Everything that depends on the layout of Varnish's own structs, and nothing else: no decision is made here.
+ * Compiled anew for every version of Varnish; $ABI strict keeps varnishd from loading it into another.
+ */
+
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "cache/cache_varnishd.h"
+#include "cache/cache_director.h"
+#include "cache/cache_filter.h"
+#include "vcl.h"
+#include "vrt_obj.h"
+#include "vsa.h"
+#include "vtim.h"
+
+#ifndef NO_VXID
+#  define NO_VXID 0
+#endif
+
+/* varnishd looks the descriptor up by name: a Rust static, filled before main(). */
+#undef Vmod_ghost_Data
+extern const struct vmod_data Vmod_ghost_Data_c;
+extern char Vmod_ghost_Data[256];
+
+__attribute__((constructor)) static void
+gs_export_descriptor(void)
+{
+	_Static_assert(sizeof Vmod_ghost_Data_c <= 256, "descriptor");
+	memcpy(Vmod_ghost_Data, &Vmod_ghost_Data_c, sizeof Vmod_ghost_Data_c);
+}
+
+/*--------------------------------------------------------------------
+ * Messages: client request, backend request, response
+ */
+
+struct gs_text { const char *p; size_t n; };
+
+struct http *gs_req(VRT_CTX) { return (ctx->http_req); }
+struct http *gs_bereq(VRT_CTX) { return (ctx->http_bereq); }
+struct http *gs_resp(VRT_CTX) { return (ctx->http_resp); }
+
+static struct gs_text
+gs_field(const struct http *hp, unsigned n)
+{
+	struct gs_text t = { hp->hd[n].b, hp->hd[n].b == NULL ? 0 : Tlen(hp->hd[n]) };
+	return (t);
+}
+
+struct gs_text gs_method(const struct http *hp) { return (gs_field(hp, HTTP_HDR_METHOD)); }
+struct gs_text gs_url(const struct http *hp) { return (gs_field(hp, HTTP_HDR_URL)); }
+
+/* Most headers differ in the first letter: look there before calling anything. */
+static inline int
+gs_begins(const txt *h, const char *start, size_t n)
+{
+	return (((h->b[0] ^ start[0]) & 0x5f) == 0 && Tlen(*h) > n && strncasecmp(h->b, start, n) == 0);
+}
+
+static inline int
+gs_is(const txt *h, const char *name, size_t n)
+{
+	return (Tlen(*h) > n && h->b[n] == ':' && gs_begins(h, name, n));
+}
+
+/* The value of the header at or after *at; *at moves behind it. p is NULL where there is none. */
+struct gs_text
+gs_header(const struct http *hp, const char *name, size_t n, unsigned *at)
+{
+	struct gs_text t = { NULL, 0 };
+	unsigned u;
+
+	for (u = *at < HTTP_HDR_FIRST ? HTTP_HDR_FIRST : *at; u < hp->nhd; u++) {
+		if (!gs_is(&hp->hd[u], name, n))
+			continue;
+		t.p = hp->hd[u].b + n + 1;
+		while (*t.p == ' ' || *t.p == '\t')
+			t.p++;
+		t.n = (size_t)(hp->hd[u].e - t.p);
+		break;
+	}
+	*at = u + 1;
+	return (t);
+}
+
+static void
+gs_drop(struct http *hp, unsigned u)
+{
+	VSLbt(hp->vsl, (enum VSL_tag_e)(hp->logtag + HTTP_HDR_UNSET), hp->hd[u]);
+}
+
+static void
+gs_keep(struct http *hp, unsigned *v, unsigned u)
+{
+	if (*v != u) {
+		hp->hd[*v] = hp->hd[u];
+		hp->hdf[*v] = hp->hdf[u];
+	}
+	(*v)++;
+}
+
+/* Removes every header of the name. */
+void
+gs_remove(struct http *hp, const char *name, size_t n)
+{
+	unsigned u, v;
+
+	for (u = v = HTTP_HDR_FIRST; u < hp->nhd; u++) {
+		if (gs_is(&hp->hd[u], name, n))
+			gs_drop(hp, u);
+		else
+			gs_keep(hp, &v, u);
+	}
+	hp->nhd = v;
+}
+
+/* Removes every header whose name begins so. */
+void
+gs_remove_prefix(struct http *hp, const char *prefix, size_t n)
+{
+	unsigned u, v;
+
+	for (u = v = HTTP_HDR_FIRST; u < hp->nhd; u++) {
+		if (gs_begins(&hp->hd[u], prefix, n))
+			gs_drop(hp, u);
+		else
+			gs_keep(hp, &v, u);
+	}
+	hp->nhd = v;
+}
+
+/* A line that outlives the message: not copied. Ends in a zero byte. */
+void gs_add_static(struct http *hp, const char *line) { http_SetHeader(hp, line); }
+
+static const char *
+gs_copy(struct http *hp, const char *p, size_t n)
+{
+	char *s = WS_Alloc(hp->ws, n + 1);
+
+	if (s == NULL) {
+		/* Varnish fails the task when its workspace has overflowed. */
+		WS_MarkOverflow(hp->ws);
+		return (NULL);
+	}
+	memcpy(s, p, n);
+	s[n] = '\0';
+	return (s);
+}
+
+void
+gs_add(struct http *hp, const char *line, size_t n)
+{
+	const char *s = gs_copy(hp, line, n);
+
+	if (s != NULL)
+		http_SetHeader(hp, s);
+}
+
+/* "name: value" out of two parts. */
+void
+gs_add_pair(struct http *hp, const char *name, size_t n, const char *value, size_t m)
+{
+	char *s = WS_Alloc(hp->ws, n + m + 3);
+
+	if (s == NULL) {
+		WS_MarkOverflow(hp->ws);
+		return;
+	}
+	memcpy(s, name, n);
+	s[n] = ':';
+	s[n + 1] = ' ';
+	memcpy(s + n + 2, value, m);
+	s[n + m + 2] = '\0';
+	http_SetHeader(hp, s);
+}
+
+void
+gs_set_url(struct http *hp, const char *url, size_t n)
+{
+	const char *s = gs_copy(hp, url, n);
+
+	if (s != NULL)
+		http_SetH(hp, HTTP_HDR_URL, s);
+}
+
+/*--------------------------------------------------------------------
+ * The task
+ */
+
+const char *gs_local_socket(VRT_CTX) { return (ctx->sp == NULL ? NULL : VRT_r_local_socket(ctx)); }
+const char *gs_client_ip(VRT_CTX) { return (SES_Get_String_Attr(ctx->sp, SA_CLIENT_IP)); }
+int gs_first_visit(VRT_CTX) { return (ctx->req->restarts == 0 && ctx->req->esi_level == 0); }
+int gs_on_backend_side(VRT_CTX) { return (ctx->bo != NULL && ctx->req == NULL); }
+void gs_hint(VRT_CTX, VCL_BACKEND d) { VRT_l_req_backend_hint(ctx, d); }
+VCL_BACKEND gs_hinted(VRT_CTX) { return (ctx->req->director_hint); }
+VCL_BACKEND gs_bereq_backend(VRT_CTX) { return (ctx->bo->director_req); }
+void gs_fail(VRT_CTX, const char *why) { VRT_fail(ctx, "%s", why); }
+void gs_hash(VRT_CTX, const char *p) { VRT_hashdata(ctx, TOSTRAND(p)); }
+
+const char *
+gs_ws_copy(VRT_CTX, const char *p, size_t n)
+{
+	char *s = WS_Alloc(ctx->ws, n + 1);
+
+	if (s == NULL)
+		return (NULL);
+	memcpy(s, p, n);
+	s[n] = '\0';
+	return (s);
+}
+
+void
+gs_log(VRT_CTX, const char *line)
+{
+	if (ctx->vsl != NULL)
+		VSLb(ctx->vsl, SLT_VCL_Log, "%s", line);
+	else
+		VSL(SLT_VCL_Log, NO_VXID, "%s", line);
+}
+
+/* What Rust keeps for one task, in the task's workspace, until the task is over. */
+extern void ghost_task_fini(void *);
+static void gs_task_fini(VRT_CTX, void *p) { (void)ctx; ghost_task_fini(p); }
+static const struct vmod_priv_methods gs_task_methods[1] = {{
+	.magic = VMOD_PRIV_METHODS_MAGIC, .type = "ghost", .fini = gs_task_fini,
+}};
+
+void *
+gs_task_get(VRT_CTX, const void *id)
+{
+	struct vmod_priv *p = VRT_priv_task_get(ctx, id);
+	return (p == NULL ? NULL : p->priv);
+}
+
+/* Memory for the task's state; whoever gets it must call gs_task_set once it is filled. */
+void *gs_task_alloc(VRT_CTX, size_t n) { return (WS_Alloc(ctx->ws, n)); }
+
+int
+gs_task_set(VRT_CTX, const void *id, void *state)
+{
+	struct vmod_priv *p = VRT_priv_task(ctx, id);
+
+	if (p == NULL)
+		return (-1);
+	p->priv = state;
+	p->methods = gs_task_methods;
+	return (0);
+}
+
+/*--------------------------------------------------------------------
+ * Native backends
+ */
+
+struct gs_backend {
+	const char	*name;
+	const void	*sockaddr;
+	unsigned	socklen;
+	double		connect, first_byte, between_bytes;
+};
+
+VCL_BACKEND
+gs_backend_new(VRT_CTX, const struct gs_backend *from, struct vsmw_cluster *cluster)
+{
+	struct vrt_backend be;
+	struct vrt_endpoint ep;
+	const struct suckaddr *sua;
+	VCL_BACKEND d;
+
+	memset(&be, 0, sizeof be);
+	memset(&ep, 0, sizeof ep);
+	be.magic = VRT_BACKEND_MAGIC;
+	be.endpoint = &ep;
+	be.vcl_name = from->name;
+	be.connect_timeout = from->connect;
+	be.first_byte_timeout = from->first_byte;
+	be.between_bytes_timeout = from->between_bytes;
+#if VRT_MAJOR_VERSION >= 20
+	be.backend_wait_timeout = -1;	/* unset is negative from VRT 19 on */
+#endif
+	ep.magic = VRT_ENDPOINT_MAGIC;
+	sua = VSA_Malloc(from->sockaddr, from->socklen);
+	if (sua == NULL)
+		return (NULL);
+	if (VSA_Get_Proto(sua) == AF_INET6)
+		ep.ipv6 = sua;
+	else
+		ep.ipv4 = sua;
+#if VRT_MAJOR_VERSION >= 17
+	d = VRT_new_backend_clustered(ctx, cluster, &be, NULL);
+#else
+	d = VRT_new_backend_clustered(ctx, cluster, &be);
+#endif
+	free((void *)(uintptr_t)sua);
+	return (d);
+}
+
+/* Drops our reference: requests that hold theirs finish, then Varnish retires it. VRT_delete_backend() would give
+ * 503 to those that have it and are not yet connected. */
+void gs_release(VCL_BACKEND d) { VRT_Assign_Backend(&d, NULL); }
+
+/*
+ * The counters of many backends in one piece of shared memory; each alone would take a file and a mapping. Varnish
+ * asserts that they fit.
+ */
+struct vsmw_cluster *
+gs_cluster_new(VRT_CTX, size_t backends)
+{
+	return (VRT_VSM_Cluster_New(ctx, backends * (VRT_backend_vsm_need(ctx) + 16)));
+}
+
+void
+gs_cluster_free(struct vsmw_cluster *c)
+{
+	struct vrt_ctx ctx[1];
+
+	INIT_OBJ(ctx, VRT_CTX_MAGIC);
+	VRT_VSM_Cluster_Destroy(ctx, &c);
+}
+
+/*--------------------------------------------------------------------
+ * A target: one group of one rule, as a director. It carries the decision from the client's side to the fetch.
+ */
+
+static VCL_BOOL
+gs_healthy(VRT_CTX, VCL_BACKEND d, VCL_TIME *changed)
+{
+	(void)ctx;
+	(void)d;
+	if (changed != NULL)
+		*changed = 0;
+	return (1);
+}
+
+/* One of the group's backends, not the one at *at if there is another; *at becomes its position. */
+extern VCL_BACKEND ghost_target_pick(const void *target, size_t *at);
+/* The last hand on the request after all VCL, and on the answer before any. */
+extern void ghost_leaving(struct http *bereq);
+extern void ghost_arrived(struct http *beresp);
+extern void ghost_target_free(void *target);
+
+/*
+ * A backend that cannot be reached is tried once more on another of the group. Where not a byte was sent, nothing
+ * was asked of it: so this holds for every method.
+ */
+static int
+gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
+{
+	struct busyobj *bo = ctx->bo;
+	size_t at = SIZE_MAX, before;
+	uint64_t sent;
+	VCL_BACKEND be;
+	int i = -1;
+
+	ghost_leaving(bo->bereq);
+	for (int tries = 0; tries < 2; tries++) {
+		before = at;
+		be = ghost_target_pick(d->priv, &at);
+		if (be == NULL || at == before)
+			return (-1);
+		VRT_Assign_Backend(&bo->director_resp, be);
+		sent = bo->acct.bereq_hdrbytes;
+		i = be->vdir->methods->gethdrs(ctx, be);
+		if (i == 0) {
+			ghost_arrived(bo->beresp);
+			return (0);
+		}
+		if (bo->acct.bereq_hdrbytes != sent || bo->htc != NULL || bo->no_retry != NULL)
+			return (i);
+	}
+	return (i);
+}
+
+static stream_close_t
+gs_target_pipe(VRT_CTX, VCL_BACKEND d)
+{
+	size_t at = SIZE_MAX, before;
+	stream_close_t closed = SC_TX_ERROR;
+	vtim_real last;
+	VCL_BACKEND be;
+
+	ghost_leaving(ctx->bo->bereq);
+	for (int tries = 0; tries < 2; tries++) {
+		before = at;
+		be = ghost_target_pick(d->priv, &at);
+		if (be == NULL || at == before)
+			break;
+		last = ctx->req->t_prev;
+		closed = be->vdir->methods->http1pipe(ctx, be);
+		/* Once it has connected, Varnish notes the time. */
+		if (closed != SC_TX_ERROR || ctx->req->t_prev != last)
+			break;
+	}
+	return (closed);
+}
+
+static void gs_target_destroy(VCL_BACKEND d) { ghost_target_free(d->priv); }
+
+static const struct vdi_methods gs_target_methods[1] = {{
+	.magic = VDI_METHODS_MAGIC, .type = "ghost", .healthy = gs_healthy, .gethdrs = gs_target_gethdrs,
+	.http1pipe = gs_target_pipe, .destroy = gs_target_destroy,
+}};
+
+VCL_BACKEND
+gs_target_new(VRT_CTX, const char *name, void *target)
+{
+	return (VRT_AddDirector(ctx, gs_target_methods, target, "%s", name));
+}
+
+/*--------------------------------------------------------------------
+ * An answer of our own, as a backend: user VCL shapes it like any other.
+ */
+
+struct gs_answer {
+	unsigned	status;
+	const char	*header;	/* "Name: value" beside the usual ones, or NULL; ends in a zero byte */
+	struct gs_text	body;		/* lives as long as the task */
+};
+
+extern int ghost_answer(VRT_CTX, const void *priv, struct gs_answer *);
+
+static enum vfp_status
+gs_body_pull(struct vfp_ctx *vc, struct vfp_entry *ve, void *to, ssize_t *room)
+{
+	struct gs_text *left = ve->priv1;
+	size_t n = *room > 0 ? (size_t)*room : 0;
+
+	(void)vc;
+	if (n > left->n)
+		n = left->n;
+	memcpy(to, left->p, n);
+	left->p += n;
+	left->n -= n;
+	*room = (ssize_t)n;
+	return (left->n == 0 ? VFP_END : VFP_OK);
+}
+
+static const struct vfp gs_body_vfp[1] = {{ .name = "ghost", .pull = gs_body_pull }};
+
+static int
+gs_answer_gethdrs(VRT_CTX, VCL_BACKEND d)
+{
+	struct busyobj *bo = ctx->bo;
+	struct gs_answer a = { 0 };
+	struct gs_text *body;
+	struct vfp_entry *vfe;
+
+	if (ghost_answer(ctx, d->priv, &a) != 0)
+		return (-1);
+	http_PutResponse(bo->beresp, "HTTP/1.1", (uint16_t)a.status, NULL);
+	if (a.header != NULL)
+		http_PrintfHeader(bo->beresp, "%s", a.header);
+	if (a.body.n > 0)
+		http_PrintfHeader(bo->beresp, "Content-Type: application/json");
+	http_PrintfHeader(bo->beresp, "Content-Length: %zu", a.body.n);
+	http_TimeHeader(bo->beresp, "Date: ", W_TIM_real(bo->wrk));
+	bo->htc = WS_Alloc(bo->ws, sizeof *bo->htc);
+	body = WS_Alloc(bo->ws, sizeof *body);
+	if (bo->htc == NULL || body == NULL)
+		return (-1);
+	INIT_OBJ(bo->htc, HTTP_CONN_MAGIC);
+	bo->htc->doclose = SC_REM_CLOSE;
+	bo->htc->content_length = (ssize_t)a.body.n;
+	bo->htc->body_status = a.body.n > 0 ? BS_LENGTH : BS_NONE;
+	if (a.body.n > 0 && strcmp(http_GetMethod(bo->bereq), "HEAD")) {
+		*body = a.body;
+		vfe = VFP_Push(bo->vfc, gs_body_vfp);
+		if (vfe == NULL)
+			return (-1);
+		vfe->priv1 = body;
+	}
+	return (0);
+}
+
+static void gs_answer_finish(VRT_CTX, VCL_BACKEND d) { (void)d; ctx->bo->htc = NULL; }
+extern void ghost_answer_free(void *priv);
+static void gs_answer_destroy(VCL_BACKEND d) { ghost_answer_free(d->priv); }
+
+static const struct vdi_methods gs_answer_methods[1] = {{
+	.magic = VDI_METHODS_MAGIC, .type = "ghost-answer", .healthy = gs_healthy, .gethdrs = gs_answer_gethdrs,
+	.finish = gs_answer_finish, .destroy = gs_answer_destroy,
+}};
+
+VCL_BACKEND
+gs_answer_new(VRT_CTX, const char *name, void *priv)
+{
+	return (VRT_AddDirector(ctx, gs_answer_methods, priv, "%s", name));
+}
+
+/* Rust's part of a director, if it is one of ours: kind 1 target, 2 answer, 0 of others. */
+int
+gs_ours(VCL_BACKEND d, void **priv)
+{
+	if (d == NULL || d->vdir == NULL)
+		return (0);
+	*priv = d->priv;
+	if (d->vdir->methods == gs_target_methods)
+		return (1);
+	return (d->vdir->methods == gs_answer_methods ? 2 : 0);
+}

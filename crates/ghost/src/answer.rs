@@ -1,0 +1,129 @@
+//! Answers of our own as backends, so that user VCL sees them in vcl_backend_response and vcl_deliver: no route,
+//! no backend, redirects, and ghost's loopback socket.
+
+use std::ffi::{CString, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use model::names::{ERROR_HEADER, LISTENER_HEADER};
+use router::{Router, Rule};
+
+use crate::control::Control;
+use crate::error::Error;
+use crate::ffi::{self, Ctx, Director, OwnedDirector, RawAnswer, Text, c_string};
+use crate::message::{Message, local_socket};
+
+/// What an answering director says.
+pub(crate) enum Answer {
+    NotFound,
+    NoBackend,
+    Redirect { router: Arc<Router>, rule: u32 },
+    Control(Control),
+}
+
+const NOT_FOUND: &str = concat!(
+    r#"{"status":404,"error":"Not Found","#,
+    r#""message":"no route of this gateway matches the request's host and path"}"#,
+    "\n"
+);
+const NO_BACKEND: &str = concat!(
+    r#"{"status":500,"error":"Internal Server Error","#,
+    r#""message":"the route has no backend for this request"}"#,
+    "\n"
+);
+
+/// One answer, with what it says still in Rust's hands.
+#[derive(Default)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) header: Option<String>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// The director owns the answer from here on.
+    pub(crate) fn director(self, ctx: *const Ctx, name: &str) -> Result<OwnedDirector, Error> {
+        let answer = Box::into_raw(Box::new(self));
+        // SAFETY: ctx is live; the director gives the answer back in ghost_answer_free.
+        let director = unsafe { ffi::gs_answer_new(ctx, c_string(name).as_ptr(), answer.cast()) };
+        OwnedDirector::new(director).ok_or_else(|| {
+            // SAFETY: Varnish did not take it.
+            drop(unsafe { Box::from_raw(answer) });
+            Error::Director(name.to_owned())
+        })
+    }
+
+    /// The rule that answers, where it is one.
+    pub(crate) fn rule(&self) -> Option<&Rule> {
+        match self {
+            Self::Redirect { router, rule } => router.rules().get(*rule as usize),
+            Self::NotFound | Self::NoBackend | Self::Control(_) => None,
+        }
+    }
+
+    fn say(&self, ctx: *const Ctx, bereq: Message<'_>) -> Said {
+        match self {
+            Self::NotFound => Said { status: 404, header: None, body: NOT_FOUND.to_owned() },
+            Self::NoBackend => Said { status: 500, header: None, body: NO_BACKEND.to_owned() },
+            Self::Control(control) => control.answer(ctx, bereq),
+            Self::Redirect { .. } => {
+                // SAFETY: ctx is the fetch's live context.
+                let socket = bereq.header(LISTENER_HEADER).unwrap_or_else(|| unsafe { local_socket(ctx) });
+                let socket = String::from_utf8_lossy(socket);
+                let host = bereq.header("Host").unwrap_or_default();
+                match self.rule().and_then(|rule| rule.redirect(&socket, host, bereq.url())) {
+                    Some((status, location)) => {
+                        let location = String::from_utf8_lossy(&location);
+                        Said { status, header: Some(format!("Location: {location}")), body: String::new() }
+                    }
+                    None => Said { status: 500, header: None, body: NO_BACKEND.to_owned() },
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `director` must be NULL or alive for `'a`.
+pub(crate) unsafe fn of_director<'a>(director: Director) -> Option<&'a Answer> {
+    let mut private = std::ptr::null_mut();
+    // SAFETY: kind 2 says that the director's private part is an Answer, which lives as long as the director.
+    unsafe { (ffi::gs_ours(director, &mut private) == 2).then(|| &*private.cast_const().cast::<Answer>()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_answer(ctx: *const Ctx, answer: *const c_void, to: *mut RawAnswer) -> c_int {
+    let said = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the shim passes a director's private part and the fetch's own request.
+        let (answer, bereq) = unsafe { (&*answer.cast::<Answer>(), Message::new(ffi::gs_bereq(ctx))) };
+        bereq.map_or_else(Said::default, |bereq| answer.say(ctx, bereq))
+    }))
+    .unwrap_or_else(|_| Said {
+        status: 500,
+        header: Some(format!("{ERROR_HEADER}: ghost panicked: this is a bug")),
+        body: String::new(),
+    });
+    let header =
+        said.header.map(|h| c_string(&h.replace(['\r', '\n'], " "))).unwrap_or_else(CString::default);
+    let bytes = header.as_bytes();
+    // SAFETY: ctx is live; the copies live in the task's workspace, as long as the task. NULL: out of workspace.
+    unsafe {
+        let body = ffi::gs_ws_copy(ctx, said.body.as_ptr(), said.body.len());
+        let line = ffi::gs_ws_copy(ctx, bytes.as_ptr(), bytes.len());
+        if body.is_null() || line.is_null() {
+            return -1;
+        }
+        *to = RawAnswer {
+            status: said.status.into(),
+            header: if bytes.is_empty() { std::ptr::null() } else { line },
+            body: Text { p: body.cast(), n: said.body.len() },
+        };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_answer_free(answer: *mut c_void) {
+    // SAFETY: made by Box::into_raw in Answer::director, freed once, by Varnish.
+    drop(unsafe { Box::from_raw(answer.cast::<Answer>()) });
+}

@@ -1,0 +1,128 @@
+//! Native backends: one for each endpoint, shared by all rules and kept across reloads, so that varnishd pools
+//! its connections.
+
+use std::ffi::{c_uint, c_void};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use model::Timeouts;
+
+use crate::error::Error;
+use crate::ffi::{self, Ctx, Director, NewBackend, OwnedDirector, RawCluster, c_string};
+
+/// What makes two backends the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct BackendKey {
+    address: SocketAddr,
+    timeouts: [u64; 3],
+}
+
+impl BackendKey {
+    pub(crate) fn new(address: SocketAddr, timeouts: Timeouts) -> Self {
+        let Timeouts { connect_seconds, first_byte_seconds, idle_seconds } = timeouts;
+        Self { address, timeouts: [connect_seconds, first_byte_seconds, idle_seconds].map(f64::to_bits) }
+    }
+}
+
+/// One endpoint in varnishd.
+pub(crate) struct Backend {
+    director: OwnedDirector,
+    /// After the director: the counters go last.
+    _cluster: Arc<Cluster>,
+}
+
+/// Shared memory for the counters of backends that were made together.
+pub(crate) struct Cluster(*mut RawCluster);
+
+// SAFETY: Varnish locks its shared memory itself; the pointer is only ever given back.
+unsafe impl Send for Cluster {}
+// SAFETY: as above.
+unsafe impl Sync for Cluster {}
+
+impl Cluster {
+    pub(crate) fn new(ctx: *const Ctx, backends: usize) -> Arc<Self> {
+        // SAFETY: ctx is the caller's live context.
+        Arc::new(Self(unsafe { ffi::gs_cluster_new(ctx, backends.max(1)) }))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // SAFETY: given back once. Backends that requests still hold keep the memory until they are gone.
+        unsafe { ffi::gs_cluster_free(self.0) };
+    }
+}
+
+impl Backend {
+    pub(crate) fn new(ctx: *const Ctx, key: BackendKey, cluster: Arc<Cluster>) -> Result<Self, Error> {
+        let name = c_string(&key.address.to_string());
+        let sockaddr = SockAddr::new(key.address);
+        let [connect, first_byte, between_bytes] = key.timeouts.map(f64::from_bits);
+        let from = NewBackend {
+            name: name.as_ptr(),
+            sockaddr: sockaddr.as_ptr(),
+            socklen: sockaddr.len(),
+            connect,
+            first_byte,
+            between_bytes,
+        };
+        // SAFETY: ctx is live, `from` and what it points to outlive the call, Varnish copies them.
+        let director = unsafe { ffi::gs_backend_new(ctx, &from, cluster.0) };
+        let director = OwnedDirector::new(director).ok_or(Error::Backend(key.address))?;
+        Ok(Self { director, _cluster: cluster })
+    }
+
+    pub(crate) fn raw(&self) -> Director {
+        self.director.raw()
+    }
+}
+
+/// `struct sockaddr_in` and `struct sockaddr_in6` as Linux has them.
+#[repr(C)]
+enum SockAddr {
+    V4(In4),
+    V6(In6),
+}
+
+#[repr(C)]
+struct In4 {
+    family: u16,
+    port: [u8; 2],
+    address: [u8; 4],
+    zero: [u8; 8],
+}
+
+#[repr(C)]
+struct In6 {
+    family: u16,
+    port: [u8; 2],
+    flow: u32,
+    address: [u8; 16],
+    scope: u32,
+}
+
+impl SockAddr {
+    fn new(address: SocketAddr) -> Self {
+        let port = address.port().to_be_bytes();
+        match address {
+            SocketAddr::V4(a) => Self::V4(In4 { family: 2, port, address: a.ip().octets(), zero: [0; 8] }),
+            SocketAddr::V6(a) => {
+                Self::V6(In6 { family: 10, port, flow: 0, address: a.ip().octets(), scope: a.scope_id() })
+            }
+        }
+    }
+
+    fn as_ptr(&self) -> *const c_void {
+        match self {
+            Self::V4(a) => (&raw const *a).cast(),
+            Self::V6(a) => (&raw const *a).cast(),
+        }
+    }
+
+    fn len(&self) -> c_uint {
+        match self {
+            Self::V4(_) => size_of::<In4>() as c_uint,
+            Self::V6(_) => size_of::<In6>() as c_uint,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What ghost answers on its loopback socket: reload, and status. Nothing of it is reachable on a public listener.
+
+use std::sync::atomic::Ordering;
+
+use model::names::{ERROR_HEADER, RELOAD_PATH, STATUS_PATH};
+use serde_json::json;
+
+use crate::answer::Said;
+use crate::ffi::{Ctx, c_string, gs_log};
+use crate::message::Message;
+use crate::object::{Ghost, IN_FLIGHT};
+use crate::table::Table;
+
+/// Knows the object whose director it is.
+pub(crate) struct Control(*const Ghost);
+
+impl Control {
+    /// # Safety
+    /// The object must outlive the director that this control becomes part of.
+    pub(crate) unsafe fn new(ghost: *const Ghost) -> Self {
+        Self(ghost)
+    }
+
+    pub(crate) fn answer(&self, ctx: *const Ctx, request: Message<'_>) -> Said {
+        // SAFETY: see new().
+        let ghost = unsafe { &*self.0 };
+        let path = request.url().split(|b| *b == b'?').next().unwrap_or_default();
+        if path == RELOAD_PATH.as_bytes() {
+            match ghost.reload(ctx) {
+                Ok(table) => {
+                    for problem in &table.problems {
+                        // SAFETY: ctx is the fetch's live context.
+                        unsafe { gs_log(ctx, c_string(&format!("ghost: left out: {problem}")).as_ptr()) };
+                    }
+                    said(200, None, &status(ghost, &table))
+                }
+                Err(e) => said(500, Some(format!("{ERROR_HEADER}: {e}")), &json!({ "error": e.to_string() })),
+            }
+        } else if path == STATUS_PATH.as_bytes() {
+            said(200, None, &status(ghost, &ghost.table()))
+        } else {
+            let paths = format!("this socket knows {RELOAD_PATH} and {STATUS_PATH}");
+            said(404, None, &json!({ "error": paths }))
+        }
+    }
+}
+
+fn said(status: u16, header: Option<String>, body: &serde_json::Value) -> Said {
+    Said { status, header, body: format!("{body}\n") }
+}
+
+fn status(ghost: &Ghost, table: &Table) -> serde_json::Value {
+    json!({
+        "varnish": env!("VARNISH_VERSION"),
+        "rules": table.router().rules().len(),
+        "backends": table.backend_count(),
+        "reloads": ghost.reloads.load(Ordering::Relaxed),
+        "in_flight": IN_FLIGHT.load(Ordering::Relaxed),
+        "left_out": table.problems,
+    })
+}

@@ -1,0 +1,133 @@
+//! The shim's functions, with Varnish's structs as opaque pointers.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// `struct vrt_ctx`
+#[repr(C)]
+pub struct Ctx {
+    _opaque: [u8; 0],
+}
+
+/// `struct http`: the headers of one message.
+#[repr(C)]
+pub(crate) struct Http {
+    _opaque: [u8; 0],
+}
+
+/// `struct vsmw_cluster`
+#[repr(C)]
+pub(crate) struct RawCluster {
+    _opaque: [u8; 0],
+}
+
+/// `VCL_BACKEND`
+pub(crate) type Director = *const c_void;
+
+/// Bytes that belong to Varnish.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Text {
+    pub(crate) p: *const u8,
+    pub(crate) n: usize,
+}
+
+impl Text {
+    /// # Safety
+    /// The text must be alive for `'a`.
+    pub(crate) unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
+        // SAFETY: the shim gives a pointer and the length that belongs to it, or NULL.
+        (!self.p.is_null()).then(|| unsafe { std::slice::from_raw_parts(self.p, self.n) })
+    }
+}
+
+#[repr(C)]
+pub(crate) struct NewBackend {
+    pub(crate) name: *const c_char,
+    pub(crate) sockaddr: *const c_void,
+    pub(crate) socklen: c_uint,
+    pub(crate) connect: f64,
+    pub(crate) first_byte: f64,
+    pub(crate) between_bytes: f64,
+}
+
+#[repr(C)]
+pub(crate) struct RawAnswer {
+    pub(crate) status: c_uint,
+    pub(crate) header: *const c_char,
+    pub(crate) body: Text,
+}
+
+unsafe extern "C" {
+    pub(crate) fn gs_req(ctx: *const Ctx) -> *mut Http;
+    pub(crate) fn gs_bereq(ctx: *const Ctx) -> *mut Http;
+    pub(crate) fn gs_resp(ctx: *const Ctx) -> *mut Http;
+    pub(crate) fn gs_method(http: *const Http) -> Text;
+    pub(crate) fn gs_url(http: *const Http) -> Text;
+    pub(crate) fn gs_header(http: *const Http, name: *const u8, n: usize, at: *mut c_uint) -> Text;
+    pub(crate) fn gs_remove(http: *mut Http, name: *const u8, n: usize);
+    pub(crate) fn gs_remove_prefix(http: *mut Http, prefix: *const u8, n: usize);
+    pub(crate) fn gs_add_static(http: *mut Http, line: *const c_char);
+    pub(crate) fn gs_add(http: *mut Http, line: *const u8, n: usize);
+    pub(crate) fn gs_add_pair(http: *mut Http, name: *const u8, n: usize, value: *const u8, m: usize);
+    pub(crate) fn gs_set_url(http: *mut Http, url: *const u8, n: usize);
+
+    pub(crate) fn gs_local_socket(ctx: *const Ctx) -> *const c_char;
+    pub(crate) fn gs_client_ip(ctx: *const Ctx) -> *const c_char;
+    pub(crate) fn gs_first_visit(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_on_backend_side(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_hint(ctx: *const Ctx, director: Director);
+    pub(crate) fn gs_hinted(ctx: *const Ctx) -> Director;
+    pub(crate) fn gs_bereq_backend(ctx: *const Ctx) -> Director;
+    pub(crate) fn gs_fail(ctx: *const Ctx, why: *const c_char);
+    pub(crate) fn gs_hash(ctx: *const Ctx, text: *const c_char);
+    pub(crate) fn gs_ws_copy(ctx: *const Ctx, p: *const u8, n: usize) -> *const c_char;
+    pub(crate) fn gs_log(ctx: *const Ctx, line: *const c_char);
+
+    pub(crate) fn gs_task_get(ctx: *const Ctx, id: *const c_void) -> *mut c_void;
+    pub(crate) fn gs_task_alloc(ctx: *const Ctx, n: usize) -> *mut c_void;
+    pub(crate) fn gs_task_set(ctx: *const Ctx, id: *const c_void, state: *mut c_void) -> c_int;
+
+    pub(crate) fn gs_backend_new(
+        ctx: *const Ctx,
+        from: *const NewBackend,
+        cluster: *mut RawCluster,
+    ) -> Director;
+    pub(crate) fn gs_release(director: Director);
+    pub(crate) fn gs_cluster_new(ctx: *const Ctx, backends: usize) -> *mut RawCluster;
+    pub(crate) fn gs_cluster_free(cluster: *mut RawCluster);
+    pub(crate) fn gs_target_new(ctx: *const Ctx, name: *const c_char, target: *mut c_void) -> Director;
+    pub(crate) fn gs_answer_new(ctx: *const Ctx, name: *const c_char, answer: *mut c_void) -> Director;
+    pub(crate) fn gs_ours(director: Director, private: *mut *mut c_void) -> c_int;
+}
+
+/// A director that we hold one reference of.
+pub(crate) struct OwnedDirector(Director);
+
+// SAFETY: Varnish counts references under its own lock; directors are used from every worker thread.
+unsafe impl Send for OwnedDirector {}
+// SAFETY: as above.
+unsafe impl Sync for OwnedDirector {}
+
+impl OwnedDirector {
+    /// `None` for NULL.
+    pub(crate) fn new(director: Director) -> Option<Self> {
+        (!director.is_null()).then_some(Self(director))
+    }
+
+    pub(crate) fn raw(&self) -> Director {
+        self.0
+    }
+}
+
+impl Drop for OwnedDirector {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours, and given up once.
+        unsafe { gs_release(self.0) };
+    }
+}
+
+/// A C string of any text; what comes after a zero byte is lost.
+pub(crate) fn c_string(text: &str) -> std::ffi::CString {
+    let end = text.find('\0').unwrap_or(text.len());
+    std::ffi::CString::new(&text[..end]).unwrap_or_default()
+}

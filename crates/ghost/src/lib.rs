@@ -1,0 +1,31 @@
+//! ghost: the VMOD inside varnishd. Varnish's C API around `router`, and the only crate with `unsafe`.
+//!
+//! Takes ghost.json; guarantees that a request sees one configuration from its first byte to its last, and that a
+//! reload drops none; never decides a route itself.
+//!
+//! The way of a request: `vmod.rs` (what VCL calls) → `task.rs` (the decision, kept while the request lives) →
+//! `target.rs` (a director that carries the decision to the fetch and picks the endpoint) or `answer.rs` (404, 500,
+//! redirects). The way of a reload: `control.rs` → `object.rs` → `table.rs` → `backend.rs`.
+
+mod answer;
+mod backend;
+mod control;
+mod error;
+mod ffi;
+mod forwarded;
+mod message;
+mod object;
+mod table;
+mod target;
+mod task;
+mod vmod;
+
+/// Where varnishd finds the VMOD's descriptor; the shim's constructor fills it.
+#[repr(C, align(16))]
+pub struct Descriptor(std::cell::UnsafeCell<[u8; 256]>);
+
+// SAFETY: written once, by the constructor, before any thread can read it.
+unsafe impl Sync for Descriptor {}
+
+#[unsafe(no_mangle)]
+pub static Vmod_ghost_Data: Descriptor = Descriptor(std::cell::UnsafeCell::new([0; 256]));

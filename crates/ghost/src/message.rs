@@ -1,0 +1,137 @@
+//! Varnish's messages as `router` wants to see and edit them.
+
+use std::ffi::{CStr, c_char};
+
+use router::edit::{EditHeaders, EditRequest, HeaderLine};
+
+use crate::ffi::{self, Ctx, Http};
+
+/// A message that is alive for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct Message<'a> {
+    http: *mut Http,
+    _alive: std::marker::PhantomData<&'a ()>,
+}
+
+impl<'a> Message<'a> {
+    /// # Safety
+    /// `http` must be NULL or alive for `'a`, and no other thread may edit it.
+    pub(crate) unsafe fn new(http: *mut Http) -> Option<Self> {
+        (!http.is_null()).then_some(Self { http, _alive: std::marker::PhantomData })
+    }
+
+    pub(crate) fn method(self) -> &'a [u8] {
+        // SAFETY: alive, see new().
+        unsafe { ffi::gs_method(self.http).bytes() }.unwrap_or_default()
+    }
+
+    pub(crate) fn url(self) -> &'a [u8] {
+        // SAFETY: alive, see new().
+        unsafe { ffi::gs_url(self.http).bytes() }.unwrap_or_default()
+    }
+
+    /// Every value of a header.
+    pub(crate) fn headers(self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let mut at = 0;
+        // SAFETY: alive, see new(); the name's pointer and length belong together.
+        std::iter::from_fn(move || unsafe {
+            ffi::gs_header(self.http, name.as_ptr(), name.len(), &mut at).bytes()
+        })
+    }
+
+    pub(crate) fn header(self, name: &str) -> Option<&'a [u8]> {
+        self.headers(name).next()
+    }
+
+    pub(crate) fn remove_header(self, name: &str) {
+        // SAFETY: alive, see new().
+        unsafe { ffi::gs_remove(self.http, name.as_ptr(), name.len()) };
+    }
+
+    pub(crate) fn remove_headers_with(self, prefix: &str) {
+        // SAFETY: alive, see new().
+        unsafe { ffi::gs_remove_prefix(self.http, prefix.as_ptr(), prefix.len()) };
+    }
+
+    pub(crate) fn set_header(self, name: &str, value: &[u8]) {
+        self.remove_header(name);
+        // SAFETY: alive, see new(); the parts are copied.
+        unsafe { ffi::gs_add_pair(self.http, name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
+    }
+
+    /// Without a copy.
+    ///
+    /// # Safety
+    /// The line must stay alive until the message is gone.
+    pub(crate) unsafe fn add_static(self, line: &CStr) {
+        // SAFETY: the caller's promise.
+        unsafe { ffi::gs_add_static(self.http, line.as_ptr()) };
+    }
+}
+
+impl EditHeaders for Message<'_> {
+    fn remove(&mut self, name: &str) {
+        self.remove_header(name);
+    }
+
+    fn add(&mut self, header: &HeaderLine) {
+        let line = header.line();
+        // SAFETY: alive, see new(); the line is copied.
+        unsafe { ffi::gs_add(self.http, line.as_ptr(), line.len()) };
+    }
+}
+
+impl EditRequest for Message<'_> {
+    fn set_host(&mut self, host: &str) {
+        self.set_header("Host", host.as_bytes());
+    }
+
+    fn set_url(&mut self, url: &[u8]) {
+        // SAFETY: alive, see new(); the URL is copied.
+        unsafe { ffi::gs_set_url(self.http, url.as_ptr(), url.len()) };
+    }
+}
+
+/// The client's request in vcl_recv.
+pub(crate) struct ClientRequest<'a> {
+    pub(crate) message: Message<'a>,
+    pub(crate) socket: &'a [u8],
+}
+
+impl router::Request for ClientRequest<'_> {
+    fn socket(&self) -> &[u8] {
+        self.socket
+    }
+
+    fn host(&self) -> &[u8] {
+        self.message.header("Host").unwrap_or_default()
+    }
+
+    fn method(&self) -> &[u8] {
+        self.message.method()
+    }
+
+    fn url(&self) -> &[u8] {
+        self.message.url()
+    }
+
+    fn any_header(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.message.headers(name).any(seen)
+    }
+}
+
+/// # Safety
+/// `text` must be NULL or a C string that is alive for `'a`.
+pub(crate) unsafe fn c_bytes<'a>(text: *const c_char) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    if text.is_null() { b"" } else { unsafe { CStr::from_ptr(text) }.to_bytes() }
+}
+
+/// The name of the socket that the request came in by.
+///
+/// # Safety
+/// `ctx` must be a live context, and be so for `'a`.
+pub(crate) unsafe fn local_socket<'a>(ctx: *const Ctx) -> &'a [u8] {
+    // SAFETY: the session outlives the task; the name is varnishd's own.
+    unsafe { c_bytes(ffi::gs_local_socket(ctx)) }
+}

@@ -1,0 +1,72 @@
+//! The object that VCL makes: the configuration in force, and the way to the next one.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use model::names::GHOST_CONFIG_ENV;
+
+use crate::answer::Answer;
+use crate::control::Control;
+use crate::error::Error;
+use crate::ffi::{Ctx, OwnedDirector};
+use crate::table::{Table, read_aside};
+
+/// Requests that have been routed and are not yet over, in all VCLs of this varnishd.
+pub(crate) static IN_FLIGHT: AtomicI64 = AtomicI64::new(0);
+
+pub struct Ghost {
+    path: PathBuf,
+    current: ArcSwap<Table>,
+    reloading: Mutex<()>,
+    pub(crate) reloads: AtomicU64,
+    pub(crate) not_found: OwnedDirector,
+    pub(crate) no_backend: OwnedDirector,
+    /// Set right after the object has its place in memory, which it must know.
+    control: std::sync::OnceLock<OwnedDirector>,
+}
+
+impl Ghost {
+    /// Reads the file: a VCL is complete before it is used.
+    pub(crate) fn new(ctx: *const Ctx, path: &str) -> Result<Box<Self>, Error> {
+        let path = match path {
+            "" => std::env::var_os(GHOST_CONFIG_ENV).ok_or(Error::NoPath)?.into(),
+            path => PathBuf::from(path),
+        };
+        let table = Table::new(ctx, read_aside(&path)?, None)?;
+        let ghost = Box::new(Self {
+            path,
+            current: ArcSwap::from_pointee(table),
+            reloading: Mutex::new(()),
+            reloads: AtomicU64::new(0),
+            not_found: Answer::NotFound.director(ctx, "ghost.not_found")?,
+            no_backend: Answer::NoBackend.director(ctx, "ghost.no_backend")?,
+            control: std::sync::OnceLock::new(),
+        });
+        // SAFETY: the box does not move what it holds, and the control director dies with the object.
+        let control = unsafe { Control::new(&raw const *ghost) };
+        let control = Answer::Control(control).director(ctx, "ghost.control")?;
+        let _ = ghost.control.set(control);
+        Ok(ghost)
+    }
+
+    pub(crate) fn control(&self) -> Option<&OwnedDirector> {
+        self.control.get()
+    }
+
+    /// The configuration for a request that begins now.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        self.current.load_full()
+    }
+
+    /// Reads the file again. Requests that were routed before keep the table they have; on an error all do.
+    pub(crate) fn reload(&self, ctx: *const Ctx) -> Result<Arc<Table>, Error> {
+        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let compiled = read_aside(&self.path)?;
+        let new = Arc::new(Table::new(ctx, compiled, Some(&self.table()))?);
+        self.current.store(Arc::clone(&new));
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+        Ok(new)
+    }
+}

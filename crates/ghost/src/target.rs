@@ -1,0 +1,99 @@
+//! One group of one rule as a Varnish director. Whoever holds the director holds the decision: this is how it
+//! comes from the client's side to the fetch, without a header and across a reload.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use model::names::GHOST_PREFIX;
+use router::{Router, Rule, random};
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::ffi::{self, Ctx, Director, Http, OwnedDirector, c_string};
+use crate::message::Message;
+
+pub(crate) struct Target {
+    router: Arc<Router>,
+    rule: u32,
+    group: u32,
+    /// In the order of the group's endpoints.
+    backends: Box<[Arc<Backend>]>,
+}
+
+impl Target {
+    /// The director owns the target from here on, and frees it when its last holder lets go.
+    pub(crate) fn director(
+        ctx: *const Ctx,
+        router: &Arc<Router>,
+        rule: u32,
+        group: u32,
+        backends: Box<[Arc<Backend>]>,
+    ) -> Result<OwnedDirector, Error> {
+        let shown = &router.rules()[rule as usize];
+        let name = format!("{}.{}.{}", shown.route_name(), shown.rule_index(), group);
+        let target = Box::into_raw(Box::new(Self { router: Arc::clone(router), rule, group, backends }));
+        // SAFETY: ctx is live; the director gives the target back in ghost_target_free.
+        let director = unsafe { ffi::gs_target_new(ctx, c_string(&name).as_ptr(), target.cast()) };
+        OwnedDirector::new(director).ok_or_else(|| {
+            // SAFETY: Varnish did not take it.
+            drop(unsafe { Box::from_raw(target) });
+            Error::Director(name)
+        })
+    }
+
+    pub(crate) fn rule(&self) -> &Rule {
+        &self.router.rules()[self.rule as usize]
+    }
+
+    pub(crate) fn group_name(&self) -> &str {
+        self.rule().groups()[self.group as usize].name()
+    }
+
+    fn pick(&self, avoid: Option<usize>) -> Option<usize> {
+        self.rule().groups()[self.group as usize].pick(random::next(), avoid)
+    }
+}
+
+/// # Safety
+/// `director` must be NULL or alive for `'a`.
+pub(crate) unsafe fn of_director<'a>(director: Director) -> Option<&'a Target> {
+    let mut private = std::ptr::null_mut();
+    // SAFETY: kind 1 says that the director's private part is a Target, which lives as long as the director.
+    unsafe { (ffi::gs_ours(director, &mut private) == 1).then(|| &*private.cast_const().cast::<Target>()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_target_pick(target: *const c_void, at: *mut usize) -> Director {
+    // SAFETY: the shim passes a director's private part and a valid position.
+    let (target, at) = unsafe { (&*target.cast::<Target>(), &mut *at) };
+    match target.pick(Some(*at)) {
+        Some(picked) => {
+            *at = picked;
+            target.backends.get(picked).map_or(std::ptr::null(), |b| b.raw())
+        }
+        None => std::ptr::null(),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_target_free(target: *mut c_void) {
+    // SAFETY: made by Box::into_raw in Target::director, freed once, by Varnish.
+    drop(unsafe { Box::from_raw(target.cast::<Target>()) });
+}
+
+/// What user VCL may have set after `router.fetch()`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_leaving(bereq: *mut Http) {
+    // SAFETY: the fetch owns its request.
+    if let Some(message) = unsafe { Message::new(bereq) } {
+        message.remove_headers_with(GHOST_PREFIX);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_arrived(beresp: *mut Http) {
+    // SAFETY: the fetch owns its response.
+    if let Some(message) = unsafe { Message::new(beresp) } {
+        message.remove_headers_with(GHOST_PREFIX);
+    }
+}

@@ -1,0 +1,84 @@
+//! What a client's task keeps: the table it was routed by, and the decision.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use router::{Decision, Rule};
+
+use crate::ffi::{self, Ctx};
+use crate::object::{Ghost, IN_FLIGHT};
+use crate::table::Table;
+
+/// Lives in the task's workspace, so that a hit costs no allocation.
+pub(crate) struct Task {
+    /// Borrows from `table`, which the same task keeps alive and never replaces.
+    decision: Option<Decision<'static>>,
+    table: Arc<Table>,
+}
+
+impl Task {
+    /// The task's state, made at the first call: one configuration from the first byte to the last, over restarts too.
+    ///
+    /// # Safety
+    /// `ctx` must be a live context of a client's task, and the reference must not outlive the call from VCL.
+    pub(crate) unsafe fn of<'a>(ctx: *const Ctx, ghost: &Ghost) -> Option<&'a mut Self> {
+        // SAFETY: what is kept under this id is a Task, and only this thread runs the task.
+        unsafe {
+            if let Some(task) = Self::existing(ctx, ghost) {
+                return Some(task);
+            }
+            let place = ffi::gs_task_alloc(ctx, size_of::<Self>()).cast::<Self>();
+            if place.is_null() {
+                return None;
+            }
+            place.write(Self { decision: None, table: ghost.table() });
+            IN_FLIGHT.fetch_add(1, Ordering::Relaxed);
+            if ffi::gs_task_set(ctx, id(ghost), place.cast()) != 0 {
+                ghost_task_fini(place.cast());
+                return None;
+            }
+            Some(&mut *place)
+        }
+    }
+
+    /// # Safety
+    /// As [`Task::of`].
+    pub(crate) unsafe fn existing<'a>(ctx: *const Ctx, ghost: &Ghost) -> Option<&'a mut Self> {
+        // SAFETY: as in of().
+        unsafe { ffi::gs_task_get(ctx, id(ghost)).cast::<Self>().as_mut() }
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn decision(&self) -> Option<&Decision<'static>> {
+        self.decision.as_ref()
+    }
+
+    pub(crate) fn rule(&self) -> Option<&Rule> {
+        self.decision.as_ref()?.rule()
+    }
+
+    /// Decides by the task's own table.
+    pub(crate) fn decide(&mut self, request: &impl router::Request) -> &Decision<'static> {
+        let decision = self.table.router().decide(request, router::random::next());
+        // SAFETY: the decision borrows from the router inside `table`; an Arc does not move what it holds, and the
+        // task never replaces it, so it lives as long as the decision beside it.
+        let decision = unsafe { std::mem::transmute::<Decision<'_>, Decision<'static>>(decision) };
+        self.decision.insert(decision)
+    }
+}
+
+/// Tasks are kept by the object, so that two routers in one VCL do not mix.
+fn id(ghost: &Ghost) -> *const c_void {
+    (&raw const *ghost).cast()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_task_fini(task: *mut c_void) {
+    IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
+    // SAFETY: written by Task::of, dropped once; the memory is the workspace's.
+    unsafe { task.cast::<Task>().drop_in_place() };
+}

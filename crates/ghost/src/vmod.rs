@@ -1,0 +1,316 @@
+//! What VCL calls. Every function stops a panic at its border: across it, varnishd's child would abort.
+
+use std::ffi::{CStr, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use model::names::{GATEWAY_PREFIX, GHOST_PREFIX, LISTENER_HEADER, PASS_HEADER, RELOAD_SOCKET, ROUTE_HEADER};
+use router::Action;
+
+use crate::ffi::{self, Ctx, Director, OwnedDirector, c_string};
+use crate::message::{ClientRequest, Message, c_bytes, local_socket};
+use crate::object::Ghost;
+use crate::task::Task;
+use crate::{answer, forwarded, target};
+
+/// Without a cache policy every request passes, unless user VCL removes this.
+const PASS_LINE: &CStr = c"X-Ghost-Pass: no cache policy";
+
+fn guarded<T>(ctx: *const Ctx, otherwise: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        // SAFETY: ctx is the caller's live context.
+        unsafe { ffi::gs_fail(ctx, c"ghost panicked: this is a bug in ghost".as_ptr()) };
+        otherwise
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router__init(
+    ctx: *const Ctx,
+    out: *mut *mut Ghost,
+    _name: *const c_char,
+    path: *const c_char,
+) {
+    guarded(ctx, (), || {
+        // SAFETY: Varnish passes a live context, a place for the object, and a string or NULL.
+        let path = String::from_utf8_lossy(unsafe { c_bytes(path) });
+        match Ghost::new(ctx, &path) {
+            // SAFETY: as above.
+            Ok(ghost) => unsafe { *out = Box::into_raw(ghost) },
+            // SAFETY: as above.
+            Err(e) => unsafe { ffi::gs_fail(ctx, c_string(&format!("ghost: {e}")).as_ptr()) },
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router__fini(object: *mut *mut Ghost) {
+    // SAFETY: made by Box::into_raw in init, given back once, when no request of this VCL is left.
+    let ghost = unsafe { std::mem::replace(&mut *object, std::ptr::null_mut()) };
+    if !ghost.is_null() {
+        // SAFETY: as above.
+        drop(unsafe { Box::from_raw(ghost) });
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_recv(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
+    guarded(ctx, 0, || {
+        // SAFETY: Varnish passes a live context and our object.
+        let (ghost, socket) = unsafe { (&*ghost, local_socket(ctx)) };
+        if socket == RELOAD_SOCKET.as_bytes() {
+            if let Some(control) = ghost.control() {
+                // SAFETY: as above.
+                unsafe { ffi::gs_hint(ctx, control.raw()) };
+            }
+            return 1;
+        }
+        // SAFETY: as above; the request is this thread's.
+        unsafe {
+            if let Some(message) = Message::new(ffi::gs_req(ctx)) {
+                message.remove_headers_with(GHOST_PREFIX);
+                message.remove_headers_with(GATEWAY_PREFIX);
+                lower_case_host(message);
+                if let Some(task) = Task::of(ctx, ghost) {
+                    if ffi::gs_first_visit(ctx) == 1 {
+                        forwarded::set(ctx, message, task.table(), socket);
+                    }
+                    route(ctx, ghost, task, message, socket);
+                }
+            }
+        }
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_route(ctx: *const Ctx, ghost: *const Ghost) {
+    guarded(ctx, (), || {
+        // SAFETY: Varnish passes a live context and our object; the request is this thread's.
+        unsafe {
+            let (ghost, socket) = (&*ghost, local_socket(ctx));
+            if let (Some(message), Some(task)) = (Message::new(ffi::gs_req(ctx)), Task::of(ctx, ghost)) {
+                for name in [LISTENER_HEADER, ROUTE_HEADER, PASS_HEADER] {
+                    message.remove_header(name);
+                }
+                lower_case_host(message);
+                route(ctx, ghost, task, message, socket);
+            }
+        }
+    });
+}
+
+/// Decides, and tells Varnish and user VCL what was decided.
+///
+/// # Safety
+/// `ctx` must be the live context whose request `message` is.
+unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, message: Message<'_>, socket: &[u8]) {
+    let decision = *task.decide(&ClientRequest { message, socket });
+    let table = task.table();
+    // SAFETY: the table's lines live in the task, and so longer than the request's headers.
+    unsafe {
+        match table.socket_lines(socket) {
+            Some(lines) => message.add_static(&lines.listener),
+            None => message.set_header(LISTENER_HEADER, socket),
+        }
+        if let Some(rule) = decision.rule_id() {
+            message.add_static(table.route_line(rule));
+        }
+        message.add_static(PASS_LINE);
+        let director = table.director(&decision).unwrap_or_else(|| match decision.action() {
+            Action::NotFound => ghost.not_found.raw(),
+            _ => ghost.no_backend.raw(),
+        });
+        ffi::gs_hint(ctx, director);
+    }
+}
+
+/// As Varnish's builtin VCL does, so that the cache key does not depend on the case.
+fn lower_case_host(message: Message<'_>) {
+    if let Some(host) = message.header("Host").filter(|h| h.iter().any(u8::is_ascii_uppercase)) {
+        message.set_header("Host", &host.to_ascii_lowercase());
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_websocket(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
+    guarded(ctx, 0, || {
+        // SAFETY: Varnish passes a live context and our object.
+        let (task, message) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_req(ctx))) };
+        let forwards =
+            task.and_then(|t| t.decision()).is_some_and(|d| matches!(d.action(), Action::Forward { .. }));
+        u32::from(forwards && message.is_some_and(asks_for_websocket))
+    })
+}
+
+/// No other protocol is piped: `Upgrade: h2c` would take requests past the gateway's rules.
+fn asks_for_websocket(message: Message<'_>) -> bool {
+    let tokens = |name| message.headers(name).flat_map(|v| v.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
+    message.method() == b"GET"
+        && tokens("Upgrade").any(|t| t.eq_ignore_ascii_case(b"websocket"))
+        && tokens("Connection").any(|t| t.eq_ignore_ascii_case(b"upgrade"))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_pipe(ctx: *const Ctx, ghost: *const Ghost) {
+    guarded(ctx, (), || {
+        // SAFETY: Varnish passes a live context and our object; both requests are this thread's.
+        let (task, bereq) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_bereq(ctx))) };
+        let Some(mut bereq) = bereq else { return };
+        if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
+            rule.edit_request(bereq.url(), &mut bereq);
+        }
+        bereq.remove_headers_with(GHOST_PREFIX);
+        // Varnish takes hop-by-hop headers away, and would close after the answer; the origin must see the upgrade.
+        bereq.set_header("Upgrade", b"websocket");
+        bereq.set_header("Connection", b"Upgrade");
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_hash(ctx: *const Ctx, ghost: *const Ghost) {
+    guarded(ctx, (), || {
+        // SAFETY: Varnish passes a live context and our object.
+        let Some(task) = (unsafe { Task::existing(ctx, &*ghost) }) else { return };
+        let Some(decision) = task.decision() else { return };
+        let (rule, group) = decision.cache_key();
+        // What an origin answers to http, often a redirect, is not for https.
+        let scheme = decision.listener().map(|l| l.scheme()).filter(|scheme| *scheme == "https");
+        for part in [scheme, rule, group].into_iter().flatten() {
+            // SAFETY: as above; the copy lives as long as the task.
+            unsafe { ffi::gs_hash(ctx, copied(ctx, part)) };
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, _ghost: *const Ghost) {
+    guarded(ctx, (), || {
+        // SAFETY: Varnish passes a live context; the fetch's request is this thread's.
+        unsafe {
+            let Some(mut bereq) = Message::new(ffi::gs_bereq(ctx)) else { return };
+            bereq.remove_headers_with(GHOST_PREFIX);
+            if let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx)) {
+                target.rule().edit_request(bereq.url(), &mut bereq);
+            }
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_internal(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
+    guarded(ctx, 0, || {
+        // SAFETY: Varnish passes a live context and our object.
+        let (ghost, director) = unsafe { (&*ghost, director(ctx)) };
+        u32::from(ghost.control().map(OwnedDirector::raw) == Some(director))
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
+    guarded(ctx, (), || {
+        // SAFETY: Varnish passes a live context and our object; the response is this thread's.
+        let (task, resp) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_resp(ctx))) };
+        let Some(mut resp) = resp else { return };
+        if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
+            rule.edit_response(&mut resp);
+        }
+        resp.remove_headers_with(GHOST_PREFIX);
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_backend(ctx: *const Ctx, _ghost: *const Ghost) -> Director {
+    // SAFETY: Varnish passes a live context.
+    guarded(ctx, std::ptr::null(), || unsafe { director(ctx) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_route_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
+    text(ctx, ghost, |chosen| chosen.rule.map(router::Rule::route_name))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_rule_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
+    text(ctx, ghost, |chosen| chosen.rule?.rule_name())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_listener_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
+    text(ctx, ghost, |chosen| chosen.listener)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_group_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
+    text(ctx, ghost, |chosen| chosen.group)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_rule_index(ctx: *const Ctx, ghost: *const Ghost) -> i64 {
+    guarded(ctx, -1, || {
+        // SAFETY: Varnish passes a live context and our object.
+        unsafe { chosen(ctx, &*ghost) }.and_then(|c| c.rule).map_or(-1, |rule| i64::from(rule.rule_index()))
+    })
+}
+
+/// What was decided, on whichever side of Varnish we are asked.
+#[derive(Default)]
+struct Chosen<'a> {
+    rule: Option<&'a router::Rule>,
+    listener: Option<&'a str>,
+    group: Option<&'a str>,
+}
+
+/// # Safety
+/// `ctx` must be a live context.
+unsafe fn chosen<'a>(ctx: *const Ctx, ghost: &'a Ghost) -> Option<Chosen<'a>> {
+    // SAFETY: the director lives as long as the fetch, the task's state as long as the task.
+    unsafe {
+        if ffi::gs_on_backend_side(ctx) == 1 {
+            let director = ffi::gs_bereq_backend(ctx);
+            return match target::of_director(director) {
+                Some(target) => Some(Chosen {
+                    rule: Some(target.rule()),
+                    group: Some(target.group_name()),
+                    ..Chosen::default()
+                }),
+                None => Some(Chosen { rule: answer::of_director(director)?.rule(), ..Chosen::default() }),
+            };
+        }
+        let decision = Task::existing(ctx, ghost)?.decision()?;
+        let rule = decision.rule();
+        let group = match (decision.action(), rule) {
+            (Action::Forward { group }, Some(rule)) => Some(rule.groups()[group].name()),
+            _ => None,
+        };
+        Some(Chosen { rule, listener: decision.listener().map(router::Listener::name), group })
+    }
+}
+
+fn text<'a>(
+    ctx: *const Ctx,
+    ghost: *const Ghost,
+    of: impl FnOnce(Chosen<'a>) -> Option<&'a str>,
+) -> *const c_char {
+    guarded(ctx, std::ptr::null(), || {
+        // SAFETY: Varnish passes a live context and our object.
+        let chosen = unsafe { chosen(ctx, &*ghost) };
+        // SAFETY: as above.
+        chosen.and_then(of).map_or(std::ptr::null(), |text| unsafe { copied(ctx, text) })
+    })
+}
+
+/// # Safety
+/// `ctx` must be a live context.
+unsafe fn copied(ctx: *const Ctx, text: &str) -> *const c_char {
+    // SAFETY: the workspace lives as long as the task.
+    unsafe { ffi::gs_ws_copy(ctx, text.as_ptr(), text.len()) }
+}
+
+/// # Safety
+/// `ctx` must be a live context.
+unsafe fn director(ctx: *const Ctx) -> Director {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if ffi::gs_on_backend_side(ctx) == 1 { ffi::gs_bereq_backend(ctx) } else { ffi::gs_hinted(ctx) }
+    }
+}

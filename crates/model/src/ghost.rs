@@ -1,0 +1,102 @@
+//! ghost.json: routing.json with every Service replaced by its endpoints.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::filters::Filters;
+use crate::matches::{PathMatch, ValueMatch};
+use crate::{CachePolicy, Listener, Timeouts, VERSION};
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Config {
+    pub version: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<Listener>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<Timeouts>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trusted_proxies: Vec<String>,
+    #[serde(default)]
+    pub vhosts: BTreeMap<String, Vhost>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Route>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            listeners: Vec::new(),
+            timeouts: None,
+            trusted_proxies: Vec::new(),
+            vhosts: BTreeMap::new(),
+            default: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Vhost {
+    #[serde(default)]
+    pub routes: Vec<Route>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_route: Option<Route>,
+}
+
+/// One match of one rule, with all groups that share its requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Route {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_match: Option<PathMatch>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<ValueMatch>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub query_params: Vec<ValueMatch>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filters: Option<Filters>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub backend_groups: Vec<Group>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listener_names: Vec<String>,
+    pub route_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
+    pub rule_index: u32,
+    pub priority: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_policy: Option<CachePolicy>,
+}
+
+/// The endpoints of one Service. Requests are split between groups by weight, then within the group evenly, so
+/// that replica counts never shift the split.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Group {
+    pub weight: u32,
+    pub backends: Vec<Endpoint>,
+    /// `namespace/name:port` of the Service, for readers, logs and `explain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Endpoint {
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub address: IpAddr,
+    pub port: u16,
+}

@@ -1,0 +1,90 @@
+//! The contracts between the stages: what the operator writes for the chaperone (`routing.json`), what the
+//! chaperone writes for ghost (`ghost.json`), and the names that users see.
+//!
+//! This crate takes nothing and decides nothing. It guarantees that both halves of the gateway read the same
+//! words, and that a file of another version is told apart before anything else in it is believed.
+
+pub mod filters;
+pub mod ghost;
+pub mod matches;
+pub mod names;
+pub mod routing;
+mod version;
+
+pub use version::{VERSION, Version, WrongVersion, check_version};
+
+use serde::{Deserialize, Serialize};
+
+/// One listener of the Gateway as ghost must know it: the socket it shares with others, and the hostname that
+/// tells it apart from them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Listener {
+    /// The listener's name in the Gateway.
+    pub name: String,
+    /// Socket name `{proto}-{port}`, for example `http-80`.
+    pub socket: String,
+    /// `shop.example.com`, `*.example.com`, or absent for every host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+}
+
+/// How long varnishd waits for a backend, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Timeouts {
+    /// For the TCP connection to an endpoint.
+    pub connect_seconds: f64,
+    /// From the request's last byte to the answer's first.
+    pub first_byte_seconds: f64,
+    /// Between two reads of the answer's body.
+    pub idle_seconds: f64,
+}
+
+impl Default for Timeouts {
+    /// Varnish's own defaults.
+    fn default() -> Self {
+        Self { connect_seconds: 3.5, first_byte_seconds: 60.0, idle_seconds: 60.0 }
+    }
+}
+
+/// Seconds and time-to-live that a cache policy gives to a route's objects.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct CachePolicy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_ttl_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced_ttl_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_key: Option<CacheKey>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bypass_headers: Vec<BypassHeader>,
+}
+
+/// What beside host and URL tells two objects apart.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct CacheKey {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_params_include: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_params_exclude: Option<Vec<String>>,
+}
+
+/// A request header that takes a request past the cache.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BypassHeader {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_regex: Option<String>,
+}

@@ -1,0 +1,100 @@
+//! routing.json: what `translate` decided, with Services still by name.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::filters::Filters;
+use crate::matches::{PathMatch, ValueMatch};
+use crate::{CachePolicy, Listener, Timeouts, VERSION};
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Routing {
+    pub version: u32,
+    /// Empty in files of the seeds' form; then a route's sockets alone decide.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<Listener>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<Timeouts>,
+    /// Networks whose X-Forwarded-* headers are believed, as `10.0.0.0/8`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trusted_proxies: Vec<String>,
+    /// By host in lower case: `shop.example.com`, `*.example.com`, `*`.
+    #[serde(default)]
+    pub vhosts: BTreeMap<String, Vhost>,
+    /// For hosts that no entry of `vhosts` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Route>,
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            listeners: Vec::new(),
+            timeouts: None,
+            trusted_proxies: Vec::new(),
+            vhosts: BTreeMap::new(),
+            default: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Vhost {
+    /// In order of precedence: what the fields leave equal, the earlier entry wins.
+    #[serde(default)]
+    pub routes: Vec<Route>,
+    /// For requests of this host that no route matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_route: Option<Route>,
+}
+
+/// One match of one rule with one backend. Neighbours that differ in nothing but their backend are one rule's groups.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Route {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_match: Option<PathMatch>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<ValueMatch>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub query_params: Vec<ValueMatch>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filters: Option<Filters>,
+    /// Absent where the rule redirects, or where its backendRef is not valid: that share of requests gets 500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The Service's port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// That port's name in the Service (empty for a port without name), by which EndpointSlices are searched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_name: Option<String>,
+    /// 1 where absent, as in the Gateway API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// Socket names; empty: all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<String>,
+    /// Names out of the file's `listeners`; empty in files of the seeds' form.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listener_names: Vec<String>,
+    pub route_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
+    pub rule_index: u32,
+    pub priority: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_policy: Option<CachePolicy>,
+}

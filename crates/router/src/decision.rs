@@ -1,0 +1,84 @@
+//! What is to be done with one request.
+
+use crate::group::by_weight;
+use crate::rule::{Fate, Rule};
+use crate::table::Listener;
+
+/// The answer to one request. It borrows from the router and holds nothing of the request.
+#[derive(Debug, Clone, Copy)]
+pub struct Decision<'r> {
+    listener: Option<&'r Listener>,
+    rule: Option<(u32, &'r Rule)>,
+    action: Action,
+    /// Host and URL alone do not tell this host's rules apart.
+    keyed_by_rule: bool,
+}
+
+/// What the carrier of the request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// To an endpoint of this group of the rule, of which there is at least one.
+    Forward { group: usize },
+    /// Answer with the rule's redirect.
+    Redirect,
+    /// 404: no listener, host or rule fits.
+    NotFound,
+    /// 500: the share of an empty or invalid group, or nothing has weight.
+    NoBackend,
+}
+
+impl<'r> Decision<'r> {
+    pub(crate) fn not_found(listener: Option<&'r Listener>) -> Self {
+        Self { listener, rule: None, action: Action::NotFound, keyed_by_rule: false }
+    }
+
+    pub(crate) fn of_rule(
+        listener: &'r Listener,
+        id: u32,
+        rule: &'r Rule,
+        fate: Fate,
+        keyed_by_rule: bool,
+        random: u64,
+    ) -> Self {
+        let action = match fate {
+            Fate::Redirect => Action::Redirect,
+            Fate::NoBackend => Action::NoBackend,
+            Fate::Forward(group) => Action::Forward { group: group.into() },
+            Fate::Chance => match by_weight(rule.groups(), random) {
+                Some(group) if !rule.groups()[group].endpoints().is_empty() => Action::Forward { group },
+                _ => Action::NoBackend,
+            },
+        };
+        Self { listener: Some(listener), rule: Some((id, rule)), action, keyed_by_rule }
+    }
+
+    pub fn action(&self) -> Action {
+        self.action
+    }
+
+    /// The Gateway's listener, where the request fits one.
+    pub fn listener(&self) -> Option<&'r Listener> {
+        self.listener
+    }
+
+    pub fn rule(&self) -> Option<&'r Rule> {
+        self.rule.map(|(_, rule)| rule)
+    }
+
+    /// The rule's position in [`crate::Router::rules`].
+    pub fn rule_id(&self) -> Option<u32> {
+        self.rule.map(|(id, _)| id)
+    }
+
+    /// What belongs into the cache key beside host and URL: the rule, where more than these chose it, and the group,
+    /// where chance chose it.
+    pub fn cache_key(&self) -> (Option<&'r str>, Option<&'r str>) {
+        let Some((_, rule)) = self.rule else { return (None, None) };
+        let group = match self.action {
+            Action::Forward { group } if rule.splits() => Some(rule.groups()[group].name()),
+            _ => None,
+        };
+        let identity = (self.keyed_by_rule || group.is_some()).then(|| rule.identity());
+        (identity, group)
+    }
+}

@@ -1,0 +1,129 @@
+//! Filters as edits: decided here once, applied by whoever carries the request.
+
+use model::filters::{Header, HeaderModifier};
+use model::names::GHOST_PREFIX;
+
+use crate::rule::Rule;
+
+/// A header as it stands on the wire, `Name: value`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderLine {
+    line: Box<str>,
+    name_length: usize,
+}
+
+impl HeaderLine {
+    pub fn new(name: &str, value: &str) -> Self {
+        Self { line: format!("{name}: {value}").into(), name_length: name.len() }
+    }
+
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+
+    pub fn name(&self) -> &str {
+        &self.line[..self.name_length]
+    }
+}
+
+/// A message whose headers can be edited.
+pub trait EditHeaders {
+    /// Removes every header of the name. Names compare without case.
+    fn remove(&mut self, name: &str);
+    /// Adds a header beside those of the same name.
+    fn add(&mut self, header: &HeaderLine);
+}
+
+/// A request on its way to an origin.
+pub trait EditRequest: EditHeaders {
+    fn set_host(&mut self, host: &str);
+    fn set_url(&mut self, url: &[u8]);
+}
+
+/// A header modifier, ready to apply.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HeaderEdits {
+    set: Box<[HeaderLine]>,
+    add: Box<[HeaderLine]>,
+    remove: Box<[Box<str>]>,
+}
+
+impl HeaderEdits {
+    pub(crate) fn new(from: Option<&HeaderModifier>) -> Self {
+        let Some(from) = from else { return Self::default() };
+        let lines = |headers: &[Header]| {
+            headers.iter().filter(|h| editable(&h.name)).map(|h| HeaderLine::new(&h.name, &h.value)).collect()
+        };
+        Self {
+            set: lines(&from.set),
+            add: lines(&from.add),
+            remove: from.remove.iter().filter(|name| editable(name)).map(|n| n.as_str().into()).collect(),
+        }
+    }
+
+    fn apply(&self, to: &mut impl EditHeaders) {
+        for header in &self.set {
+            to.remove(header.name());
+            to.add(header);
+        }
+        for header in &self.add {
+            to.add(header);
+        }
+        for name in &self.remove {
+            to.remove(name);
+        }
+    }
+}
+
+/// ghost's own headers are not a route's to edit.
+fn editable(name: &str) -> bool {
+    !name.get(..GHOST_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(GHOST_PREFIX))
+}
+
+impl Rule {
+    /// What the origin is to see instead of what the client sent.
+    pub fn edit_request(&self, url: &[u8], to: &mut impl EditRequest) {
+        if let Some(rewrite) = &self.rewrite {
+            rewrite.apply(url, to);
+        }
+        self.request_headers.apply(to);
+    }
+
+    /// What the client is to see instead of what the origin answered.
+    pub fn edit_response(&self, to: &mut impl EditHeaders) {
+        self.response_headers.apply(to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Headers(Vec<String>);
+
+    impl EditHeaders for Headers {
+        fn remove(&mut self, name: &str) {
+            self.0.retain(|h| !h.split(':').next().unwrap().eq_ignore_ascii_case(name));
+        }
+        fn add(&mut self, header: &HeaderLine) {
+            self.0.push(header.line().to_owned());
+        }
+    }
+
+    #[test]
+    fn set_replaces_add_appends_remove_takes_all() {
+        let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+        let edits = HeaderEdits::new(Some(&HeaderModifier {
+            set: vec![header("X-Set", "new"), header("x-ghost-pass", "spoofed")],
+            add: vec![header("X-Add", "second")],
+            remove: vec!["x-gone".into(), "X-Ghost-Pass".into()],
+        }));
+        let mut to = Headers(
+            ["x-set: old", "X-Add: first", "X-Gone: a", "x-gone: b", "X-Ghost-Pass: 1"]
+                .map(String::from)
+                .into(),
+        );
+        edits.apply(&mut to);
+        assert_eq!(to.0, ["X-Add: first", "X-Ghost-Pass: 1", "X-Set: new", "X-Add: second"]);
+    }
+}

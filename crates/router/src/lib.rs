@@ -1,0 +1,46 @@
+//! The routing decision: compiled ghost.json in, a request in, one [`Decision`] out.
+//!
+//! Takes a [`model::ghost::Config`]; guarantees that a decision allocates nothing, takes no lock and reads no clock;
+//! never does IO and never knows who carries the request: ghost inside varnishd, or a front of our own.
+//!
+//! The listener narrows first, then the host, then the path. What remains is ordered by the Gateway API's
+//! precedence, field by field, and the first rule whose method, headers and query parameters fit takes the request.
+
+mod compile;
+mod decision;
+pub mod edit;
+mod explain;
+pub mod forwarded;
+mod group;
+mod header;
+mod host;
+mod path;
+pub mod pattern;
+mod precedence;
+mod query;
+pub mod random;
+mod redirect;
+mod rewrite;
+mod rule;
+mod table;
+
+pub use compile::{Compiled, Problem};
+pub use decision::{Action, Decision};
+pub use explain::{Candidate, Explanation, Verdict};
+pub use group::Group;
+pub use rewrite::Url;
+pub use rule::Rule;
+pub use table::{Listener, Router};
+
+/// What the router asks of a request. The carrier lends its bytes; nothing is copied.
+pub trait Request {
+    /// Name of the socket that the request came in by, `http-80`.
+    fn socket(&self) -> &[u8];
+    /// The Host header as it came; empty where there is none.
+    fn host(&self) -> &[u8];
+    fn method(&self) -> &[u8];
+    /// Path and query.
+    fn url(&self) -> &[u8];
+    /// Shows every value of a header to `seen`, until it answers true. Names compare without case.
+    fn any_header(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool;
+}

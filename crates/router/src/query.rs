@@ -1,0 +1,93 @@
+//! Conditions on query parameters: the first of a name counts, as written or with its escapes decoded.
+
+use smallvec::SmallVec;
+
+use crate::header::ValueMatcher;
+
+/// Values with escapes up to this length are decoded without allocating.
+type Decoded = SmallVec<[u8; 256]>;
+
+impl ValueMatcher {
+    pub(crate) fn matches_query(&self, query: &[u8]) -> bool {
+        let wanted = self.name.as_bytes();
+        for pair in query.split(|b| *b == b'&') {
+            let (name, value) = match pair.iter().position(|b| *b == b'=') {
+                Some(at) => (&pair[..at], &pair[at + 1..]),
+                None => (pair, b"".as_slice()),
+            };
+            if is(name, wanted) {
+                return self.accepts(value) || (escaped(value) && self.accepts(&decode(value)));
+            }
+        }
+        false
+    }
+}
+
+fn is(name: &[u8], wanted: &[u8]) -> bool {
+    name == wanted || (escaped(name) && *decode(name) == *wanted)
+}
+
+fn escaped(text: &[u8]) -> bool {
+    text.iter().any(|b| matches!(b, b'%' | b'+'))
+}
+
+fn decode(text: &[u8]) -> Decoded {
+    let mut decoded = Decoded::new();
+    let mut rest = text;
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        decoded.push(match first {
+            b'+' => b' ',
+            b'%' => match (tail.first().and_then(hex), tail.get(1).and_then(hex)) {
+                (Some(high), Some(low)) => {
+                    rest = &tail[2..];
+                    high << 4 | low
+                }
+                _ => b'%',
+            },
+            other => other,
+        });
+    }
+    decoded
+}
+
+fn hex(digit: &u8) -> Option<u8> {
+    char::from(*digit).to_digit(16).and_then(|d| u8::try_from(d).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use model::matches::{ValueMatch, ValueMatchType};
+
+    use super::*;
+
+    fn matcher(name: &str, value: &str, kind: ValueMatchType) -> ValueMatcher {
+        ValueMatcher::compile(&ValueMatch { name: name.into(), value: value.into(), kind }).unwrap()
+    }
+
+    #[test]
+    fn the_first_of_a_name_counts() {
+        let m = matcher("a", "1", ValueMatchType::Exact);
+        assert!(m.matches_query(b"a=1&a=2"));
+        assert!(!m.matches_query(b"a=2&a=1"));
+        assert!(m.matches_query(b"b=2&a=1"));
+        assert!(!m.matches_query(b"A=1"));
+        assert!(!m.matches_query(b""));
+        assert!(!m.matches_query(b"aa=1"));
+    }
+
+    #[test]
+    fn escapes_are_decoded_or_taken_as_written() {
+        for query in ["q=a%20b", "q=a+b", "%71=a%20b"] {
+            assert!(matcher("q", "a b", ValueMatchType::Exact).matches_query(query.as_bytes()), "{query}");
+        }
+        assert!(matcher("q", "a%20b", ValueMatchType::Exact).matches_query(b"q=a%20b"));
+        assert!(matcher("q", "100%", ValueMatchType::Exact).matches_query(b"q=100%"));
+        assert!(matcher("q", "a [a-c]", ValueMatchType::RegularExpression).matches_query(b"q=a%20b"));
+    }
+
+    #[test]
+    fn a_parameter_without_value_has_the_empty_one() {
+        assert!(matcher("debug", "", ValueMatchType::Exact).matches_query(b"debug"));
+    }
+}

@@ -1,0 +1,126 @@
+//! One match of one rule, compiled.
+
+use model::ghost;
+use model::matches::{PathMatch, PathMatchType};
+
+use crate::edit::HeaderEdits;
+use crate::group::Group;
+use crate::header::ValueMatcher;
+use crate::pattern::{self, Pattern};
+use crate::redirect::Redirect;
+use crate::rewrite::Rewrite;
+
+/// What a request must be, and what becomes of it.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    route_name: Box<str>,
+    rule_name: Option<Box<str>>,
+    rule_index: u32,
+    /// The route's hostname under which this rule stands.
+    pub(crate) hostname: Box<str>,
+    pub(crate) path: PathMatch,
+    path_pattern: Option<Pattern>,
+    pub(crate) method: Option<Box<str>>,
+    pub(crate) headers: Box<[ValueMatcher]>,
+    pub(crate) query_params: Box<[ValueMatcher]>,
+    groups: Box<[Group]>,
+    pub(crate) request_headers: HeaderEdits,
+    pub(crate) response_headers: HeaderEdits,
+    pub(crate) rewrite: Option<Rewrite>,
+    pub(crate) redirect: Option<Redirect>,
+    identity: Box<str>,
+}
+
+/// What becomes of the requests of a rule. Small, because the index holds it for every rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Redirect,
+    NoBackend,
+    /// All go to this group.
+    Forward(u16),
+    /// Several groups have weight.
+    Chance,
+}
+
+impl Rule {
+    pub(crate) fn compile(from: &ghost::Route, hostname: &str) -> Result<Self, pattern::Error> {
+        let path = from.path_match.clone().unwrap_or_else(PathMatch::everything);
+        let path_pattern = match path.kind {
+            PathMatchType::RegularExpression => Some(Pattern::compile(&path.value)?),
+            PathMatchType::Exact | PathMatchType::PathPrefix => None,
+        };
+        let values = |list: &[model::matches::ValueMatch]| {
+            list.iter().map(ValueMatcher::compile).collect::<Result<Box<[_]>, _>>()
+        };
+        let filters = from.filters.clone().unwrap_or_default();
+        let prefix = matches!(path.kind, PathMatchType::PathPrefix).then_some(path.value.as_str());
+        Ok(Self {
+            route_name: from.route_name.as_str().into(),
+            rule_name: from.rule_name.as_deref().map(Into::into),
+            rule_index: from.rule_index,
+            hostname: hostname.into(),
+            path_pattern,
+            method: from.method.as_deref().map(Into::into),
+            headers: values(&from.headers)?,
+            query_params: values(&from.query_params)?,
+            groups: from.backend_groups.iter().map(Group::new).collect(),
+            request_headers: HeaderEdits::new(filters.request_header_modifier.as_ref()),
+            response_headers: HeaderEdits::new(filters.response_header_modifier.as_ref()),
+            rewrite: filters.url_rewrite.as_ref().map(|r| Rewrite::new(r, prefix)),
+            redirect: filters.request_redirect.as_ref().map(|r| Redirect::new(r, prefix)),
+            identity: format!("{}#{}", from.route_name, from.rule_index).into(),
+            path,
+        })
+    }
+
+    /// `namespace/name` of the route.
+    pub fn route_name(&self) -> &str {
+        &self.route_name
+    }
+
+    pub fn rule_name(&self) -> Option<&str> {
+        self.rule_name.as_deref()
+    }
+
+    pub fn rule_index(&self) -> u32 {
+        self.rule_index
+    }
+
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    pub fn redirects(&self) -> bool {
+        self.redirect.is_some()
+    }
+
+    /// Tells this rule's cached objects from those of others with the same host and URL.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// More than one group can answer, and their answers may differ.
+    pub(crate) fn splits(&self) -> bool {
+        self.groups.iter().filter(|g| g.weight > 0).count() > 1
+    }
+
+    pub(crate) fn fate(&self) -> Fate {
+        let mut weighted = self.groups.iter().enumerate().filter(|(_, group)| group.weight > 0);
+        match (weighted.next(), weighted.next()) {
+            _ if self.redirects() => Fate::Redirect,
+            (None, _) => Fate::NoBackend,
+            (Some((_, only)), None) if only.endpoints().is_empty() => Fate::NoBackend,
+            (Some((at, _)), None) => u16::try_from(at).map_or(Fate::Chance, Fate::Forward),
+            _ => Fate::Chance,
+        }
+    }
+
+    /// More than host and path decide.
+    pub(crate) fn looks_beyond_the_path(&self) -> bool {
+        self.method.is_some() || !self.headers.is_empty() || !self.query_params.is_empty()
+    }
+
+    pub(crate) fn path_pattern_matches(&self, path: &[u8]) -> bool {
+        self.path_pattern.as_ref().is_some_and(|p| p.is_match(path))
+    }
+}

@@ -1,0 +1,141 @@
+//! Sockets, their listeners, and the hosts of each.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use model::Timeouts;
+use model::names::socket_parts;
+
+use crate::Request;
+use crate::decision::Decision;
+use crate::forwarded::TrustedProxies;
+use crate::host::{HostTable, NormalHost};
+use crate::path::{Entry, HostPaths, PathIndex, split};
+use crate::rule::Rule;
+
+/// One listener of the Gateway.
+#[derive(Debug, Clone)]
+pub struct Listener {
+    name: Box<str>,
+    socket: Box<str>,
+    scheme: &'static str,
+    port: Option<u16>,
+}
+
+impl Listener {
+    pub(crate) fn new(name: &str, socket: &str) -> Self {
+        let parts = socket_parts(socket);
+        Self {
+            name: name.into(),
+            socket: socket.into(),
+            scheme: if parts.is_some_and(|(protocol, _)| protocol == "https") { "https" } else { "http" },
+            port: parts.map(|(_, port)| port),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `http-80`
+    pub fn socket(&self) -> &str {
+        &self.socket
+    }
+
+    /// `http` or `https`, as the client speaks it.
+    pub fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+}
+
+/// The rules of one host on one listener.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HostRules {
+    pub(crate) paths: HostPaths,
+    pub(crate) default_rule: Option<u32>,
+    pub(crate) keyed_by_rule: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ListenerTable {
+    pub(crate) listener: Listener,
+    pub(crate) hosts: HostTable<HostRules>,
+    /// For hosts that are in no table.
+    pub(crate) default_rule: Option<u32>,
+}
+
+/// Positions of listeners by the hostname that they ask for.
+pub(crate) type SocketTable = HostTable<u32>;
+
+/// A whole configuration, ready to decide.
+#[derive(Debug, Clone, Default)]
+pub struct Router {
+    pub(crate) rules: Box<[Rule]>,
+    pub(crate) paths: PathIndex,
+    pub(crate) listeners: Box<[ListenerTable]>,
+    pub(crate) sockets: HashMap<Box<[u8]>, SocketTable, RandomState>,
+    /// Files of the seeds' form name no listeners: there a route without sockets is for every socket.
+    pub(crate) other_sockets: Option<SocketTable>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) trusted_proxies: TrustedProxies,
+}
+
+impl Router {
+    /// Decides one request; `random` makes the weighted pick.
+    pub fn decide(&self, request: &impl Request, random: u64) -> Decision<'_> {
+        let host = NormalHost::new(request.host());
+        let Some(table) = self.listener_for(request.socket(), host.as_bytes()) else {
+            return Decision::not_found(None);
+        };
+        let listener = &table.listener;
+        let default = |id: Option<u32>| match id.map(|id| (id, &self.rules[id as usize])) {
+            Some((id, rule)) => Decision::of_rule(listener, id, rule, rule.fate(), true, random),
+            None => Decision::not_found(Some(listener)),
+        };
+        let Some(of_host) = table.hosts.get(host.as_bytes()) else { return default(table.default_rule) };
+        let (path, query) = split(request.url());
+        match self.paths.find(&of_host.paths, &self.rules, path, |rule| rule.accepts(request, query)) {
+            Some(&Entry { rule: id, fate, .. }) => {
+                let rule = &self.rules[id as usize];
+                Decision::of_rule(listener, id, rule, fate, of_host.keyed_by_rule, random)
+            }
+            None => default(of_host.default_rule),
+        }
+    }
+
+    /// Among listeners of one socket the most specific hostname takes the request.
+    pub(crate) fn listener_for(&self, socket: &[u8], host: &[u8]) -> Option<&ListenerTable> {
+        let table = self.sockets.get(socket).or(self.other_sockets.as_ref())?;
+        table.get(host).map(|at| &self.listeners[*at as usize])
+    }
+
+    /// All rules, in the order of the file.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
+        self.listeners.iter().map(|table| &table.listener)
+    }
+
+    pub fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+
+    pub fn trusted_proxies(&self) -> &TrustedProxies {
+        &self.trusted_proxies
+    }
+}
+
+impl Rule {
+    /// Everything but listener, host and path.
+    pub(crate) fn accepts(&self, request: &impl Request, query: &[u8]) -> bool {
+        self.method.as_ref().is_none_or(|method| method.as_bytes() == request.method())
+            && self.headers.iter().all(|header| header.matches_header(request))
+            && self.query_params.iter().all(|param| param.matches_query(query))
+    }
+}

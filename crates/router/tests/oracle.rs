@@ -1,0 +1,136 @@
+//! The router against a slow and obvious reading of the same rules.
+
+#[path = "oracle/generators.rs"]
+mod generators;
+#[path = "oracle/literal.rs"]
+mod literal;
+#[path = "support/request.rs"]
+mod request;
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use model::ghost::{Config, Route};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use router::{Action, Decision, Explanation, Router, Rule, Verdict};
+
+use crate::literal::{Answer, PRECEDENCE, answer};
+use crate::request::Sample;
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 1000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn every_request_goes_where_the_rules_say(
+        config in generators::config(),
+        requests in vec((generators::request(), any::<u64>()), 30),
+    ) {
+        let router = Router::compile(&config).unwrap().router;
+        for (request, random) in &requests {
+            let answer = answer(&config, request);
+            same_rule(&answer, &router.decide(request, *random), request)?;
+            same_reasons(&answer, &router.explain(request, *random), request)?;
+        }
+    }
+}
+
+fn same_rule(expected: &Answer<'_>, found: &Decision<'_>, request: &Sample) -> Result<(), TestCaseError> {
+    prop_assert_eq!(found.listener().map(|l| l.name()), expected.listener.as_deref(), "{:?}", request);
+    let chosen = expected.chosen();
+    prop_assert_eq!(found.rule().map(identity), chosen.map(entry), "{:?}", request);
+    prop_assert!(chosen.map_or(found.action() == Action::NotFound, |r| may_be(r, found.action())), "{:?}", found);
+    Ok(())
+}
+
+/// What may become of a request of this rule. Chance decides between its groups.
+fn may_be(route: &Route, action: Action) -> bool {
+    let redirects = route.filters.as_ref().is_some_and(|f| f.request_redirect.is_some());
+    let weighted = || route.backend_groups.iter().filter(|g| g.weight > 0);
+    match action {
+        Action::Redirect => redirects,
+        Action::NotFound => false,
+        Action::NoBackend => !redirects && (weighted().next().is_none() || weighted().any(|g| g.backends.is_empty())),
+        Action::Forward { group } => {
+            let group = &route.backend_groups[group];
+            !redirects && group.weight > 0 && !group.backends.is_empty()
+        }
+    }
+}
+
+/// `explain` names the same winner, and the losers in the order in which they lost.
+fn same_reasons(
+    expected: &Answer<'_>,
+    found: &Explanation<'_>,
+    request: &Sample,
+) -> Result<(), TestCaseError> {
+    let with = |wanted: fn(&Verdict) -> bool| {
+        found.candidates.iter().filter(|c| wanted(&c.verdict)).map(|c| identity(c.rule)).collect::<Vec<_>>()
+    };
+    prop_assert_eq!(
+        with(|v| *v == Verdict::Chosen),
+        expected.chosen().map(entry).into_iter().collect::<Vec<_>>(),
+        "{:?}",
+        request
+    );
+    prop_assert_eq!(
+        with(|v| matches!(v, Verdict::Outranked(_))),
+        expected.ranked.iter().skip(1).map(|r| entry(r)).collect::<Vec<_>>(),
+        "{:?}",
+        request
+    );
+    Ok(())
+}
+
+type Identity = (String, u32, String);
+
+fn identity(rule: &Rule) -> Identity {
+    (rule.route_name().to_owned(), rule.rule_index(), rule.rule_name().unwrap_or_default().to_owned())
+}
+
+fn entry(route: &Route) -> Identity {
+    (route.route_name.clone(), route.rule_index, route.rule_name.clone().unwrap_or_default())
+}
+
+/// A property that is never put to the test holds always: every way to win and to lose must come up.
+#[test]
+fn the_generators_reach_every_case() {
+    let mut runner = TestRunner::deterministic();
+    let cases = (generators::config(), vec(generators::request(), 30));
+    let mut seen = BTreeSet::new();
+    for _ in 0..300 {
+        let (config, requests) = cases.new_tree(&mut runner).unwrap().current();
+        seen.extend(requests.iter().map(|request| what_decides(&config, request)));
+    }
+    let mut expected = BTreeSet::from([
+        "no listener takes it",
+        "404",
+        "the host's default",
+        "the file's default",
+        "the only rule that fits",
+        "the order of the file",
+    ]);
+    expected.extend(PRECEDENCE.map(|(name, _)| name));
+    assert_eq!(seen, expected);
+}
+
+fn what_decides(config: &Config, request: &Sample) -> &'static str {
+    let answer = answer(config, request);
+    match (&*answer.ranked, answer.default) {
+        _ if answer.listener.is_none() => "no listener takes it",
+        ([], None) => "404",
+        ([], default) if default == config.default.as_ref() => "the file's default",
+        ([], _) => "the host's default",
+        ([_], _) => "the only rule that fits",
+        ([first, second, ..], _) => {
+            let decides = PRECEDENCE.iter().find(|(_, compare)| compare(first, second) == Ordering::Less);
+            decides.map_or("the order of the file", |(name, _)| name)
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Admits objects the way the API server does: known fields only, defaults, validation.
+//!
+//! Takes a parsed document, gives the typed object, or one message that says everything that is wrong with it. Never
+//! looks at other objects: whether a reference leads somewhere is `translate`'s to say.
+
+mod endpoint_slice;
+mod format;
+mod gateway;
+mod gateway_class;
+mod http_route;
+mod metadata;
+mod reference_grant;
+mod secret;
+mod service;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+use translate::snapshot::Key;
+
+use super::kind::{Kind, Recognised};
+use super::object::{Object, ObjectId};
+use super::schema::{self, Node, Violations};
+
+/// What became of one object in a file.
+#[derive(Debug, Clone)]
+pub(crate) enum Verdict {
+    Admitted { id: ObjectId, object: Object },
+    /// Not usable as it is written. `id` is known if at least kind and name could be read.
+    Refused { id: Option<ObjectId>, shown: Option<String>, message: String },
+    /// Not a kind that is read.
+    Skipped { shown: Option<String>, message: String },
+}
+
+static SCHEMAS: LazyLock<BTreeMap<Kind, Node>> = LazyLock::new(|| {
+    Kind::ALL.into_iter().map(|kind| (kind, described(kind))).collect()
+});
+
+fn described(kind: Kind) -> Node {
+    let mut schema = Object::schema(kind);
+    metadata::describe(kind, &mut schema);
+    match kind {
+        Kind::GatewayClass => gateway_class::describe(&mut schema),
+        Kind::Gateway => gateway::describe(&mut schema),
+        Kind::HttpRoute => http_route::describe(&mut schema),
+        Kind::ReferenceGrant => reference_grant::describe(&mut schema),
+        Kind::Parameters => gateway_class::describe_parameters(&mut schema),
+        Kind::Service => service::describe(&mut schema),
+        Kind::EndpointSlice => endpoint_slice::describe(&mut schema),
+        Kind::Secret => secret::describe(&mut schema),
+        Kind::ConfigMap => secret::describe_config_map(&mut schema),
+        Kind::Namespace => {}
+    }
+    schema
+}
+
+/// The objects that a document holds: itself, or the items of a `List`.
+pub(crate) fn items(document: Value) -> Vec<Value> {
+    let is_list = document.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+    match document {
+        Value::Null => Vec::new(),
+        Value::Object(mut list) if is_list && matches!(list.get("items"), Some(Value::Array(_) | Value::Null)) => {
+            match list.remove("items") {
+                Some(Value::Array(items)) => items.into_iter().flat_map(self::items).collect(),
+                _ => Vec::new(),
+            }
+        }
+        document => vec![document],
+    }
+}
+
+pub(crate) fn admit(mut value: Value) -> Verdict {
+    let Some(object) = value.as_object_mut() else {
+        return refused(None, None, "is no Kubernetes object; begin it with `apiVersion:` and `kind:`");
+    };
+    let word = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind_name) = (word("apiVersion"), word("kind"));
+    let name = metadata::text(object, "name");
+    let namespace = metadata::text(object, "namespace");
+    let shown = shown(&kind_name, namespace, name);
+    if kind_name.is_empty() || api_version.is_empty() {
+        let missing = if kind_name.is_empty() { "kind" } else { "apiVersion" };
+        return refused(None, shown, format!("has no `{missing}`; every object needs `apiVersion` and `kind`"));
+    }
+    let kind = match Kind::recognise(&api_version, &kind_name) {
+        Recognised::Known(kind) => kind,
+        Recognised::WrongVersion(kind) => {
+            let versions = kind.api_versions();
+            let message = format!("has the apiVersion `{api_version}`, but {kind} is read as {versions}");
+            return refused(None, shown, message);
+        }
+        Recognised::Unknown(namesake) => {
+            let hint = namesake.map_or_else(String::new, |kind| {
+                format!("; {kind} is read as {}", kind.api_versions())
+            });
+            let message = format!("is of the kind {kind_name} ({api_version}), which is not read: skipped{hint}");
+            return Verdict::Skipped { shown, message };
+        }
+    };
+    let Some(name) = name.map(str::to_owned) else {
+        let what = if metadata::text(object, "generateName").is_some() {
+            "has no metadata.name, and generateName needs an API server; give it a name"
+        } else {
+            "has no metadata.name; give it one"
+        };
+        return refused(None, shown, what);
+    };
+    let namespace = match (kind.namespaced(), namespace) {
+        (true, namespace) => namespace.unwrap_or("default").to_owned(),
+        (false, _) => String::new(),
+    };
+    let id = ObjectId { kind, key: Key::new(namespace, name) };
+    let mut violations = Violations::new(kind == Kind::Secret);
+    check(&id, &mut value, &mut violations);
+    if !violations.is_empty() {
+        return refused(Some(id), None, violations.into_message());
+    }
+    match Object::read(kind, value) {
+        Ok(object) => Verdict::Admitted { id, object: secret::merged(object) },
+        // The schema has passed it, so this is a form that only the type knows, such as that of a time.
+        Err(_) if kind == Kind::Secret => {
+            refused(Some(id), None, "has a value of the wrong form (not shown, as it is a Secret)")
+        }
+        Err(error) => refused(Some(id), None, format!("has a value of the wrong form: {error}")),
+    }
+}
+
+fn check(id: &ObjectId, value: &mut Value, violations: &mut Violations) {
+    let kind = id.kind;
+    metadata::normalise(id, value);
+    if let Some(schema) = SCHEMAS.get(&kind) {
+        schema::apply(schema, value, violations);
+    }
+    // Rules across fields may count on every field having its form.
+    if !violations.is_empty() {
+        return;
+    }
+    metadata::rules(id, value, violations);
+    match kind {
+        Kind::Gateway => gateway::rules(value, violations),
+        Kind::HttpRoute => http_route::rules(value, violations),
+        Kind::Service => service::rules(value, violations),
+        Kind::EndpointSlice => endpoint_slice::rules(value, violations),
+        Kind::Secret | Kind::ConfigMap => secret::rules(value, violations),
+        Kind::GatewayClass | Kind::ReferenceGrant | Kind::Parameters | Kind::Namespace => {}
+    }
+}
+
+fn refused(id: Option<ObjectId>, shown: Option<String>, message: impl Into<String>) -> Verdict {
+    let shown = id.as_ref().map(ObjectId::to_string).or(shown);
+    Verdict::Refused { id, shown, message: message.into() }
+}
+
+/// As much of `HTTPRoute default/shop` as is there.
+fn shown(kind: &str, namespace: Option<&str>, name: Option<&str>) -> Option<String> {
+    match (kind, namespace, name) {
+        ("", _, None) => None,
+        ("", _, Some(name)) => Some(name.to_owned()),
+        (kind, _, None) => Some(kind.to_owned()),
+        (kind, None, Some(name)) => Some(format!("{kind} {name}")),
+        (kind, Some(namespace), Some(name)) => Some(format!("{kind} {namespace}/{name}")),
+    }
+}
+
+/// The items of a list that may be absent.
+fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A string that may be absent.
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}

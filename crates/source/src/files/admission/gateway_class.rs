@@ -1,0 +1,24 @@
+//! GatewayClass and our GatewayClassParameters.
+
+use super::super::schema::Node;
+use super::format;
+
+pub(super) fn describe(schema: &mut Node) {
+    schema.at("spec.controllerName").format(format::controller_name);
+    schema.at("spec.description").length(0..=64);
+    let reference = schema.at("spec.parametersRef");
+    reference.at("group").format(format::group);
+    reference.at("kind").format(format::kind);
+    reference.at("name").format(format::object_name);
+    reference.at("namespace").format(format::label);
+}
+
+pub(super) fn describe_parameters(schema: &mut Node) {
+    let vcl = schema.at("spec.userVCLConfigMapRef");
+    vcl.at("name").format(format::object_name);
+    vcl.at("namespace").format(format::label);
+    vcl.at("key").format(format::data_key);
+    for timeout in ["connect", "firstByte", "idle", "upgradeIdle"] {
+        schema.at("spec.timeouts").at(timeout).format(format::duration);
+    }
+}

@@ -1,0 +1,120 @@
+//! An admitted object of any kind, shared.
+
+use std::fmt;
+use std::sync::Arc;
+
+use api::GatewayClassParameters;
+use gateway_api::gatewayclasses::GatewayClass;
+use gateway_api::gateways::Gateway;
+use gateway_api::httproutes::HttpRoute;
+use gateway_api::referencegrants::ReferenceGrant;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+use translate::snapshot::{Key, Snapshot};
+
+use super::kind::Kind;
+use super::schema::Node;
+
+/// What an object is known by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ObjectId {
+    pub(crate) kind: Kind,
+    pub(crate) key: Key,
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key)
+    }
+}
+
+macro_rules! objects {
+    ($($kind:ident($type:ty) in $field:ident,)*) => {
+        #[derive(Debug, Clone)]
+        pub(crate) enum Object {
+            $($kind(Arc<$type>),)*
+        }
+
+        impl Object {
+            /// Reads a checked value into its type.
+            pub(crate) fn read(kind: Kind, value: Value) -> Result<Self, serde_json::Error> {
+                match kind {
+                    $(Kind::$kind => Ok(Self::$kind(Arc::new(serde_json::from_value(value)?))),)*
+                }
+            }
+
+            /// Fields and types of a kind.
+            pub(crate) fn schema(kind: Kind) -> Node {
+                match kind {
+                    $(Kind::$kind => Node::of_object::<$type>(),)*
+                }
+            }
+
+            pub(crate) fn insert_into(&self, key: Key, snapshot: &mut Snapshot) {
+                match self {
+                    $(Self::$kind(object) => {
+                        snapshot.$field.insert(key, object.clone());
+                    })*
+                }
+            }
+
+            /// Whether both are one object in memory.
+            pub(crate) fn is(&self, other: &Self) -> bool {
+                match (self, other) {
+                    $((Self::$kind(one), Self::$kind(two)) => Arc::ptr_eq(one, two),)*
+                    _ => false,
+                }
+            }
+
+            /// The same object with its age and generation filled in. `before` is what it was at the last load:
+            /// returned itself if nothing has changed since.
+            pub(crate) fn stamped(&self, now: Timestamp, before: Option<&Self>) -> Self {
+                match (self, before) {
+                    $((Self::$kind(object), before) => {
+                        let before = match before {
+                            Some(Self::$kind(before)) => Some(before),
+                            _ => None,
+                        };
+                        let mut stamped = <$type>::clone(object);
+                        let content_changed = before.is_some_and(|before| {
+                            let mut earlier = <$type>::clone(before);
+                            earlier.metadata = stamped.metadata.clone();
+                            earlier != stamped
+                        });
+                        let earlier = before.map(|before| &before.metadata);
+                        stamp(&mut stamped.metadata, now, earlier, content_changed);
+                        match before {
+                            Some(before) if **before == stamped => Self::$kind(before.clone()),
+                            _ => Self::$kind(Arc::new(stamped)),
+                        }
+                    })*
+                }
+            }
+        }
+    };
+}
+
+objects! {
+    GatewayClass(GatewayClass) in gateway_classes,
+    Gateway(Gateway) in gateways,
+    HttpRoute(HttpRoute) in http_routes,
+    ReferenceGrant(ReferenceGrant) in reference_grants,
+    Parameters(GatewayClassParameters) in parameters,
+    Service(Service) in services,
+    EndpointSlice(EndpointSlice) in endpoint_slices,
+    Secret(Secret) in secrets,
+    ConfigMap(ConfigMap) in config_maps,
+    Namespace(Namespace) in namespaces,
+}
+
+/// Age: as written, else as before, else now. Generation: as written, at least one more than before if the content
+/// has changed, at least 1.
+fn stamp(metadata: &mut ObjectMeta, now: Timestamp, before: Option<&ObjectMeta>, content_changed: bool) {
+    let earlier = before.and_then(|before| before.creation_timestamp.clone());
+    metadata.creation_timestamp = metadata.creation_timestamp.take().or(earlier).or(Some(Time(now)));
+    let reached = before.and_then(|before| before.generation).unwrap_or(0) + i64::from(content_changed);
+    metadata.generation = Some(metadata.generation.unwrap_or(1).max(reached));
+}

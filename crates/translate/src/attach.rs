@@ -1,0 +1,154 @@
+//! Routes and listeners find each other: parentRefs, allowedRoutes, hostnames.
+
+use crate::gateway::Gateway;
+use crate::hostname;
+use crate::listener::{Fault, Listener, RouteKind};
+use crate::namespaces;
+use crate::snapshot::Snapshot;
+
+/// What of a route counts for its attachment, whatever its kind.
+#[derive(Debug)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) kind: RouteKind,
+    pub(crate) namespace: &'a str,
+    /// Normal; empty for every host.
+    pub(crate) hostnames: Vec<String>,
+}
+
+/// Which listeners of its Gateway a parentRef asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Section<'a> {
+    pub(crate) name: Option<&'a str>,
+    pub(crate) port: Option<i32>,
+}
+
+/// A route's success with one parentRef. Listeners are positions in the Gateway's list.
+#[derive(Debug, Default)]
+pub(crate) struct Attachment {
+    /// Listeners that take the route, also those that are not served: the route counts for their status.
+    pub(crate) listeners: Vec<usize>,
+    /// Hosts with the served listener that they come by. They pair up: a host of one listener is none of another's.
+    pub(crate) hosts: Vec<(String, usize)>,
+}
+
+/// Attaches a route to the listeners of `gateway` that its parentRef selects, or says why to none.
+pub(crate) fn attach(
+    candidate: &Candidate<'_>,
+    section: Section<'_>,
+    gateway: &Gateway<'_>,
+    snapshot: &Snapshot,
+) -> Result<Attachment, Fault> {
+    let selected: Vec<usize> = (0..gateway.listeners.len())
+        .filter(|at| {
+            let listener = &gateway.listeners[*at];
+            // The API server writes an absent name as an empty one.
+            let named = section.name.is_none_or(|name| name.is_empty() || name == listener.name());
+            named && section.port.is_none_or(|port| port == listener.spec.port)
+        })
+        .collect();
+    if selected.is_empty() {
+        return Err(no_matching_parent(section, gateway));
+    }
+
+    let mut why_not = Vec::new();
+    let allowing: Vec<usize> =
+        keep(selected, gateway, &mut why_not, |listener| allow(candidate, listener, gateway, snapshot));
+    if allowing.is_empty() {
+        return Err(Fault { reason: "NotAllowedByListeners", message: why_not.join("; ") });
+    }
+
+    let listeners = keep(allowing, gateway, &mut why_not, |listener| {
+        if hosts(candidate, listener).next().is_some() {
+            Ok(())
+        } else {
+            Err(no_common_host(candidate, listener))
+        }
+    });
+    if listeners.is_empty() {
+        return Err(Fault { reason: "NoMatchingListenerHostname", message: why_not.join("; ") });
+    }
+
+    let served = keep(listeners.clone(), gateway, &mut why_not, |listener| match &listener.fault {
+        None => Ok(()),
+        Some(fault) => Err(format!("is not served ({})", fault.message)),
+    });
+    if served.is_empty() {
+        return Err(Fault { reason: "NoReadyListeners", message: why_not.join("; ") });
+    }
+    let hosts = served
+        .iter()
+        .flat_map(|at| hosts(candidate, &gateway.listeners[*at]).map(|host| (host.to_owned(), *at)))
+        .collect();
+    Ok(Attachment { listeners, hosts })
+}
+
+/// Those of `listeners` that pass; for each of the others, why not.
+fn keep(
+    mut listeners: Vec<usize>,
+    gateway: &Gateway<'_>,
+    why_not: &mut Vec<String>,
+    test: impl Fn(&Listener<'_>) -> Result<(), String>,
+) -> Vec<usize> {
+    listeners.retain(|at| {
+        let listener = &gateway.listeners[*at];
+        test(listener)
+            .map_err(|why| {
+                why_not.push(format!("listener {} of Gateway {} {why}", listener.name(), gateway.key));
+            })
+            .is_ok()
+    });
+    listeners
+}
+
+fn allow(
+    candidate: &Candidate<'_>,
+    listener: &Listener<'_>,
+    gateway: &Gateway<'_>,
+    snapshot: &Snapshot,
+) -> Result<(), String> {
+    if !listener.kinds.contains(&candidate.kind) {
+        return Err(format!("does not take routes of kind {}", candidate.kind.name()));
+    }
+    namespaces::allow(listener, &gateway.key.namespace, candidate.namespace, snapshot)
+}
+
+/// The hosts that a route serves on a listener, as keys of the host table; may repeat.
+fn hosts<'a>(candidate: &'a Candidate<'_>, listener: &'a Listener<'_>) -> impl Iterator<Item = &'a str> {
+    let of_listener = listener.hostname.as_deref();
+    let every_host = candidate.hostnames.is_empty().then_some(None);
+    every_host
+        .into_iter()
+        .chain(candidate.hostnames.iter().map(|name| Some(name.as_str())))
+        .filter_map(move |of_route| hostname::intersect(of_listener, of_route))
+}
+
+fn no_common_host(candidate: &Candidate<'_>, listener: &Listener<'_>) -> String {
+    format!(
+        "takes hostname {} only, and the route has {}",
+        listener.hostname.as_deref().unwrap_or("*"),
+        candidate.hostnames.join(", ")
+    )
+}
+
+fn no_matching_parent(section: Section<'_>, gateway: &Gateway<'_>) -> Fault {
+    let name = section.name.filter(|name| !name.is_empty());
+    let asked = match (name, section.port) {
+        (Some(name), Some(port)) => format!("named {name} on port {port}"),
+        (Some(name), None) => format!("named {name}"),
+        (None, Some(port)) => format!("on port {port}"),
+        (None, None) => "at all".to_owned(),
+    };
+    let there: Vec<String> = gateway
+        .listeners
+        .iter()
+        .map(|listener| format!("{} on port {}", listener.name(), listener.spec.port))
+        .collect();
+    Fault {
+        reason: "NoMatchingParent",
+        message: format!(
+            "Gateway {} has no listener {asked}; it has {}: correct sectionName or port of the parentRef",
+            gateway.key,
+            there.join(", ")
+        ),
+    }
+}

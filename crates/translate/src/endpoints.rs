@@ -1,0 +1,156 @@
+//! Endpoints by Service, out of all EndpointSlices.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use model::ghost::Endpoint;
+
+use crate::notice::Notice;
+
+/// The label by which an EndpointSlice belongs to a Service of its namespace.
+const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+
+/// The ready endpoints of all Services. A Service has as many slices as it needs: for more than a hundred pods, for
+/// each family of addresses, for each set of ports.
+#[derive(Debug, Clone, Default)]
+pub struct EndpointIndex {
+    /// By namespace, then by Service.
+    services: HashMap<String, HashMap<String, Slices>>,
+}
+
+/// What EndpointSlices say of one Service.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Slices {
+    slices: Vec<Slice>,
+    /// About slices and addresses that cannot be used.
+    pub(crate) notices: Vec<Notice>,
+}
+
+#[derive(Debug, Clone)]
+struct Slice {
+    /// TCP ports only.
+    ports: Vec<Port>,
+    /// Ready ones only.
+    addresses: Vec<IpAddr>,
+}
+
+#[derive(Debug, Clone)]
+struct Port {
+    /// Empty for a port without name.
+    name: String,
+    number: u16,
+}
+
+/// The endpoints of one port, or what stands in the way of there being any.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Endpoints(Vec<Endpoint>),
+    /// No EndpointSlice belongs to the Service.
+    NoSlice,
+    /// There are slices, and none has the port. Names of the ports that they have.
+    NoPort(Vec<String>),
+    /// The port is there, but no endpoint is ready.
+    NoneReady,
+}
+
+impl EndpointIndex {
+    /// Takes the slices in any order; the answers do not depend on it.
+    pub fn new<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>) -> Self {
+        let mut index = Self::default();
+        for slice in slices {
+            let labels = slice.metadata.labels.as_ref();
+            let Some(service) = labels.and_then(|labels| labels.get(SERVICE_NAME_LABEL)) else { continue };
+            let namespace = slice.metadata.namespace.clone().unwrap_or_default();
+            let of_namespace = index.services.entry(namespace).or_default();
+            of_namespace.entry(service.clone()).or_default().add(slice);
+        }
+        index
+    }
+
+    pub(crate) fn service(&self, namespace: &str, name: &str) -> Option<&Slices> {
+        self.services.get(namespace)?.get(name)
+    }
+}
+
+impl Slices {
+    fn add(&mut self, slice: &EndpointSlice) {
+        let object = || {
+            let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
+            format!("EndpointSlice {namespace}/{}", slice.metadata.name.as_deref().unwrap_or_default())
+        };
+        if slice.address_type == "FQDN" {
+            self.notices.push(Notice::warning(
+                object(),
+                "has addressType FQDN, which is not supported, and is skipped: use IPv4 or IPv6 addresses",
+            ));
+            return;
+        }
+        let ports =
+            slice.ports.iter().flatten().filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
+        let ports = ports.filter_map(|port| {
+            Some(Port {
+                name: port.name.clone().unwrap_or_default(),
+                number: u16::try_from(port.port?).ok().filter(|number| *number > 0)?,
+            })
+        });
+        let mut addresses = Vec::new();
+        // Absent means ready, as the API says.
+        let ready = |endpoint: &&k8s_openapi::api::discovery::v1::Endpoint| {
+            endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false)
+        };
+        for address in slice.endpoints.iter().flatten().filter(ready).flat_map(|endpoint| &endpoint.addresses)
+        {
+            match IpAddr::from_str(address) {
+                Ok(address) => addresses.push(address),
+                Err(_) => self.notices.push(Notice::warning(
+                    object(),
+                    format!(
+                        "has the address `{address}`, which is not an IP address, and is skipped: correct it"
+                    ),
+                )),
+            }
+        }
+        self.slices.push(Slice { ports: ports.collect(), addresses });
+    }
+
+    /// All ready endpoints of a port: by its name where that is known, else by its number, else the only one.
+    pub(crate) fn find(&self, port: Option<u16>, port_name: Option<&str>) -> Found {
+        let mut endpoints = Vec::new();
+        let mut has_port = false;
+        for slice in &self.slices {
+            let found = match port_name {
+                Some(name) => slice.ports.iter().find(|port| port.name == name),
+                None => {
+                    slice.ports.iter().find(|one| Some(one.number) == port).or(match slice.ports.as_slice() {
+                        [only] => Some(only),
+                        _ => None,
+                    })
+                }
+            };
+            let Some(port) = found else { continue };
+            has_port = true;
+            endpoints.extend(
+                slice.addresses.iter().map(|address| Endpoint { address: *address, port: port.number }),
+            );
+        }
+        if !endpoints.is_empty() {
+            // While a pod moves from one slice to another it is in both.
+            endpoints.sort_unstable();
+            endpoints.dedup();
+            return Found::Endpoints(endpoints);
+        }
+        match (self.slices.is_empty(), has_port) {
+            (true, _) => Found::NoSlice,
+            (false, true) => Found::NoneReady,
+            (false, false) => {
+                let mut names: Vec<String> =
+                    self.slices.iter().flat_map(|slice| &slice.ports).map(|port| port.name.clone()).collect();
+                names.sort_unstable();
+                names.dedup();
+                Found::NoPort(names)
+            }
+        }
+    }
+}

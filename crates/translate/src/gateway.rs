@@ -1,0 +1,181 @@
+//! One Gateway of ours: its listeners, its parameters, and what routes add to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gateway_api::gateways::Gateway as GatewayObject;
+use model::names::CONTROLLER_NAME;
+use model::routing::Routing;
+
+use crate::GatewayPlan;
+use crate::gateway_class::Class;
+use crate::infra::{Infra, Socket};
+use crate::listener::Listener;
+use crate::notice::Notice;
+use crate::parameters::{Parameters, Reference, UserVclText};
+use crate::snapshot::{Key, Snapshot};
+use crate::status::{ACCEPTED, Condition, GatewayStatus, PARAMETERS_VALID, UNSUPPORTED_FIELDS};
+use crate::vcl::{self, UserVcl};
+
+/// A Gateway while routes are being attached to it.
+#[derive(Debug)]
+pub(crate) struct Gateway<'a> {
+    pub(crate) key: &'a Key,
+    object: &'a GatewayObject,
+    pub(crate) listeners: Vec<Listener<'a>>,
+    parameters: Parameters<'a>,
+    pub(crate) routing: Routing,
+}
+
+/// All Gateways of our classes.
+pub(crate) fn ours<'a>(
+    snapshot: &'a Snapshot,
+    classes: &[Class<'_>],
+    notices: &mut Vec<Notice>,
+) -> BTreeMap<&'a Key, Gateway<'a>> {
+    let mut gateways = BTreeMap::new();
+    for (key, object) in &snapshot.gateways {
+        let class_name = &object.spec.gateway_class_name;
+        if let Some(class) = classes.iter().find(|class| class.key.name == *class_name) {
+            gateways.insert(key, Gateway::new(key, object, class, snapshot));
+        } else if !snapshot.gateway_classes.contains_key(&Key::cluster(class_name)) {
+            notices.push(Notice::warning(
+                format!("Gateway {key}"),
+                format!(
+                    "names GatewayClass {class_name}, which does not exist, so nobody serves it: create the class \
+                     with controllerName {CONTROLLER_NAME}, or correct spec.gatewayClassName"
+                ),
+            ));
+        }
+    }
+    gateways
+}
+
+impl<'a> Gateway<'a> {
+    fn new(key: &'a Key, object: &'a GatewayObject, class: &Class<'_>, snapshot: &'a Snapshot) -> Self {
+        let whose_class = format!("spec.parametersRef of GatewayClass {}", class.key);
+        let of_class = class.parameters_ref().map(|reference| (whose_class.as_str(), reference));
+        let own = object.spec.infrastructure.as_ref().and_then(|infrastructure| {
+            let reference = infrastructure.parameters_ref.as_ref()?;
+            Some(Reference { group: &reference.group, kind: &reference.kind, name: &reference.name })
+        });
+        let own = own.map(|reference| ("spec.infrastructure.parametersRef", reference));
+        let parameters = Parameters::new(of_class, own, &key.namespace, snapshot);
+
+        let listeners = Listener::all(&object.spec.listeners);
+        let routing = Routing {
+            listeners: serving(&listeners)
+                .map(|listener| model::Listener {
+                    name: listener.name().to_owned(),
+                    socket: listener.socket(),
+                    hostname: listener.hostname.clone(),
+                })
+                .collect(),
+            timeouts: parameters.timeouts,
+            trusted_proxies: parameters.trusted_proxies.clone(),
+            ..Routing::default()
+        };
+        Self { key, object, listeners, parameters, routing }
+    }
+
+    pub(crate) fn status(&self) -> GatewayStatus {
+        let generation = self.object.metadata.generation.unwrap_or_default();
+        let mut conditions = vec![self.accepted(generation)];
+        conditions.extend(self.parameters_valid(generation));
+        conditions.extend(self.unsupported_fields(generation));
+        let listeners = self.listeners.iter().map(|listener| listener.status(generation)).collect();
+        GatewayStatus { conditions, listeners }
+    }
+
+    fn accepted(&self, generation: i64) -> Condition {
+        if let Some(fatal) = self.parameters.fatal() {
+            return Condition::new(ACCEPTED, false, "InvalidParameters", fatal, generation);
+        }
+        let refused: Vec<String> = self
+            .listeners
+            .iter()
+            .filter_map(|listener| {
+                listener
+                    .fault
+                    .as_ref()
+                    .map(|fault| format!("listener {}: {}", listener.name(), fault.message))
+            })
+            .collect();
+        let served: Vec<&str> = serving(&self.listeners).map(Listener::name).collect();
+        if refused.is_empty() {
+            return Condition::new(
+                ACCEPTED,
+                true,
+                "Accepted",
+                "The Gateway and all its listeners are valid",
+                generation,
+            );
+        }
+        let served = if served.is_empty() {
+            "No listener is served".to_owned()
+        } else {
+            format!("Served: {}. Not served", served.join(", "))
+        };
+        let message = format!("{served}: {}", refused.join("; "));
+        let any = serving(&self.listeners).next().is_some();
+        Condition::new(ACCEPTED, any, "ListenersNotValid", message, generation)
+    }
+
+    fn parameters_valid(&self, generation: i64) -> Option<Condition> {
+        let parameters = &self.parameters;
+        if !parameters.given {
+            return None;
+        }
+        let problems: Vec<String> =
+            parameters.fatal().into_iter().chain(parameters.problems.iter().cloned()).collect();
+        Some(if problems.is_empty() {
+            Condition::new(PARAMETERS_VALID, true, "Valid", "All parameters are in use", generation)
+        } else {
+            Condition::new(PARAMETERS_VALID, false, "InvalidParameters", problems.join("; "), generation)
+        })
+    }
+
+    fn unsupported_fields(&self, generation: i64) -> Option<Condition> {
+        let spec = &self.object.spec;
+        let fields: Vec<&str> = [
+            ("spec.addresses", spec.addresses.as_ref().is_some_and(|addresses| !addresses.is_empty())),
+            ("spec.allowedListeners", spec.allowed_listeners.is_some()),
+            ("spec.tls", spec.tls.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(field, set)| set.then_some(field))
+        .collect();
+        (!fields.is_empty()).then(|| {
+            let message = format!("Not supported yet, and without effect: {}", fields.join(", "));
+            Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", message, generation)
+        })
+    }
+
+    pub(crate) fn into_plan(self) -> GatewayPlan {
+        // Sorted by port, so that the order of listeners does not restart varnishd.
+        let sockets: BTreeSet<(u16, String, &str)> = serving(&self.listeners)
+            .map(|listener| (listener.port, listener.socket(), listener.protocol.lower_case()))
+            .collect();
+        let sockets = sockets
+            .into_iter()
+            .map(|(port, name, protocol)| Socket { name, protocol: protocol.to_owned(), port })
+            .collect();
+        let parameters = self.parameters;
+        let known = parameters.unresolved.is_empty();
+        let main_vcl = match &parameters.user_vcl {
+            _ if !known => None,
+            UserVclText::None => Some(vcl::main_vcl(None)),
+            UserVclText::Found { origin, text } => Some(vcl::main_vcl(Some(&UserVcl { origin, text }))),
+            UserVclText::Missing(_) => None,
+        };
+        let infra = known.then_some(Infra {
+            sockets,
+            varnishd_args: parameters.varnishd_args,
+            upgrade_idle_seconds: parameters.upgrade_idle_seconds,
+        });
+        GatewayPlan { routing: self.routing, main_vcl, infra }
+    }
+}
+
+fn serving<'l, 'a>(listeners: &'l [Listener<'a>]) -> impl Iterator<Item = &'l Listener<'a>> {
+    listeners.iter().filter(|listener| listener.fault.is_none())
+}

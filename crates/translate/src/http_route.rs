@@ -1,0 +1,223 @@
+//! HTTPRoutes: each is read once, attached to its parents, and written into the routing of every Gateway that
+//! takes it.
+
+mod backends;
+mod filters;
+mod matches;
+mod rules;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gateway_api::httproutes::{HttpRoute, HttpRouteParentRefs};
+
+use self::rules::{Context, Rules};
+use crate::attach::{Attachment, Candidate, Section, attach};
+use crate::gateway::Gateway;
+use crate::grants::Grants;
+use crate::hostname;
+use crate::listener::{Fault, GATEWAY_API_GROUP, RouteKind};
+use crate::notice::Notice;
+use crate::snapshot::{Key, Snapshot};
+use crate::status::{
+    ACCEPTED, Condition, HttpRouteStatus, PARTIALLY_INVALID, ParentStatus, RESOLVED_REFS, UNSUPPORTED_FIELDS,
+};
+
+/// Adds all HTTPRoutes to the Gateways that they attach to, and returns their statuses.
+pub(crate) fn translate(
+    snapshot: &Snapshot,
+    gateways: &mut BTreeMap<&Key, Gateway<'_>>,
+    notices: &mut Vec<Notice>,
+) -> BTreeMap<Key, HttpRouteStatus> {
+    let grants = Grants::new(snapshot);
+    let mut context = Context::new(snapshot, &grants);
+    let mut statuses = BTreeMap::new();
+    for (key, route) in by_precedence(snapshot) {
+        let parents = parents(key, route, gateways, snapshot, notices);
+        if parents.is_empty() {
+            continue;
+        }
+        let rules = Rules::new(key, route, &mut context);
+        let status = add(key, route, &rules, &parents, gateways, snapshot);
+        statuses.insert(key.clone(), status);
+    }
+    statuses
+}
+
+/// Oldest first, then by `namespace/name`: what decides between routes whose matches are equally specific.
+fn by_precedence(snapshot: &Snapshot) -> Vec<(&Key, &Arc<HttpRoute>)> {
+    let mut routes: Vec<_> = snapshot.http_routes.iter().collect();
+    routes.sort_by(|(a_key, a), (b_key, b)| {
+        let age = |route: &HttpRoute| {
+            // One without a time is taken for the youngest.
+            let created = route.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            (created.is_none(), created)
+        };
+        // As one text: `a-b/c` comes before `a/b`, though namespace `a` comes before `a-b`.
+        let name = |key: &Key| [&key.namespace, "/", &key.name].concat();
+        age(a).cmp(&age(b)).then_with(|| name(a_key).cmp(&name(b_key)))
+    });
+    routes
+}
+
+/// The route's parentRefs to Gateways of ours. Others are other controllers' to judge, but a reference to a Gateway
+/// that nobody has is said aloud.
+fn parents<'r>(
+    key: &Key,
+    route: &'r HttpRoute,
+    gateways: &BTreeMap<&Key, Gateway<'_>>,
+    snapshot: &Snapshot,
+    notices: &mut Vec<Notice>,
+) -> Vec<(Key, &'r HttpRouteParentRefs)> {
+    let refs = route.spec.parent_refs.as_deref().unwrap_or_default();
+    if refs.is_empty() {
+        notices.push(Notice::warning(
+            format!("HTTPRoute {key}"),
+            "has no spec.parentRefs, so nobody serves it: name the Gateway that it belongs to",
+        ));
+    }
+    let mut ours = Vec::new();
+    for parent in refs {
+        let group = parent.group.as_deref().unwrap_or(GATEWAY_API_GROUP);
+        let kind = parent.kind.as_deref().unwrap_or("Gateway");
+        if group != GATEWAY_API_GROUP || kind != "Gateway" {
+            continue;
+        }
+        let gateway = Key::new(parent.namespace.as_deref().unwrap_or(&key.namespace), &parent.name);
+        if gateways.contains_key(&gateway) {
+            ours.push((gateway, parent));
+        } else if !snapshot.gateways.contains_key(&gateway) {
+            notices.push(Notice::warning(
+                format!("HTTPRoute {key}"),
+                format!(
+                    "has a parentRef to Gateway {gateway}, which does not exist: create it, or correct name and \
+                     namespace of the parentRef"
+                ),
+            ));
+        }
+    }
+    ours
+}
+
+/// Hosts of one route with the listeners that they come by, in one Gateway.
+type Hosts = BTreeMap<String, BTreeSet<usize>>;
+
+fn add(
+    key: &Key,
+    route: &HttpRoute,
+    rules: &Rules,
+    parents: &[(Key, &HttpRouteParentRefs)],
+    gateways: &mut BTreeMap<&Key, Gateway<'_>>,
+    snapshot: &Snapshot,
+) -> HttpRouteStatus {
+    let candidate = Candidate {
+        kind: RouteKind::HttpRoute,
+        namespace: &key.namespace,
+        hostnames: route
+            .spec
+            .hostnames
+            .iter()
+            .flatten()
+            .filter_map(|name| hostname::normal(Some(name)))
+            .collect(),
+    };
+    let generation = route.metadata.generation.unwrap_or_default();
+    let mut status = HttpRouteStatus::default();
+    // By Gateway, so that a route that comes to a listener by two parentRefs is there once.
+    let mut hosts: BTreeMap<&Key, Hosts> = BTreeMap::new();
+    let mut attached: BTreeMap<&Key, BTreeSet<usize>> = BTreeMap::new();
+    for (gateway_key, parent) in parents {
+        let Some(gateway) = gateways.get(gateway_key) else { continue };
+        let section = Section { name: parent.section_name.as_deref(), port: parent.port };
+        let attachment = attach(&candidate, section, gateway, snapshot);
+        let accepted = accepted(&attachment, rules);
+        if let Ok(attachment) = attachment {
+            if accepted.is_ok() {
+                attached.entry(gateway_key).or_default().extend(attachment.listeners);
+            }
+            let hosts = hosts.entry(gateway_key).or_default();
+            for (host, listener) in attachment.hosts {
+                hosts.entry(host).or_default().insert(listener);
+            }
+        }
+        status.parents.push(ParentStatus {
+            parent_ref: (*parent).clone(),
+            conditions: conditions(&accepted, rules, generation),
+        });
+    }
+    for (gateway_key, listeners) in attached {
+        let Some(gateway) = gateways.get_mut(gateway_key) else { continue };
+        for listener in listeners {
+            gateway.listeners[listener].attached_routes += 1;
+        }
+    }
+    for (gateway_key, hosts) in hosts {
+        if let Some(gateway) = gateways.get_mut(gateway_key) {
+            write(gateway, hosts, rules);
+        }
+    }
+    status
+}
+
+/// The route is accepted by a parent that it attaches to, unless not one of its rules can be served.
+fn accepted(attachment: &Result<Attachment, Fault>, rules: &Rules) -> Result<(), Fault> {
+    if let Err(fault) = attachment {
+        return Err(fault.clone());
+    }
+    match rules.dropped.first() {
+        Some(first) if rules.none_is_valid() => Err(Fault {
+            reason: first.reason,
+            message: format!("No rule can be served: {}", rules.dropped_text()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn conditions(accepted: &Result<(), Fault>, rules: &Rules, generation: i64) -> Vec<Condition> {
+    let mut conditions = Vec::new();
+    match accepted {
+        Ok(()) => {
+            conditions.push(Condition::new(ACCEPTED, true, "Accepted", "The route is attached", generation));
+            if let Some(first) = rules.dropped.first() {
+                let message = format!("Dropped Rule(s): {}", rules.dropped_text());
+                conditions.push(Condition::new(PARTIALLY_INVALID, true, first.reason, message, generation));
+            }
+        }
+        Err(fault) => {
+            conditions.push(Condition::new(ACCEPTED, false, fault.reason, &fault.message, generation));
+        }
+    }
+    conditions.push(match rules.unresolved.first() {
+        None => {
+            Condition::new(RESOLVED_REFS, true, "ResolvedRefs", "All references are resolved", generation)
+        }
+        Some(first) => {
+            let all: Vec<&str> = rules.unresolved.iter().map(|fault| fault.message.as_str()).collect();
+            Condition::new(RESOLVED_REFS, false, first.reason, all.join("; "), generation)
+        }
+    });
+    if !rules.unsupported_fields.is_empty() {
+        let message =
+            format!("Not supported yet, and without effect: {}", rules.unsupported_fields.join(", "));
+        conditions.push(Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", message, generation));
+    }
+    conditions
+}
+
+/// The route's entries for every host, behind those of the routes that come before it.
+fn write(gateway: &mut Gateway<'_>, hosts: Hosts, rules: &Rules) {
+    for (host, listeners) in hosts {
+        let listeners: Vec<_> = listeners.into_iter().map(|at| &gateway.listeners[at]).collect();
+        let names: BTreeSet<&str> = listeners.iter().map(|listener| listener.name()).collect();
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        let sockets: BTreeSet<String> = listeners.iter().map(|listener| listener.socket()).collect();
+        let sockets: Vec<String> = sockets.into_iter().collect();
+        let vhost = gateway.routing.vhosts.entry(host.clone()).or_default();
+        vhost.routes.extend(rules.entries.iter().map(|entry| model::routing::Route {
+            hostname: host.clone(),
+            listeners: sockets.clone(),
+            listener_names: names.clone(),
+            ..entry.clone()
+        }));
+    }
+}

@@ -1,0 +1,287 @@
+//! What a rule does to requests and responses.
+
+use gateway_api::httproutes::{
+    HttpRouteRules, HttpRouteRulesFilters, HttpRouteRulesFiltersRequestHeaderModifier as RequestModifier,
+    HttpRouteRulesFiltersRequestRedirect as Redirect,
+    HttpRouteRulesFiltersRequestRedirectPathType as RedirectPathType,
+    HttpRouteRulesFiltersRequestRedirectScheme as Scheme,
+    HttpRouteRulesFiltersResponseHeaderModifier as ResponseModifier, HttpRouteRulesFiltersType as FilterType,
+    HttpRouteRulesFiltersUrlRewrite as Rewrite, HttpRouteRulesFiltersUrlRewritePathType as RewritePathType,
+};
+use model::filters::{Filters, Header, HeaderModifier, PathType, RequestRedirect, UrlRewrite};
+use model::matches::PathMatchType;
+use model::names::GHOST_PREFIX;
+
+use super::matches::Match;
+use crate::listener::Fault;
+
+/// Headers that say where a message ends. A filter that sets them lets one client's bytes be read as another's request.
+const FRAMING: [&str; 2] = ["Content-Length", "Transfer-Encoding"];
+
+/// Why a rule's filters cannot be carried out.
+#[derive(Debug)]
+pub(super) struct FilterFault {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// Where the filter is a reference, what is to be said of that.
+    pub(super) unresolved: Option<Fault>,
+}
+
+impl FilterFault {
+    fn unsupported(message: String) -> Self {
+        Self { reason: "UnsupportedValue", message, unresolved: None }
+    }
+
+    fn incompatible(message: String) -> Self {
+        Self { reason: "IncompatibleFilters", message, unresolved: None }
+    }
+}
+
+/// All filters of the rule at `rule`.
+pub(super) fn read(rule: &str, spec: &HttpRouteRules, matches: &[Match]) -> Result<Filters, FilterFault> {
+    let mut filters = Filters::default();
+    for (index, filter) in spec.filters.iter().flatten().enumerate() {
+        read_one(&format!("{rule}.filters[{index}]"), filter, &mut filters)?;
+    }
+    let has_backends = spec.backend_refs.as_ref().is_some_and(|refs| !refs.is_empty());
+    if filters.request_redirect.is_some() && filters.url_rewrite.is_some() {
+        return Err(FilterFault::incompatible(format!(
+            "{rule}.filters: RequestRedirect and URLRewrite exclude each other: remove one of them"
+        )));
+    }
+    if filters.request_redirect.is_some() && has_backends {
+        return Err(FilterFault::incompatible(format!(
+            "{rule}: a rule with RequestRedirect sends nothing to backends: remove its backendRefs or the filter"
+        )));
+    }
+    let replaces_prefix = filters.request_redirect.as_ref().is_some_and(|f| f.replace_prefix_match.is_some())
+        || filters.url_rewrite.as_ref().is_some_and(|f| f.replace_prefix_match.is_some());
+    if replaces_prefix && matches.iter().any(|m| m.path.kind != PathMatchType::PathPrefix) {
+        return Err(FilterFault::unsupported(format!(
+            "{rule}.filters: ReplacePrefixMatch needs matches of type PathPrefix only: \
+             change the matches, or use ReplaceFullPath"
+        )));
+    }
+    for (index, backend) in spec.backend_refs.iter().flatten().enumerate() {
+        if backend.filters.as_ref().is_some_and(|filters| !filters.is_empty()) {
+            return Err(FilterFault::unsupported(format!(
+                "{rule}.backendRefs[{index}].filters: filters of a single backendRef are not supported yet: \
+                 move them to the rule's filters"
+            )));
+        }
+    }
+    Ok(filters)
+}
+
+fn read_one(at: &str, filter: &HttpRouteRulesFilters, filters: &mut Filters) -> Result<(), FilterFault> {
+    match filter.r#type {
+        FilterType::RequestHeaderModifier => {
+            let modifier = body(at, "requestHeaderModifier", filter.request_header_modifier.as_ref())?;
+            once(at, &mut filters.request_header_modifier, request_modifier(at, modifier)?)
+        }
+        FilterType::ResponseHeaderModifier => {
+            let modifier = body(at, "responseHeaderModifier", filter.response_header_modifier.as_ref())?;
+            once(at, &mut filters.response_header_modifier, response_modifier(at, modifier)?)
+        }
+        FilterType::RequestRedirect => {
+            let spec = body(at, "requestRedirect", filter.request_redirect.as_ref())?;
+            once(at, &mut filters.request_redirect, redirect(at, spec)?)
+        }
+        FilterType::UrlRewrite => {
+            let spec = body(at, "urlRewrite", filter.url_rewrite.as_ref())?;
+            once(at, &mut filters.url_rewrite, rewrite(at, spec)?)
+        }
+        FilterType::RequestMirror => Err(not_yet(at, "RequestMirror")),
+        FilterType::Cors => Err(not_yet(at, "CORS")),
+        FilterType::ExtensionRef => {
+            let name = filter.extension_ref.as_ref().map_or_else(
+                || "nothing".to_owned(),
+                |reference| format!("{} {} of group {}", reference.kind, reference.name, reference.group),
+            );
+            let message = format!(
+                "{at}: ExtensionRef names {name}, and no extensions are supported: remove the filter"
+            );
+            let unresolved = Some(Fault { reason: "InvalidKind", message: message.clone() });
+            Err(FilterFault { unresolved, ..FilterFault::unsupported(message) })
+        }
+    }
+}
+
+fn not_yet(at: &str, filter: &str) -> FilterFault {
+    FilterFault::unsupported(format!("{at}: {filter} is not supported yet: remove the filter"))
+}
+
+fn body<'a, T>(at: &str, field: &str, body: Option<&'a T>) -> Result<&'a T, FilterFault> {
+    body.ok_or_else(|| FilterFault::unsupported(format!("{at}: the field {field} is missing: add it")))
+}
+
+/// The spec: a filter must not be there twice, since nobody could tell which of the two is meant.
+fn once<T>(at: &str, place: &mut Option<T>, filter: T) -> Result<(), FilterFault> {
+    if place.is_some() {
+        let message = format!("{at}: a rule can have one filter of each type: merge the two");
+        return Err(FilterFault::incompatible(message));
+    }
+    *place = Some(filter);
+    Ok(())
+}
+
+fn request_modifier(at: &str, spec: &RequestModifier) -> Result<HeaderModifier, FilterFault> {
+    let set = spec.set.iter().flatten().map(|h| (h.name.as_str(), h.value.as_str()));
+    let add = spec.add.iter().flatten().map(|h| (h.name.as_str(), h.value.as_str()));
+    modifier(at, set, add, spec.remove.as_deref())
+}
+
+fn response_modifier(at: &str, spec: &ResponseModifier) -> Result<HeaderModifier, FilterFault> {
+    let set = spec.set.iter().flatten().map(|h| (h.name.as_str(), h.value.as_str()));
+    let add = spec.add.iter().flatten().map(|h| (h.name.as_str(), h.value.as_str()));
+    modifier(at, set, add, spec.remove.as_deref())
+}
+
+fn modifier<'a>(
+    at: &str,
+    set: impl Iterator<Item = (&'a str, &'a str)>,
+    add: impl Iterator<Item = (&'a str, &'a str)>,
+    remove: Option<&[String]>,
+) -> Result<HeaderModifier, FilterFault> {
+    let remove = remove.unwrap_or_default();
+    for name in remove {
+        header_name(at, name)?;
+    }
+    Ok(HeaderModifier { set: headers(at, set)?, add: headers(at, add)?, remove: remove.to_vec() })
+}
+
+/// Of several entries for one name, the spec says, only the first counts.
+fn headers<'a>(
+    at: &str,
+    given: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<Vec<Header>, FilterFault> {
+    let mut headers: Vec<Header> = Vec::new();
+    for (name, value) in given {
+        header_name(at, name)?;
+        if value.bytes().any(|b| b.is_ascii_control() && b != b'\t') {
+            return Err(FilterFault::unsupported(format!(
+                "{at}: the value of header {name} holds a control character: remove it"
+            )));
+        }
+        if !headers.iter().any(|first| first.name.eq_ignore_ascii_case(name)) {
+            headers.push(Header { name: name.to_owned(), value: value.to_owned() });
+        }
+    }
+    Ok(headers)
+}
+
+fn header_name(at: &str, name: &str) -> Result<(), FilterFault> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let why = if name.is_empty() || !name.bytes().all(token) {
+        "is not the name of a header: use letters, digits and hyphens"
+    } else if starts_with_ignore_case(name, GHOST_PREFIX) {
+        "belongs to the gateway: choose another name"
+    } else if FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(name)) {
+        "is Varnish's to set: remove it from the filter"
+    } else {
+        return Ok(());
+    };
+    Err(FilterFault::unsupported(format!("{at}: `{name}` {why}")))
+}
+
+fn starts_with_ignore_case(text: &str, prefix: &str) -> bool {
+    text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+fn redirect(at: &str, spec: &Redirect) -> Result<RequestRedirect, FilterFault> {
+    let status_code = match spec.status_code {
+        None => 302,
+        Some(code @ (301 | 302 | 303 | 307 | 308)) => u16::try_from(code).unwrap_or(302),
+        Some(other) => {
+            return Err(FilterFault::unsupported(format!(
+                "{at}: status code {other} does not redirect: use 301, 302, 303, 307 or 308"
+            )));
+        }
+    };
+    let port = match spec.port.map(u16::try_from) {
+        None => None,
+        Some(Ok(port)) if port > 0 => Some(port),
+        Some(_) => return Err(FilterFault::unsupported(format!("{at}: port must be from 1 to 65535"))),
+    };
+    let path = spec.path.as_ref().map(|path| {
+        let kind = match path.r#type {
+            RedirectPathType::ReplaceFullPath => PathType::ReplaceFullPath,
+            RedirectPathType::ReplacePrefixMatch => PathType::ReplacePrefixMatch,
+        };
+        (kind, path.replace_full_path.as_deref(), path.replace_prefix_match.as_deref())
+    });
+    let path = Path::read(at, path)?;
+    Ok(RequestRedirect {
+        scheme: spec.scheme.as_ref().map(|scheme| match scheme {
+            Scheme::Http => "http".to_owned(),
+            Scheme::Https => "https".to_owned(),
+        }),
+        hostname: hostname(at, spec.hostname.as_deref())?,
+        port,
+        path_type: path.kind,
+        replace_full_path: path.full,
+        replace_prefix_match: path.prefix,
+        status_code,
+    })
+}
+
+fn rewrite(at: &str, spec: &Rewrite) -> Result<UrlRewrite, FilterFault> {
+    let path = spec.path.as_ref().map(|path| {
+        let kind = match path.r#type {
+            RewritePathType::ReplaceFullPath => PathType::ReplaceFullPath,
+            RewritePathType::ReplacePrefixMatch => PathType::ReplacePrefixMatch,
+        };
+        (kind, path.replace_full_path.as_deref(), path.replace_prefix_match.as_deref())
+    });
+    let path = Path::read(at, path)?;
+    Ok(UrlRewrite {
+        hostname: hostname(at, spec.hostname.as_deref())?,
+        path_type: path.kind,
+        replace_full_path: path.full,
+        replace_prefix_match: path.prefix,
+    })
+}
+
+fn hostname(at: &str, hostname: Option<&str>) -> Result<Option<String>, FilterFault> {
+    let Some(name) = hostname.filter(|name| !name.is_empty()) else { return Ok(None) };
+    if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.') {
+        return Ok(Some(name.to_ascii_lowercase()));
+    }
+    Err(FilterFault::unsupported(format!("{at}: `{name}` is not a hostname: write it as shop.example.com")))
+}
+
+/// How a redirect or a rewrite changes the path.
+#[derive(Default)]
+struct Path {
+    kind: Option<PathType>,
+    full: Option<String>,
+    prefix: Option<String>,
+}
+
+impl Path {
+    fn read(at: &str, spec: Option<(PathType, Option<&str>, Option<&str>)>) -> Result<Self, FilterFault> {
+        let Some((kind, full, prefix)) = spec else { return Ok(Self::default()) };
+        let (field, value) = match kind {
+            PathType::ReplaceFullPath => ("replaceFullPath", full),
+            PathType::ReplacePrefixMatch => ("replacePrefixMatch", prefix),
+        };
+        let value = *body(at, field, value.as_ref())?;
+        if value.bytes().any(|b| b.is_ascii_control() || b == b' ') {
+            return Err(FilterFault::unsupported(format!(
+                "{at}: {field} `{}` holds a blank or a control character: write it percent-encoded",
+                value.escape_debug()
+            )));
+        }
+        // A path begins with a slash on the wire, whether or not it was written so. An empty prefix stays: it
+        // says that the prefix goes away.
+        let value = match kind {
+            PathType::ReplacePrefixMatch if value.is_empty() => String::new(),
+            _ if value.starts_with('/') => value.to_owned(),
+            _ => format!("/{value}"),
+        };
+        Ok(match kind {
+            PathType::ReplaceFullPath => Self { kind: Some(kind), full: Some(value), prefix: None },
+            PathType::ReplacePrefixMatch => Self { kind: Some(kind), full: None, prefix: Some(value) },
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! The rules of one HTTPRoute, as entries of routing.json that only lack host and listeners.
+
+use std::collections::HashMap;
+
+use gateway_api::httproutes::{HttpRoute, HttpRouteRules};
+use model::filters::Filters;
+use model::matches::priority;
+use model::routing::Route;
+
+use super::backends::{self, Backend};
+use super::filters;
+use super::matches::{self, Match};
+use crate::grants::Grants;
+use crate::listener::Fault;
+use crate::snapshot::{Key, Snapshot};
+
+/// What all rules of all routes share.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) grants: &'a Grants<'a>,
+    /// Compiling a pattern costs, and the same ones come again and again.
+    patterns: HashMap<String, Result<(), String>>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, grants: &'a Grants<'a>) -> Self {
+        Self { snapshot, grants, patterns: HashMap::new() }
+    }
+
+    /// Can ghost use this regular expression?
+    pub(super) fn check_pattern(&mut self, pattern: &str) -> Result<(), String> {
+        if let Some(known) = self.patterns.get(pattern) {
+            return known.clone();
+        }
+        let checked = router::pattern::check(pattern).map_err(|error| error.to_string());
+        self.patterns.insert(pattern.to_owned(), checked.clone());
+        checked
+    }
+}
+
+/// A route's rules, whichever parents it has.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    /// In order of rule, match and backendRef.
+    pub(super) entries: Vec<Route>,
+    /// One for each rule that cannot be served as it stands.
+    pub(super) dropped: Vec<Fault>,
+    /// One for each reference that leads nowhere.
+    pub(super) unresolved: Vec<Fault>,
+    /// Paths of fields that are set and not carried out.
+    pub(super) unsupported_fields: Vec<String>,
+    count: usize,
+}
+
+impl Rules {
+    pub(super) fn new(key: &Key, route: &HttpRoute, context: &mut Context<'_>) -> Self {
+        // The API server's default: one rule for everything, which goes nowhere.
+        let default = [HttpRouteRules::default()];
+        let specs = route.spec.rules.as_deref().filter(|rules| !rules.is_empty()).unwrap_or(&default);
+        let mut rules = Self { count: specs.len(), ..Self::default() };
+        for (index, spec) in specs.iter().enumerate() {
+            rules.add(key, index, spec, context);
+        }
+        rules
+    }
+
+    pub(super) fn none_is_valid(&self) -> bool {
+        self.dropped.len() == self.count
+    }
+
+    pub(super) fn dropped_text(&self) -> String {
+        self.dropped.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; ")
+    }
+
+    fn add(&mut self, key: &Key, index: usize, spec: &HttpRouteRules, context: &mut Context<'_>) {
+        let path = format!("spec.rules[{index}]");
+        if let Some(timeouts) = &spec.timeouts {
+            let fields = [("request", &timeouts.request), ("backendRequest", &timeouts.backend_request)];
+            let set = fields.iter().filter(|(_, value)| value.is_some());
+            self.unsupported_fields.extend(set.map(|(field, _)| format!("{path}.timeouts.{field}")));
+        }
+        // References are judged also where the rule is dropped, so that one look shows all that is to be done.
+        let backends = backends::resolve(key, &path, spec, context, &mut self.unresolved);
+
+        let rule = Rule {
+            route_name: key.to_string(),
+            rule_name: spec.name.clone(),
+            rule_index: u32::try_from(index).unwrap_or(u32::MAX),
+        };
+        let matches = match matches::read(&path, spec.matches.as_deref().unwrap_or_default(), context) {
+            Ok(matches) => matches,
+            Err(message) => {
+                // What cannot be matched has no requests that could be answered: the rule is not there.
+                self.dropped.push(Fault { reason: "UnsupportedValue", message });
+                return;
+            }
+        };
+        match filters::read(&path, spec, &matches) {
+            Ok(filters) => {
+                self.entries.extend(matches.iter().flat_map(|m| rule.entries(m, &filters, &backends)));
+            }
+            Err(fault) => {
+                // A filter must not be skipped, nor its requests fall to a wider rule: they are answered with 500.
+                self.entries.extend(matches.iter().flat_map(|m| rule.entries(m, &Filters::default(), &[])));
+                self.dropped.push(Fault { reason: fault.reason, message: fault.message });
+                self.unresolved.extend(fault.unresolved);
+            }
+        }
+    }
+}
+
+/// What the entries of one rule have in common.
+struct Rule {
+    route_name: String,
+    rule_name: Option<String>,
+    rule_index: u32,
+}
+
+impl Rule {
+    /// One entry for each backend; one without service where there is none: it redirects, or answers 500.
+    fn entries(&self, m: &Match, filters: &Filters, backends: &[Backend]) -> Vec<Route> {
+        let entry = Route {
+            path_match: Some(m.path.clone()),
+            method: m.method.map(str::to_owned),
+            headers: m.headers.clone(),
+            query_params: m.query_params.clone(),
+            filters: (*filters != Filters::default()).then(|| filters.clone()),
+            route_name: self.route_name.clone(),
+            rule_name: self.rule_name.clone(),
+            rule_index: self.rule_index,
+            priority: priority(&m.path, m.method, m.headers.len(), m.query_params.len()),
+            ..Route::default()
+        };
+        if backends.is_empty() {
+            return vec![entry];
+        }
+        let with = |backend: &Backend| {
+            let mut entry = Route { weight: Some(backend.weight), ..entry.clone() };
+            if let Some(target) = &backend.target {
+                entry.service = Some(target.service.name.clone());
+                entry.namespace = Some(target.service.namespace.clone());
+                entry.port = Some(target.port);
+                entry.port_name = Some(target.port_name.clone());
+            }
+            entry
+        };
+        backends.iter().map(with).collect()
+    }
+}

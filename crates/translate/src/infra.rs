@@ -1,0 +1,64 @@
+//! What varnishd reads at its start and cannot change while it runs. A change here restarts it; nothing else does.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+/// The start of one Gateway's varnishd.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Infra {
+    /// One for each port of a valid listener, by port.
+    pub sockets: Vec<Socket>,
+    /// The user's own arguments, without those that would break the gateway.
+    pub varnishd_args: Vec<String>,
+    /// A piped connection (WebSocket) on which nothing moves is closed after this time.
+    pub upgrade_idle_seconds: f64,
+}
+
+/// One named `-a` of varnishd. All listeners of a port share it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Socket {
+    /// `{proto}-{port}`, for example `http-80`.
+    pub name: String,
+    /// `http`.
+    pub protocol: String,
+    pub port: u16,
+}
+
+impl Infra {
+    /// SHA-256 over the JSON of everything here, in hexadecimal: changes when varnishd must start anew.
+    pub fn hash(&self) -> String {
+        // Fields are written in the order of their declaration and nothing here is a map, so equal values give
+        // equal bytes. Numbers and strings cannot fail to serialize.
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        Sha256::digest(json).iter().fold(String::with_capacity(64), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn infra() -> Infra {
+        Infra {
+            sockets: vec![Socket { name: "http-80".into(), protocol: "http".into(), port: 80 }],
+            varnishd_args: vec!["-p".into(), "thread_pool_min=50".into()],
+            upgrade_idle_seconds: 300.0,
+        }
+    }
+
+    #[test]
+    fn the_hash_is_stable_and_changes_with_every_field() {
+        let first = infra().hash();
+        assert_eq!(first, infra().hash());
+        // Written down: a new release must not restart every varnishd just because the hash is made otherwise.
+        assert_eq!(first, "87dc53e2a1ec765ae1062e9e0383185ba4089ae51e3db3c19129c7a55f1c7d6b");
+        assert_ne!(first, Infra { sockets: vec![], ..infra() }.hash());
+        assert_ne!(first, Infra { varnishd_args: vec![], ..infra() }.hash());
+        assert_ne!(first, Infra { upgrade_idle_seconds: 60.0, ..infra() }.hash());
+    }
+}

@@ -1,0 +1,75 @@
+//! Snapshot in; routing.json, main.vcl, infrastructure and statuses out. A pure function: no clock, no async, no IO.
+//!
+//! Takes a [`Snapshot`] of admitted objects. Guarantees that the same snapshot gives the same bytes, that one bad
+//! object harms only itself, and that everything which is not carried out is said in a status or a notice. Never
+//! knows who runs the Gateway: the `Programmed` conditions are added by whoever does.
+//!
+//! [`resolve`] is the second half, called by whoever watches endpoints: routing.json and EndpointSlices in,
+//! ghost.json out.
+
+mod attach;
+mod endpoints;
+mod gateway;
+mod gateway_class;
+mod grants;
+mod hostname;
+mod http_route;
+mod infra;
+mod listener;
+mod namespaces;
+mod notice;
+mod parameters;
+mod resolve;
+pub mod snapshot;
+pub mod status;
+pub mod varnishd_args;
+pub mod vcl;
+
+use std::collections::BTreeMap;
+
+pub use endpoints::EndpointIndex;
+pub use infra::{Infra, Socket};
+pub use notice::{Notice, Severity};
+pub use resolve::resolve;
+use serde::Serialize;
+pub use snapshot::{Key, Snapshot};
+pub use status::{
+    Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, ListenerStatus, ParentStatus, Statuses,
+};
+
+/// Everything that one snapshot asks for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Translation {
+    /// One for each Gateway whose GatewayClass names our controller.
+    pub gateways: BTreeMap<Key, GatewayPlan>,
+    pub statuses: Statuses,
+    /// What a person would want to hear of beyond statuses.
+    pub notices: Vec<Notice>,
+}
+
+/// What one Gateway's varnishd has to serve.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct GatewayPlan {
+    pub routing: model::routing::Routing,
+    /// `None`: cannot be decided now, because a ConfigMap or GatewayClassParameters is missing. Whoever runs this
+    /// Gateway keeps the VCL that runs; with none running it does not start, since user VCL may hold access rules.
+    pub main_vcl: Option<String>,
+    /// `None`: as above. Without sockets: no listener of the Gateway is valid, so there is nothing to listen on.
+    pub infra: Option<Infra>,
+}
+
+/// Decides, for all Gateways of ours, what they serve, and tells every object what became of it.
+pub fn translate(snapshot: &Snapshot) -> Translation {
+    let mut notices = Vec::new();
+    let classes = gateway_class::ours(snapshot);
+    let mut gateways = gateway::ours(snapshot, &classes, &mut notices);
+    let http_routes = http_route::translate(snapshot, &mut gateways, &mut notices);
+
+    let statuses = Statuses {
+        gateway_classes: classes.iter().map(|class| (class.key.clone(), class.status())).collect(),
+        gateways: gateways.iter().map(|(key, gateway)| ((*key).clone(), gateway.status())).collect(),
+        http_routes,
+    };
+    let gateways = gateways.into_iter().map(|(key, gateway)| (key.clone(), gateway.into_plan())).collect();
+    Translation { gateways, statuses, notices: notice::each_once(notices) }
+}

@@ -1,0 +1,340 @@
+//! One listener of a Gateway: what it takes, whether it can be served, and what its status says.
+
+use gateway_api::gateways::GatewayListeners;
+
+use crate::hostname;
+use crate::status::{ACCEPTED, CONFLICTED, Condition, ListenerStatus, RESOLVED_REFS, RouteGroupKind};
+
+/// The group of all kinds that the Gateway API defines.
+pub(crate) const GATEWAY_API_GROUP: &str = "gateway.networking.k8s.io";
+
+/// The protocols that the Gateway API knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http,
+    Https,
+    Tls,
+    Tcp,
+    Udp,
+    /// Of another implementation's domain.
+    Other,
+}
+
+/// Kinds of routes that this build translates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RouteKind {
+    HttpRoute,
+}
+
+impl RouteKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::HttpRoute => "HTTPRoute",
+        }
+    }
+}
+
+impl Protocol {
+    fn parse(protocol: &str) -> Self {
+        match protocol {
+            "HTTP" => Self::Http,
+            "HTTPS" => Self::Https,
+            "TLS" => Self::Tls,
+            "TCP" => Self::Tcp,
+            "UDP" => Self::Udp,
+            _ => Self::Other,
+        }
+    }
+
+    /// Why it is not served, if so.
+    fn unsupported(self) -> Option<&'static str> {
+        match self {
+            Self::Http => None,
+            Self::Https | Self::Tls => Some(
+                "is not supported yet, since TLS comes later: use HTTP, or terminate TLS in front of the gateway",
+            ),
+            Self::Tcp | Self::Udp => Some("is not supported yet: use HTTP"),
+            Self::Other => Some("is none that this gateway knows: use HTTP"),
+        }
+    }
+
+    /// The kinds of routes that fit the protocol, supported or not.
+    fn route_kinds(self) -> &'static [RouteKind] {
+        match self {
+            Self::Http | Self::Https => &[RouteKind::HttpRoute],
+            Self::Tls | Self::Tcp | Self::Udp | Self::Other => &[],
+        }
+    }
+
+    /// As in socket names.
+    pub(crate) fn lower_case(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::Tls => "tls",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// A reason of the Gateway API and a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// A listener with everything decided but the routes that attach to it.
+#[derive(Debug)]
+pub(crate) struct Listener<'a> {
+    pub(crate) spec: &'a GatewayListeners,
+    pub(crate) port: u16,
+    pub(crate) protocol: Protocol,
+    pub(crate) hostname: Option<String>,
+    /// Kinds of routes that may attach.
+    pub(crate) kinds: Vec<RouteKind>,
+    /// Kinds in its allowedRoutes that may not.
+    unknown_kinds: Vec<String>,
+    conflict: Option<Fault>,
+    /// Why it is not served, if so.
+    pub(crate) fault: Option<Fault>,
+    /// Routes that are attached and accepted.
+    pub(crate) attached_routes: i32,
+}
+
+impl<'a> Listener<'a> {
+    /// All listeners of a Gateway, in its order.
+    pub(crate) fn all(specs: &'a [GatewayListeners]) -> Vec<Self> {
+        let mut listeners: Vec<_> = specs.iter().map(Self::new).collect();
+        let conflicts: Vec<_> = listeners.iter().map(|one| conflict(one, &listeners)).collect();
+        for (listener, conflict) in listeners.iter_mut().zip(conflicts) {
+            if let Some(conflict) = &conflict
+                && listener.fault.is_none()
+            {
+                listener.fault = Some(Fault { reason: "Invalid", message: conflict.message.clone() });
+            }
+            listener.conflict = conflict;
+        }
+        listeners
+    }
+
+    fn new(spec: &'a GatewayListeners) -> Self {
+        let protocol = Protocol::parse(&spec.protocol);
+        let port = u16::try_from(spec.port).ok().filter(|port| *port > 0);
+        let fault = match (protocol.unsupported(), port) {
+            (Some(why), _) => Some(Fault {
+                reason: "UnsupportedProtocol",
+                message: format!("protocol {} {why}", spec.protocol),
+            }),
+            (None, None) => Some(Fault {
+                reason: "PortUnavailable",
+                message: format!("port {} is not a TCP port: use one from 1 to 65535", spec.port),
+            }),
+            (None, Some(_)) => None,
+        };
+        let (kinds, unknown_kinds) = kinds(spec, protocol);
+        Self {
+            spec,
+            port: port.unwrap_or_default(),
+            protocol,
+            hostname: hostname::normal(spec.hostname.as_deref()),
+            kinds,
+            unknown_kinds,
+            conflict: None,
+            fault,
+            attached_routes: 0,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'a str {
+        &self.spec.name
+    }
+
+    pub(crate) fn socket(&self) -> String {
+        model::names::socket_name(self.protocol.lower_case(), self.port)
+    }
+
+    pub(crate) fn status(&self, generation: i64) -> ListenerStatus {
+        let condition = |kind: &str, good: bool, fault: &Option<Fault>, fine: &str, message: &str| match fault
+        {
+            Some(fault) => Condition::new(kind, !good, fault.reason, &fault.message, generation),
+            None => Condition::new(kind, good, fine, message, generation),
+        };
+        let mut conditions = vec![
+            condition(ACCEPTED, true, &self.fault, "Accepted", "The listener is valid"),
+            condition(CONFLICTED, false, &self.conflict, "NoConflicts", "No other listener is in its way"),
+        ];
+        let supported = self.protocol.unsupported().is_none();
+        // Of a protocol that we do not read, we cannot say that all references are good.
+        if supported {
+            let unresolved = (!self.unknown_kinds.is_empty()).then(|| Fault {
+                reason: "InvalidRouteKinds",
+                message: format!(
+                    "allowedRoutes.kinds names {}, which a listener of protocol {} does not take here: \
+                     use HTTPRoute of group {GATEWAY_API_GROUP}",
+                    self.unknown_kinds.join(", "),
+                    self.spec.protocol
+                ),
+            });
+            conditions.push(condition(
+                RESOLVED_REFS,
+                true,
+                &unresolved,
+                "ResolvedRefs",
+                "All references are resolved",
+            ));
+        }
+        let kinds = if supported { self.kinds.as_slice() } else { &[] };
+        let supported_kinds = kinds
+            .iter()
+            .map(|kind| RouteGroupKind { group: GATEWAY_API_GROUP.to_owned(), kind: kind.name().to_owned() })
+            .collect();
+        ListenerStatus {
+            name: self.name().to_owned(),
+            attached_routes: self.attached_routes,
+            supported_kinds,
+            conditions,
+        }
+    }
+}
+
+/// The kinds that may attach, and those that allowedRoutes names in vain.
+fn kinds(spec: &GatewayListeners, protocol: Protocol) -> (Vec<RouteKind>, Vec<String>) {
+    let fitting = protocol.route_kinds();
+    let asked = spec.allowed_routes.as_ref().and_then(|routes| routes.kinds.as_deref()).unwrap_or_default();
+    if asked.is_empty() {
+        return (fitting.to_vec(), Vec::new());
+    }
+    let mut found = Vec::new();
+    let mut unknown = Vec::new();
+    for one in asked {
+        let group = one.group.as_deref().unwrap_or(GATEWAY_API_GROUP);
+        match fitting.iter().find(|kind| group == GATEWAY_API_GROUP && kind.name() == one.kind) {
+            Some(kind) if found.contains(kind) => {}
+            Some(kind) => found.push(*kind),
+            None if group == GATEWAY_API_GROUP => unknown.push(one.kind.clone()),
+            None => unknown.push(format!("{} of group {group}", one.kind)),
+        }
+    }
+    (found, unknown)
+}
+
+/// Why requests could not be told to be for this listener and not for another one, if so. All listeners of a
+/// conflict have it: none of them may win.
+fn conflict(one: &Listener<'_>, all: &[Listener<'_>]) -> Option<Fault> {
+    let others =
+        || all.iter().filter(|other| !std::ptr::eq(*other, one) && other.port == one.port && one.port > 0);
+    let name = |other: &Listener<'_>| other.name().to_owned();
+    let by_protocol = others().find(|other| match (one.protocol, other.protocol) {
+        (Protocol::Http, Protocol::Https | Protocol::Tls)
+        | (Protocol::Https | Protocol::Tls, Protocol::Http) => true,
+        // The name in the TLS handshake tells these two apart.
+        (Protocol::Https, Protocol::Tls) | (Protocol::Tls, Protocol::Https) => {
+            hostname::intersect(one.hostname.as_deref(), other.hostname.as_deref()).is_some()
+        }
+        // The spec: protocols that an implementation does not support do not stand in the way of those it does.
+        _ => false,
+    });
+    if let Some(other) = by_protocol {
+        return Some(Fault {
+            reason: "ProtocolConflict",
+            message: format!(
+                "listener {} has protocol {} on the same port {}: give one of them another port",
+                name(other),
+                other.spec.protocol,
+                one.port
+            ),
+        });
+    }
+    let by_hostname = others().find(|other| {
+        let named = matches!(one.protocol, Protocol::Http | Protocol::Https | Protocol::Tls);
+        named && one.protocol == other.protocol && one.hostname == other.hostname
+    })?;
+    Some(Fault {
+        reason: "HostnameConflict",
+        message: format!(
+            "listener {} has the same port {} and {}: give one of them another hostname or port",
+            name(by_hostname),
+            one.port,
+            one.hostname.as_ref().map_or("no hostname either".to_owned(), |host| format!("hostname {host}")),
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(name: &str, port: i32, protocol: &str, hostname: Option<&str>) -> GatewayListeners {
+        GatewayListeners {
+            name: name.into(),
+            port,
+            protocol: protocol.into(),
+            hostname: hostname.map(str::to_owned),
+            ..GatewayListeners::default()
+        }
+    }
+
+    fn conflicts(specs: &[GatewayListeners]) -> Vec<Option<&'static str>> {
+        Listener::all(specs).iter().map(|l| l.conflict.as_ref().map(|c| c.reason)).collect()
+    }
+
+    #[test]
+    fn listeners_that_nothing_tells_apart_are_in_conflict_and_none_wins() {
+        for (specs, expected) in [
+            (
+                vec![
+                    listener("a", 80, "HTTP", Some("x.example")),
+                    listener("b", 80, "HTTP", Some("X.example")),
+                ],
+                vec![Some("HostnameConflict"); 2],
+            ),
+            (
+                vec![listener("a", 80, "HTTP", None), listener("b", 80, "HTTP", None)],
+                vec![Some("HostnameConflict"); 2],
+            ),
+            (
+                vec![listener("a", 80, "HTTP", None), listener("b", 80, "HTTP", Some("x.example"))],
+                vec![None; 2],
+            ),
+            (vec![listener("a", 80, "HTTP", None), listener("b", 81, "HTTP", None)], vec![None; 2]),
+            (
+                vec![listener("a", 443, "HTTP", None), listener("b", 443, "HTTPS", None)],
+                vec![Some("ProtocolConflict"); 2],
+            ),
+            (
+                vec![
+                    listener("a", 443, "HTTPS", Some("a.example")),
+                    listener("b", 443, "TLS", Some("*.example")),
+                ],
+                vec![Some("ProtocolConflict"); 2],
+            ),
+            (
+                vec![
+                    listener("a", 443, "HTTPS", Some("a.example")),
+                    listener("b", 443, "TLS", Some("b.example")),
+                ],
+                vec![None; 2],
+            ),
+            // TCP is not supported, so it must not take HTTP along; UDP has ports of its own.
+            (vec![listener("a", 80, "HTTP", None), listener("b", 80, "TCP", None)], vec![None; 2]),
+            (vec![listener("a", 80, "HTTP", None), listener("b", 80, "UDP", None)], vec![None; 2]),
+        ] {
+            assert_eq!(conflicts(&specs), expected, "{specs:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_parties_of_a_conflict_are_refused() {
+        let specs = [
+            listener("a", 80, "HTTP", None),
+            listener("b", 80, "HTTP", None),
+            listener("c", 80, "HTTP", Some("x")),
+        ];
+        let faults: Vec<_> =
+            Listener::all(&specs).iter().map(|l| l.fault.as_ref().map(|f| f.reason)).collect();
+        assert_eq!(faults, [Some("Invalid"), Some("Invalid"), None]);
+    }
+}

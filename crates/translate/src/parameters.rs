@@ -1,0 +1,275 @@
+//! GatewayClassParameters as one Gateway sees them: those of its class, overridden field by field by its own.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{GatewayClassParameters, GatewayClassParametersSpec, TimeoutParameters, UserVclConfigMapRef};
+use model::Timeouts;
+use model::names::API_GROUP;
+
+use crate::snapshot::{Key, Snapshot};
+use crate::varnishd_args;
+
+/// The kind that parametersRefs may name.
+const KIND: &str = "GatewayClassParameters";
+/// Where user VCL stands in its ConfigMap unless the reference says otherwise.
+const USER_VCL_KEY: &str = "user.vcl";
+/// A WebSocket may be silent for five minutes.
+const UPGRADE_IDLE_SECONDS: f64 = 300.0;
+
+/// A parametersRef of a GatewayClass or a Gateway.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reference<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) name: &'a str,
+}
+
+/// The parameters that `reference` names. GatewayClassParameters are cluster-wide, so a namespace is of no account.
+/// An error goes on where the name of the field leaves off.
+pub(crate) fn find<'a>(
+    reference: Reference<'_>,
+    snapshot: &'a Snapshot,
+) -> Result<&'a Arc<GatewayClassParameters>, String> {
+    let Reference { group, kind, name } = reference;
+    if group != API_GROUP || kind != KIND {
+        return Err(format!(
+            "names {kind} {name} of group {group}, which this controller does not read: \
+             use kind {KIND} of group {API_GROUP}"
+        ));
+    }
+    snapshot.parameters.get(&Key::cluster(name)).ok_or_else(|| {
+        format!("names {KIND} {name}, which does not exist: create it, or correct the reference")
+    })
+}
+
+/// What the parameters come to for one Gateway.
+#[derive(Debug)]
+pub(crate) struct Parameters<'a> {
+    pub(crate) timeouts: Option<Timeouts>,
+    pub(crate) upgrade_idle_seconds: f64,
+    pub(crate) trusted_proxies: Vec<String>,
+    pub(crate) varnishd_args: Vec<String>,
+    pub(crate) user_vcl: UserVclText<'a>,
+    /// There is at least one reference to parameters.
+    pub(crate) given: bool,
+    /// References that lead nowhere. With one of these, nothing is known of what varnishd should be started with.
+    pub(crate) unresolved: Vec<String>,
+    /// Fields that are not used as they stand, each with what to do.
+    pub(crate) problems: Vec<String>,
+}
+
+/// The user's VCL.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum UserVclText<'a> {
+    None,
+    Found {
+        origin: String,
+        text: &'a str,
+    },
+    /// Somebody wants VCL to run, and it is not there. It may hold access rules, so going without is no option.
+    Missing(String),
+}
+
+impl<'a> Parameters<'a> {
+    /// `class` and `own` are the references of GatewayClass and Gateway, each with the field that it stands in.
+    pub(crate) fn new(
+        class: Option<(&str, Reference<'_>)>,
+        own: Option<(&str, Reference<'_>)>,
+        namespace: &str,
+        snapshot: &'a Snapshot,
+    ) -> Self {
+        let mut unresolved = Vec::new();
+        let mut layer = |reference: Option<(&str, Reference<'_>)>| {
+            let (whose, reference) = reference?;
+            find(reference, snapshot)
+                .map_err(|problem| unresolved.push(format!("{whose} {problem}")))
+                .ok()
+                .map(|parameters| &parameters.spec)
+        };
+        let layers = Layers { own: layer(own), class: layer(class) };
+
+        let mut problems = Vec::new();
+        let timeouts = timeouts(layers, &mut problems);
+        let upgrade_idle = layers.timeout(|t| t.upgrade_idle.as_ref());
+        let (varnishd_args, refused) = varnishd_args::check(
+            layers.field(|spec| spec.varnishd_extra_args.as_ref()).map_or(&[][..], Vec::as_slice),
+        );
+        problems.extend(refused.into_iter().map(|argument| format!("varnishdExtraArgs: {argument}")));
+        Self {
+            timeouts,
+            upgrade_idle_seconds: seconds("upgradeIdle", upgrade_idle, UPGRADE_IDLE_SECONDS, &mut problems),
+            trusted_proxies: trusted_proxies(layers, &mut problems),
+            varnishd_args,
+            user_vcl: layers
+                .field(|spec| spec.user_vcl_config_map_ref.as_ref())
+                .map_or(UserVclText::None, |reference| user_vcl(reference, namespace, snapshot)),
+            given: class.is_some() || own.is_some(),
+            unresolved,
+            problems,
+        }
+    }
+
+    /// Why the Gateway cannot be run as its owner wants, if so.
+    pub(crate) fn fatal(&self) -> Option<String> {
+        let missing = match &self.user_vcl {
+            UserVclText::Missing(why) => Some(why),
+            _ => None,
+        };
+        let all: Vec<&str> = self.unresolved.iter().chain(missing).map(String::as_str).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+}
+
+/// The Gateway's parameters before those of its class.
+#[derive(Clone, Copy)]
+struct Layers<'a> {
+    own: Option<&'a GatewayClassParametersSpec>,
+    class: Option<&'a GatewayClassParametersSpec>,
+}
+
+impl<'a> Layers<'a> {
+    fn field<T>(&self, of: impl Fn(&'a GatewayClassParametersSpec) -> Option<&'a T>) -> Option<&'a T> {
+        self.own.and_then(&of).or_else(|| self.class.and_then(&of))
+    }
+
+    /// Each timeout is a field of its own: a Gateway that sets one keeps the others of its class.
+    fn timeout(&self, of: impl Fn(&'a TimeoutParameters) -> Option<&'a String>) -> Option<&'a str> {
+        self.field(|spec| spec.timeouts.as_ref().and_then(&of)).map(String::as_str)
+    }
+}
+
+fn timeouts(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<Timeouts> {
+    let connect = layers.timeout(|t| t.connect.as_ref());
+    let first_byte = layers.timeout(|t| t.first_byte.as_ref());
+    let idle = layers.timeout(|t| t.idle.as_ref());
+    if connect.is_none() && first_byte.is_none() && idle.is_none() {
+        return None;
+    }
+    let default = Timeouts::default();
+    Some(Timeouts {
+        connect_seconds: seconds("connect", connect, default.connect_seconds, problems),
+        first_byte_seconds: seconds("firstByte", first_byte, default.first_byte_seconds, problems),
+        idle_seconds: seconds("idle", idle, default.idle_seconds, problems),
+    })
+}
+
+fn seconds(field: &str, text: Option<&str>, default: f64, problems: &mut Vec<String>) -> f64 {
+    let Some(text) = text else { return default };
+    let parsed = gateway_api::Duration::from_str(text);
+    match parsed.map(|duration| Duration::new(duration.as_secs(), duration.subsec_nanos()).as_secs_f64()) {
+        Ok(seconds) if seconds > 0.0 => seconds,
+        // varnishd takes zero for "not set", which is not what whoever writes it means.
+        Ok(_) => {
+            problems.push(format!(
+                "timeouts.{field}: `{text}` is refused, since varnishd always has a limit: \
+                 write a long time instead; {default}s is in use"
+            ));
+            default
+        }
+        Err(_) => {
+            problems.push(format!(
+                "timeouts.{field}: `{text}` is not a duration: write it as 3s500ms or 1m; {default}s is in use"
+            ));
+            default
+        }
+    }
+}
+
+fn trusted_proxies(layers: Layers<'_>, problems: &mut Vec<String>) -> Vec<String> {
+    let mut networks = Vec::new();
+    for text in layers.field(|spec| spec.trusted_proxies.as_ref()).into_iter().flatten() {
+        match network(text) {
+            Some(network) if networks.contains(&network) => {}
+            Some(network) => networks.push(network),
+            None => problems.push(format!(
+                "trustedProxies: `{text}` is neither a network nor an address: write it as 10.0.0.0/8, fd00::/8 or \
+                 192.0.2.1; it is left out"
+            )),
+        }
+    }
+    networks
+}
+
+/// `10.1.2.3/8` as `10.0.0.0/8`, and an address as the network of just that address.
+fn network(text: &str) -> Option<String> {
+    let (address, length) = match text.trim().split_once('/') {
+        Some((address, length)) if length.bytes().all(|b| b.is_ascii_digit()) => (address, Some(length)),
+        Some(_) => return None,
+        None => (text.trim(), None),
+    };
+    let address = IpAddr::from_str(address).ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let length: u32 = length.map_or(Some(longest), |length| length.parse().ok())?;
+    let host_bits = longest.checked_sub(length)?;
+    let address = match address {
+        IpAddr::V4(v4) => IpAddr::V4((v4.to_bits() & u32::MAX.checked_shl(host_bits).unwrap_or(0)).into()),
+        IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & u128::MAX.checked_shl(host_bits).unwrap_or(0)).into()),
+    };
+    Some(format!("{address}/{length}"))
+}
+
+fn user_vcl<'a>(reference: &UserVclConfigMapRef, namespace: &str, snapshot: &'a Snapshot) -> UserVclText<'a> {
+    let config_map = Key::new(reference.namespace.as_deref().unwrap_or(namespace), &reference.name);
+    let key = reference.key.as_deref().unwrap_or(USER_VCL_KEY);
+    let Some(found) = snapshot.config_maps.get(&config_map) else {
+        return UserVclText::Missing(format!(
+            "userVCLConfigMapRef names ConfigMap {config_map}, which does not exist: create it with your VCL under \
+             the key {key}, or remove the reference"
+        ));
+    };
+    if let Some(text) = found.data.as_ref().and_then(|data| data.get(key)) {
+        return UserVclText::Found { origin: format!("ConfigMap {config_map}, key {key}"), text };
+    }
+    let there: Vec<&str> = found.data.iter().flat_map(|data| data.keys()).map(String::as_str).collect();
+    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    UserVclText::Missing(format!(
+        "userVCLConfigMapRef names the key {key} of ConfigMap {config_map}, which has no such key in its data \
+         (keys: {there}): put your VCL there, or set userVCLConfigMapRef.key"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_written_in_one_form() {
+        for (text, expected) in [
+            ("10.0.0.0/8", Some("10.0.0.0/8")),
+            ("10.1.2.3/8", Some("10.0.0.0/8")),
+            ("0.0.0.0/0", Some("0.0.0.0/0")),
+            ("192.0.2.7", Some("192.0.2.7/32")),
+            (" 192.0.2.7/32 ", Some("192.0.2.7/32")),
+            ("fd00::1/8", Some("fd00::/8")),
+            ("::/0", Some("::/0")),
+            ("2001:db8::1", Some("2001:db8::1/128")),
+            ("10.0.0.0/33", None),
+            ("fd00::/129", None),
+            ("10.0.0.0/-1", None),
+            ("10.0.0.0/+8", None),
+            ("10.0.0.0/", None),
+            ("10.0.0", None),
+            ("proxy.example.com", None),
+            ("", None),
+        ] {
+            assert_eq!(network(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_those_of_the_gateway_api() {
+        let mut problems = vec![];
+        assert_eq!(seconds("idle", Some("3s500ms"), 60.0, &mut problems), 3.5);
+        assert_eq!(seconds("idle", Some("1m"), 60.0, &mut problems), 60.0);
+        assert_eq!(seconds("idle", None, 7.0, &mut problems), 7.0);
+        assert_eq!(problems, [""; 0]);
+        for bad in ["5", "1.5s", "-1s", "forever", "", "0s"] {
+            problems.clear();
+            assert_eq!(seconds("idle", Some(bad), 60.0, &mut problems), 60.0);
+            assert!(problems[0].starts_with(&format!("timeouts.idle: `{bad}`")), "{problems:?}");
+        }
+    }
+}

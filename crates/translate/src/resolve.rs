@@ -1,0 +1,162 @@
+//! The second half of translation: Services become endpoints, routing.json becomes ghost.json.
+
+use std::collections::HashMap;
+
+use model::ghost::{Config, Endpoint, Group, Route, Vhost};
+use model::routing::{self, Routing};
+
+use crate::endpoints::{EndpointIndex, Found};
+use crate::notice::{Notice, each_once};
+
+/// Replaces every Service by its endpoints, and tells which Services have none. The same input gives the same bytes.
+pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Notice>) {
+    let mut resolver = Resolver { endpoints, known: HashMap::new(), notices: Vec::new() };
+    let vhosts = routing.vhosts.iter().map(|(host, vhost)| {
+        let resolved = Vhost {
+            routes: resolver.routes(&vhost.routes),
+            default_route: vhost.default_route.as_ref().map(|entry| resolver.route(entry)),
+        };
+        (host.clone(), resolved)
+    });
+    let vhosts = vhosts.collect();
+    let config = Config {
+        version: routing.version,
+        listeners: routing.listeners.clone(),
+        timeouts: routing.timeouts,
+        trusted_proxies: routing.trusted_proxies.clone(),
+        vhosts,
+        default: routing.default.as_ref().map(|entry| resolver.route(entry)),
+    };
+    (config, each_once(resolver.notices))
+}
+
+/// What is asked of the index: namespace, Service, port and port name.
+type Port<'a> = (&'a str, &'a str, Option<u16>, Option<&'a str>);
+
+struct Resolver<'a> {
+    endpoints: &'a EndpointIndex,
+    /// Thousands of routes may name one Service.
+    known: HashMap<Port<'a>, Result<Vec<Endpoint>, Notice>>,
+    notices: Vec<Notice>,
+}
+
+impl<'a> Resolver<'a> {
+    fn routes(&mut self, entries: &'a [routing::Route]) -> Vec<Route> {
+        let mut routes: Vec<Route> = Vec::with_capacity(entries.len());
+        for group in entries.chunk_by(same_match) {
+            let Some((first, others)) = group.split_first() else { continue };
+            let mut route = self.route(first);
+            for entry in others {
+                route.backend_groups.extend(self.group(entry));
+            }
+            routes.push(route);
+        }
+        routes
+    }
+
+    fn route(&mut self, entry: &'a routing::Route) -> Route {
+        Route {
+            hostname: entry.hostname.clone(),
+            path_match: entry.path_match.clone(),
+            method: entry.method.clone(),
+            headers: entry.headers.clone(),
+            query_params: entry.query_params.clone(),
+            filters: entry.filters.clone(),
+            backend_groups: self.group(entry).into_iter().collect(),
+            listeners: entry.listeners.clone(),
+            listener_names: entry.listener_names.clone(),
+            route_name: entry.route_name.clone(),
+            rule_name: entry.rule_name.clone(),
+            rule_index: entry.rule_index,
+            priority: entry.priority,
+            cache_policy: entry.cache_policy.clone(),
+        }
+    }
+
+    /// The entry's share of requests. A redirect has none; what leads nowhere has a group without backends.
+    fn group(&mut self, entry: &'a routing::Route) -> Option<Group> {
+        let redirects = entry.filters.as_ref().is_some_and(|filters| filters.request_redirect.is_some());
+        if redirects {
+            return None;
+        }
+        let weight = entry.weight.unwrap_or(1);
+        let Some(service) = entry.service.as_deref() else {
+            return Some(Group { weight, ..Group::default() });
+        };
+        let namespace = entry.namespace.as_deref().unwrap_or_default();
+        let port =
+            entry.port.map_or_else(|| entry.port_name.clone().unwrap_or_default(), |port| port.to_string());
+        let asked = (namespace, service, entry.port, entry.port_name.as_deref());
+        let backends = self.backends(asked, weight);
+        Some(Group { weight, backends, name: Some(format!("{namespace}/{service}:{port}")) })
+    }
+
+    fn backends(&mut self, asked: Port<'a>, weight: u32) -> Vec<Endpoint> {
+        if !self.known.contains_key(&asked) {
+            let found = self.find(asked);
+            self.known.insert(asked, found);
+        }
+        match self.known.get(&asked) {
+            Some(Ok(endpoints)) => endpoints.clone(),
+            Some(Err(notice)) => {
+                // Where no request goes, nobody misses the endpoints.
+                if weight > 0 {
+                    self.notices.push(notice.clone());
+                }
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn find(&mut self, (namespace, service, port, port_name): Port<'a>) -> Result<Vec<Endpoint>, Notice> {
+        let found = self.endpoints.service(namespace, service).map_or(Found::NoSlice, |slices| {
+            self.notices.extend(slices.notices.iter().cloned());
+            slices.find(port, port_name)
+        });
+        let wanted = match (port_name, port) {
+            (Some(""), _) => "a port without name".to_owned(),
+            (Some(name), _) => format!("a port named {name}"),
+            (None, Some(port)) => format!("port {port}"),
+            (None, None) => "one port".to_owned(),
+        };
+        let remedy = match found {
+            Found::Endpoints(endpoints) => return Ok(endpoints),
+            Found::NoSlice => format!(
+                "Add an EndpointSlice with the label kubernetes.io/service-name: {service} and {wanted}, or check \
+                 that the Service's selector selects pods"
+            ),
+            Found::NoPort(names) => {
+                let named = |name: &String| {
+                    if name.is_empty() { "one without name".to_owned() } else { name.clone() }
+                };
+                let there: Vec<String> = names.iter().map(named).collect();
+                let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+                format!(
+                    "Its EndpointSlices lack {wanted} (ports: {there}): give port and Service the same port name"
+                )
+            }
+            Found::NoneReady => {
+                "All its endpoints are unready, or its EndpointSlices are empty: check its pods".to_owned()
+            }
+        };
+        let message = format!("has no ready endpoints: requests get 500. {remedy}");
+        Err(Notice::warning(format!("Service {namespace}/{service}"), message))
+    }
+}
+
+/// Do two neighbours differ in nothing but their backend? Then they are groups of one rule.
+fn same_match(a: &routing::Route, b: &routing::Route) -> bool {
+    a.route_name == b.route_name
+        && a.rule_index == b.rule_index
+        && a.path_match == b.path_match
+        && a.method == b.method
+        && a.headers == b.headers
+        && a.query_params == b.query_params
+        && a.listeners == b.listeners
+        && a.listener_names == b.listener_names
+        && a.hostname == b.hostname
+        && a.rule_name == b.rule_name
+        && a.filters == b.filters
+        && a.cache_policy == b.cache_policy
+}

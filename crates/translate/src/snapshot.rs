@@ -1,0 +1,60 @@
+//! Everything the gateway knows of the world at one moment. Sources fill it; `translate` reads nothing else.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use api::GatewayClassParameters;
+use gateway_api::gatewayclasses::GatewayClass;
+use gateway_api::gateways::Gateway;
+use gateway_api::httproutes::HttpRoute;
+use gateway_api::referencegrants::ReferenceGrant;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+/// Namespace and name; the namespace of cluster-wide objects is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Key {
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The key of a cluster-wide object.
+    pub fn cluster(name: impl Into<String>) -> Self {
+        Self::new("", name)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// Objects by kind and key. Shared, so that a snapshot costs pointers, not copies.
+pub type Objects<T> = BTreeMap<Key, Arc<T>>;
+
+/// The objects of one moment. Each has been admitted: defaults filled in, schema checked, `metadata.namespace`,
+/// `creationTimestamp` and `generation` set, by the API server or by the file source.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    pub gateway_classes: Objects<GatewayClass>,
+    pub gateways: Objects<Gateway>,
+    pub http_routes: Objects<HttpRoute>,
+    pub reference_grants: Objects<ReferenceGrant>,
+    pub parameters: Objects<GatewayClassParameters>,
+    pub services: Objects<Service>,
+    pub endpoint_slices: Objects<EndpointSlice>,
+    pub secrets: Objects<Secret>,
+    pub config_maps: Objects<ConfigMap>,
+    pub namespaces: Objects<Namespace>,
+}

@@ -1,0 +1,155 @@
+//! What each object is told. The types follow the Gateway API's status fields; whoever writes them to a cluster
+//! adds `lastTransitionTime` and, for what really runs, `Programmed`.
+
+use std::collections::BTreeMap;
+
+use gateway_api::httproutes::HttpRouteParentRefs;
+use serde::{Serialize, Serializer};
+
+use crate::snapshot::Key;
+
+/// On a Gateway, a listener, a GatewayClass or a route's parent: it is taken on.
+pub const ACCEPTED: &str = "Accepted";
+/// On a listener or a route's parent: everything that it refers to is there and may be used.
+pub const RESOLVED_REFS: &str = "ResolvedRefs";
+/// On a listener: it cannot be told apart from another one.
+pub const CONFLICTED: &str = "Conflicted";
+/// On a route's parent: some rules are served and some are not.
+pub const PARTIALLY_INVALID: &str = "PartiallyInvalid";
+/// On a Gateway with GatewayClassParameters: whether every field of them is in use.
+pub const PARAMETERS_VALID: &str = "varnish-software.com/ParametersValid";
+/// On a Gateway or a route's parent: fields that are set and not carried out. Absent where there are none.
+pub const UNSUPPORTED_FIELDS: &str = "varnish-software.com/UnsupportedFields";
+
+/// The API server refuses longer messages.
+const LONGEST_MESSAGE: usize = 32_768;
+
+/// One condition of one object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(serialize_with = "true_or_false")]
+    pub status: bool,
+    pub reason: String,
+    pub message: String,
+    pub observed_generation: i64,
+}
+
+impl Condition {
+    pub(crate) fn new(
+        kind: &str,
+        status: bool,
+        reason: &str,
+        message: impl Into<String>,
+        observed_generation: i64,
+    ) -> Self {
+        let mut message = message.into();
+        if message.len() > LONGEST_MESSAGE {
+            let ellipsis = " …";
+            message.truncate(message.floor_char_boundary(LONGEST_MESSAGE - ellipsis.len()));
+            message.push_str(ellipsis);
+        }
+        Self { kind: kind.to_owned(), status, reason: reason.to_owned(), message, observed_generation }
+    }
+}
+
+/// Statuses of all objects that are ours to speak about.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Statuses {
+    /// Those that name our controller.
+    pub gateway_classes: BTreeMap<Key, GatewayClassStatus>,
+    /// Those of our classes.
+    pub gateways: BTreeMap<Key, GatewayStatus>,
+    /// Those with at least one parent among our Gateways.
+    pub http_routes: BTreeMap<Key, HttpRouteStatus>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct GatewayClassStatus {
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct GatewayStatus {
+    pub conditions: Vec<Condition>,
+    /// In the order of the Gateway's spec.
+    pub listeners: Vec<ListenerStatus>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerStatus {
+    pub name: String,
+    pub attached_routes: i32,
+    pub supported_kinds: Vec<RouteGroupKind>,
+    pub conditions: Vec<Condition>,
+}
+
+/// A kind of route that a listener takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RouteGroupKind {
+    pub group: String,
+    pub kind: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct HttpRouteStatus {
+    /// In the order of the route's parentRefs, those of our Gateways only.
+    pub parents: Vec<ParentStatus>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParentStatus {
+    /// As it stands in the route.
+    pub parent_ref: HttpRouteParentRefs,
+    pub conditions: Vec<Condition>,
+}
+
+fn true_or_false<S: Serializer>(status: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if *status { "True" } else { "False" })
+}
+
+/// As `namespace/name`, so that maps of statuses and plans can be written out.
+impl Serialize for Key {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_reads_as_in_the_api() {
+        let condition = Condition::new(ACCEPTED, true, "Accepted", "fine", 3);
+        assert_eq!(
+            serde_json::to_string(&condition).unwrap(),
+            r#"{"type":"Accepted","status":"True","reason":"Accepted","message":"fine","observedGeneration":3}"#
+        );
+    }
+
+    #[test]
+    fn statuses_are_keyed_by_namespace_and_name() {
+        let statuses = Statuses {
+            gateway_classes: [(Key::cluster("varnish"), GatewayClassStatus::default())].into(),
+            gateways: [(Key::new("infra", "gw"), GatewayStatus::default())].into(),
+            http_routes: BTreeMap::new(),
+        };
+        assert_eq!(
+            serde_json::to_string(&statuses).unwrap(),
+            r#"{"gatewayClasses":{"varnish":{"conditions":[]}},"gateways":{"infra/gw":{"conditions":[],"listeners":[]}},"httpRoutes":{}}"#
+        );
+    }
+
+    #[test]
+    fn a_message_never_outgrows_what_the_api_server_takes() {
+        let condition = Condition::new(ACCEPTED, false, "Invalid", "ä".repeat(20_000), 1);
+        assert!(condition.message.len() <= LONGEST_MESSAGE);
+        assert!(condition.message.ends_with('…'));
+    }
+}

@@ -1,0 +1,153 @@
+//! main.vcl: the generated part, the user's own, and the postamble, one after the other.
+//!
+//! Varnish joins subroutines of one name in the order in which they stand, so nothing of the user's is parsed. No
+//! generated code stands in vcl_synth or vcl_backend_error, and none returns before user VCL had its turn, except for
+//! requests of ghost's own loopback socket.
+
+const PREAMBLE: &str = include_str!("vcl/preamble.vcl");
+const POSTAMBLE: &str = include_str!("vcl/postamble.vcl");
+
+/// Lines that frame the user's part, by which [`locate`] finds it again.
+const USER_BEGIN: &str = "# >>> user VCL: ";
+const USER_END: &str = "# <<< user VCL";
+
+/// VCL that users bring along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserVcl<'a> {
+    /// Where it comes from, as `ConfigMap default/shop-vcl, key user.vcl`.
+    pub origin: &'a str,
+    pub text: &'a str,
+}
+
+/// The whole of main.vcl.
+pub fn main_vcl(user: Option<&UserVcl<'_>>) -> String {
+    let user = user.map(|UserVcl { origin, text }| {
+        let text = without_version(text);
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        format!("{USER_BEGIN}{origin}\n{text}{end}{USER_END}\n\n")
+    });
+    format!("{PREAMBLE}\n{}{POSTAMBLE}", user.unwrap_or_default())
+}
+
+/// User VCL may begin with `vcl 4.1;` like any VCL, but only one may stand in a file. It becomes blanks, so that
+/// lines and columns stay what they are.
+fn without_version(text: &str) -> String {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        rest = if rest.starts_with('#') || rest.starts_with("//") {
+            rest.split_once('\n').map_or("", |(_, after)| after)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            comment.split_once("*/").map_or("", |(_, after)| after)
+        } else {
+            break;
+        };
+    }
+    let start = text.len() - rest.len();
+    let declares = rest.strip_prefix("vcl").filter(|r| r.starts_with(char::is_whitespace));
+    match declares.and_then(|_| rest.find(';')) {
+        Some(end) => {
+            let blanks = |c: char| if c == '\n' { '\n' } else { ' ' };
+            let blanked: String = rest[..=end].chars().map(blanks).collect();
+            format!("{}{blanked}{}", &text[..start], &rest[end + 1..])
+        }
+        None => text.to_owned(),
+    }
+}
+
+/// A place in main.vcl as its author knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In the user's part: where that comes from, and the line there.
+    User { origin: String, line: usize },
+    /// In what we generate.
+    Generated { line: usize },
+}
+
+/// Where a line of main.vcl, counted from 1, comes from.
+pub fn locate(main_vcl: &str, line: usize) -> Place {
+    let mut begin = None;
+    for (at, text) in main_vcl.lines().enumerate().take(line) {
+        if begin.is_none() {
+            begin = text.strip_prefix(USER_BEGIN).map(|origin| (at + 1, origin));
+        } else if text == USER_END {
+            return Place::Generated { line };
+        }
+    }
+    match begin {
+        Some((begin, origin)) if line > begin => {
+            Place::User { origin: origin.to_owned(), line: line - begin }
+        }
+        _ => Place::Generated { line },
+    }
+}
+
+/// The compiler's message with the user's own line numbers. varnishd writes `('…' Line 61 Pos 3)`, and the
+/// line itself below it.
+pub fn explain_compiler_message(main_vcl: &str, message: &str) -> String {
+    let mut explained = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(at) = rest.find("Line ") {
+        let (before, after) = rest.split_at(at + "Line ".len());
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let place = after[..digits].parse().ok().map(|line| locate(main_vcl, line));
+        let quoted = before.rfind("('");
+        match (place, quoted) {
+            (Some(Place::User { origin, line }), Some(quoted)) => {
+                explained.push_str(&before[..quoted]);
+                explained.push_str(&format!("({origin}, line {line}"));
+            }
+            _ => {
+                explained.push_str(before);
+                explained.push_str(&after[..digits]);
+            }
+        }
+        rest = &after[digits..];
+    }
+    explained.push_str(rest);
+    explained
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USER: &str = "// mine\nvcl 4.1;\n\nsub vcl_recv {\n\tset req.http.X = 1 +;\n}";
+
+    fn merged() -> String {
+        main_vcl(Some(&UserVcl { origin: "ConfigMap a/b, key user.vcl", text: USER }))
+    }
+
+    #[test]
+    fn the_user_stands_between_preamble_and_postamble() {
+        let vcl = merged();
+        let at = |what: &str| vcl.find(what).unwrap();
+        assert!(at("router.recv()") < at("set req.http.X") && at("set req.http.X") < at("X-Ghost-Pass"));
+        assert_eq!(vcl.matches("vcl 4.1;").count(), 1);
+        assert!(!main_vcl(None).contains("user VCL:"));
+    }
+
+    #[test]
+    fn lines_are_the_users_own() {
+        let vcl = merged();
+        let line = vcl.lines().position(|l| l.contains("1 +;")).unwrap() + 1;
+        let place = Place::User { origin: "ConfigMap a/b, key user.vcl".into(), line: 5 };
+        assert_eq!(locate(&vcl, line), place);
+        assert_eq!(locate(&vcl, 1), Place::Generated { line: 1 });
+        let last = vcl.lines().count();
+        assert_eq!(locate(&vcl, last), Place::Generated { line: last });
+        let message = format!("Expected STRING\n('/run/x.vcl' Line {line} Pos 21)\n\tset req");
+        assert_eq!(
+            explain_compiler_message(&vcl, &message),
+            "Expected STRING\n(ConfigMap a/b, key user.vcl, line 5 Pos 21)\n\tset req"
+        );
+    }
+
+    #[test]
+    fn only_a_leading_version_is_taken_away() {
+        for text in ["sub x { }", "# vcl 4.1;\nsub x { }", "vclx y;"] {
+            assert_eq!(without_version(text), text);
+        }
+        assert_eq!(without_version("/* a */ vcl  4.0 ;sub x { }"), "/* a */           sub x { }");
+    }
+}
