@@ -13,9 +13,9 @@ fn main() {
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
     let varnish = pkg_config::Config::new().cargo_metadata(false).probe("varnishapi").expect(WANTED);
     let vmodtool = pkg_config::get_variable("varnishapi", "vmodtool").expect(WANTED);
-    let made =
-        Command::new("python3").args([&vmodtool, "-o"]).arg(out.join("vcc_if")).arg("ghost.vcc").status();
-    assert!(made.expect(WANTED).success(), "{vmodtool} failed on ghost.vcc");
+    let mut make = Command::new("python3");
+    make.arg(&vmodtool).arg("-o").arg(out.join("vcc_if")).arg("-w").arg(&out).arg("ghost.vcc");
+    assert!(make.status().expect(WANTED).success(), "{vmodtool} failed on ghost.vcc");
     fs::write(out.join("config.h"), "").expect("OUT_DIR is writable");
 
     cc::Build::new()

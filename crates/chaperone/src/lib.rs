@@ -1,0 +1,25 @@
+//! Runs one varnishd and keeps it fed.
+//!
+//! Takes [`Settings`], which hold for the life of varnishd, and a stream of [`Desired`] configurations. Guarantees
+//! that a change takes the cheapest path (ghost reload, then VCL reload), that identical bytes cause none, that a
+//! failed one leaves the last good configuration serving and is retried, and that no process outlives it. Never
+//! decides what the configuration is.
+
+mod backoff;
+pub mod environment;
+mod error;
+mod event;
+mod feed;
+pub mod health;
+pub mod ports;
+mod reload;
+mod settings;
+mod supervise;
+mod varnishd;
+mod vcl;
+
+pub use error::Error;
+pub use event::{Event, Reporter, State};
+pub use feed::Desired;
+pub use settings::{ListenSocket, Settings};
+pub use supervise::{Shutdown, run};

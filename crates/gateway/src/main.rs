@@ -1,1 +1,42 @@
-fn main() {}
+//! `varnish-gateway`: one binary, one command for each way to run it.
+
+mod chaperone_command;
+mod check;
+mod cli;
+mod compile_vcl;
+mod console;
+mod explain;
+mod input;
+mod serve;
+mod signals;
+mod verdict;
+mod vmod;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+/// Snapshots come and go in large pieces; jemalloc gives them back to the system.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    console::init(cli.log);
+    let done = match cli.command {
+        Command::Serve(arguments) => run(serve::run(arguments)),
+        Command::Chaperone(arguments) => run(chaperone_command::run(arguments)),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+    };
+    done.unwrap_or_else(|e| {
+        tracing::error!("{e:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
+}

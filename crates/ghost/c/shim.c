@@ -9,6 +9,7 @@
 #include <string.h>
 #include <stdio.h>
 #include <strings.h>
+#include <unistd.h>
 #include <sys/socket.h>
 
 #include "cache/cache_varnishd.h"
@@ -375,11 +376,15 @@ gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 	return (i);
 }
 
+/* Varnish would close without a word. */
+static const char gs_unreachable[] =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
 static stream_close_t
 gs_target_pipe(VRT_CTX, VCL_BACKEND d)
 {
 	size_t at = SIZE_MAX, before;
-	stream_close_t closed = SC_TX_ERROR;
+	stream_close_t closed;
 	vtim_real last;
 	VCL_BACKEND be;
 
@@ -393,9 +398,11 @@ gs_target_pipe(VRT_CTX, VCL_BACKEND d)
 		closed = be->vdir->methods->http1pipe(ctx, be);
 		/* Once it has connected, Varnish notes the time. */
 		if (closed != SC_TX_ERROR || ctx->req->t_prev != last)
-			break;
+			return (closed);
 	}
-	return (closed);
+	if (write(ctx->req->sp->fd, gs_unreachable, sizeof gs_unreachable - 1) < 0)
+		return (SC_REM_CLOSE);
+	return (SC_TX_ERROR);
 }
 
 static void gs_target_destroy(VCL_BACKEND d) { ghost_target_free(d->priv); }
@@ -465,8 +472,10 @@ gs_answer_gethdrs(VRT_CTX, VCL_BACKEND d)
 	INIT_OBJ(bo->htc, HTTP_CONN_MAGIC);
 	bo->htc->doclose = SC_REM_CLOSE;
 	bo->htc->content_length = (ssize_t)a.body.n;
-	bo->htc->body_status = a.body.n > 0 ? BS_LENGTH : BS_NONE;
+	/* Where there is no body, Varnish must not be told to fetch one: it would assert that nobody delivers it. */
+	bo->htc->body_status = BS_NONE;
 	if (a.body.n > 0 && strcmp(http_GetMethod(bo->bereq), "HEAD")) {
+		bo->htc->body_status = BS_LENGTH;
 		*body = a.body;
 		vfe = VFP_Push(bo->vfc, gs_body_vfp);
 		if (vfe == NULL)

@@ -154,15 +154,20 @@ fn asks_for_websocket(message: Message<'_>) -> bool {
 unsafe extern "C" fn vmod_router_pipe(ctx: *const Ctx, ghost: *const Ghost) {
     guarded(ctx, (), || {
         // SAFETY: Varnish passes a live context and our object; both requests are this thread's.
-        let (task, bereq) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_bereq(ctx))) };
+        let (task, req, bereq) = unsafe {
+            (Task::existing(ctx, &*ghost), Message::new(ffi::gs_req(ctx)), Message::new(ffi::gs_bereq(ctx)))
+        };
         let Some(mut bereq) = bereq else { return };
         if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
             rule.edit_request(bereq.url(), &mut bereq);
         }
         bereq.remove_headers_with(GHOST_PREFIX);
         // Varnish takes hop-by-hop headers away, and would close after the answer; the origin must see the upgrade.
-        bereq.set_header("Upgrade", b"websocket");
-        bereq.set_header("Connection", b"Upgrade");
+        // User VCL may pipe other requests: those are left as Varnish makes them.
+        if req.is_some_and(asks_for_websocket) {
+            bereq.set_header("Upgrade", b"websocket");
+            bereq.set_header("Connection", b"Upgrade");
+        }
     });
 }
 

@@ -7,10 +7,10 @@ use model::names::ANY_HOST;
 use model::{WrongVersion, check_version};
 
 use crate::forwarded::TrustedProxies;
-use crate::host::HostTable;
+use crate::host::{HostTable, normal_hostname};
 use crate::path;
 use crate::rule::Rule;
-use crate::table::{HostRules, Listener, ListenerTable, Router, SocketTable};
+use crate::table::{HostRules, Listener, ListenerTable, Router};
 
 /// A router, and what had to be left out of it.
 #[derive(Debug)]
@@ -59,60 +59,56 @@ impl Router {
     }
 }
 
-/// The rules of one host on one listener while they are collected.
+/// The rules of one listener while they are collected.
+#[derive(Debug)]
+struct ListenerRoutes {
+    listener: Listener,
+    hosts: BTreeMap<String, HostRoutes>,
+    default_rule: Option<u32>,
+}
+
 #[derive(Debug, Default)]
 struct HostRoutes {
     rules: Vec<u32>,
     default_rule: Option<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Building {
     rules: Vec<Rule>,
-    listeners: Vec<(Listener, HostTable<HostRoutes>, Option<u32>)>,
+    listeners: Vec<ListenerRoutes>,
     by_name: HashMap<String, u32>,
-    by_socket: BTreeMap<String, Vec<u32>>,
-    sockets: HashMap<Box<[u8]>, SocketTable, foldhash::fast::RandomState>,
+    /// By socket, then by hostname.
+    sockets: BTreeMap<String, BTreeMap<String, u32>>,
     /// The listener for sockets that no route names, in files of the seeds' form.
     other: Option<u32>,
 }
 
 impl Building {
     fn new(config: &Config) -> Self {
-        let mut new = Self {
-            rules: Vec::new(),
-            listeners: Vec::new(),
-            by_name: HashMap::new(),
-            by_socket: BTreeMap::new(),
-            sockets: HashMap::default(),
-            other: None,
-        };
+        let mut new = Self::default();
         for listener in &config.listeners {
-            new.add_listener(
-                &listener.name,
-                &listener.socket,
-                listener.hostname.as_deref().unwrap_or(ANY_HOST),
-            );
+            let id = new.add_listener(&listener.name, &listener.socket);
+            let hostname = normal_hostname(listener.hostname.as_deref().unwrap_or_default());
+            new.by_name.insert(listener.name.clone(), id);
+            new.sockets.entry(listener.socket.clone()).or_default().insert(hostname, id);
         }
         if config.listeners.is_empty() {
             let routes = config.vhosts.values().flat_map(|v| v.routes.iter().chain(&v.default_route));
-            for socket in routes.chain(&config.default).flat_map(|r| &r.listeners) {
-                if !new.by_socket.contains_key(socket) {
-                    new.add_listener(socket, socket, ANY_HOST);
-                }
+            let sockets: BTreeSet<_> = routes.chain(&config.default).flat_map(|r| &r.listeners).collect();
+            for socket in sockets {
+                let id = new.add_listener(socket, socket);
+                new.sockets.insert(socket.clone(), BTreeMap::from([(ANY_HOST.to_owned(), id)]));
             }
-            new.listeners.push((Listener::new("", ""), HostTable::default(), None));
-            new.other = Some(new.listeners.len() as u32 - 1);
+            new.other = Some(new.add_listener("", ""));
         }
         new
     }
 
-    fn add_listener(&mut self, name: &str, socket: &str, hostname: &str) {
-        let id = self.listeners.len() as u32;
-        self.listeners.push((Listener::new(name, socket), HostTable::default(), None));
-        self.by_name.insert(name.to_owned(), id);
-        self.by_socket.entry(socket.to_owned()).or_default().push(id);
-        *self.sockets.entry(socket.as_bytes().into()).or_default().entry(hostname) = id;
+    fn add_listener(&mut self, name: &str, socket: &str) -> u32 {
+        let listener = Listener::new(name, socket);
+        self.listeners.push(ListenerRoutes { listener, hosts: BTreeMap::new(), default_rule: None });
+        self.listeners.len() as u32 - 1
     }
 
     /// Which listeners a route is attached to: by name, else by socket, else all. A name may come twice in the file.
@@ -120,7 +116,8 @@ impl Building {
         if !route.listener_names.is_empty() {
             route.listener_names.iter().filter_map(|name| self.by_name.get(name).copied()).collect()
         } else if !route.listeners.is_empty() {
-            route.listeners.iter().filter_map(|socket| self.by_socket.get(socket)).flatten().copied().collect()
+            let sockets = route.listeners.iter().filter_map(|socket| self.sockets.get(socket));
+            sockets.flat_map(|listeners| listeners.values().copied()).collect()
         } else {
             (0..self.listeners.len() as u32).collect()
         }
@@ -135,14 +132,15 @@ impl Building {
     ) {
         let Some(id) = self.compile(host, route, problems) else { return };
         for listener in self.listeners_of(route) {
-            place(self.listeners[listener as usize].1.entry(host), id);
+            let hosts = &mut self.listeners[listener as usize].hosts;
+            place(hosts.entry(normal_hostname(host)).or_default(), id);
         }
     }
 
     fn add_default(&mut self, route: &Route, problems: &mut Vec<Problem>) {
         let Some(id) = self.compile(ANY_HOST, route, problems) else { return };
         for listener in self.listeners_of(route) {
-            self.listeners[listener as usize].2 = Some(id);
+            self.listeners[listener as usize].default_rule = Some(id);
         }
     }
 
@@ -162,35 +160,27 @@ impl Building {
 
     fn finish(self, timeouts: model::Timeouts, trusted_proxies: TrustedProxies) -> Router {
         let Self { rules, listeners, sockets, other, .. } = self;
-        let with_rules = listeners.iter().filter(|(_, hosts, default)| hosts.iter().count() > 0 || default.is_some());
+        // One listener's rules are told apart by host and path, several listeners' are not.
+        let with_rules = listeners.iter().filter(|l| l.default_rule.is_some() || !l.hosts.is_empty());
         let several_listeners = with_rules.count() > 1;
-        let mut paths = path::Building::default();
-        let listeners = listeners
-            .into_iter()
-            .map(|(listener, hosts, default_rule)| ListenerTable {
-                listener,
-                hosts: hosts.map(|routes| HostRules {
-                    keyed_by_rule: several_listeners
-                        || routes.rules.iter().any(|id| rules[*id as usize].looks_beyond_the_path()),
-                    default_rule: routes.default_rule,
-                    paths: paths.add(&rules, routes.rules),
-                }),
-                default_rule,
-            })
-            .collect();
-        let other_sockets = other.map(|id| {
-            let mut table = SocketTable::default();
-            *table.entry(ANY_HOST) = id;
-            table
+        let mut paths = path::Building::new(&rules);
+        let mut host_rules = |routes: &HostRoutes| HostRules {
+            paths: paths.add(&routes.rules),
+            default_rule: routes.default_rule,
+            keyed_by_rule: several_listeners
+                || routes.rules.iter().any(|id| rules[*id as usize].looks_beyond_the_path()),
+        };
+        let listeners = listeners.into_iter().map(|ListenerRoutes { listener, hosts, default_rule }| {
+            let hosts =
+                HostTable::new(hosts.iter().map(|(host, routes)| (host.as_str(), host_rules(routes))));
+            ListenerTable { listener, hosts, default_rule }
         });
-        Router {
-            listeners,
-            rules: rules.into(),
-            paths: paths.finish(),
-            sockets,
-            other_sockets,
-            timeouts,
-            trusted_proxies,
-        }
+        let listeners = listeners.collect();
+        let sockets = sockets.iter().map(|(socket, listeners)| {
+            let listeners = listeners.iter().map(|(hostname, id)| (hostname.as_str(), *id));
+            (socket.as_bytes().into(), HostTable::new(listeners))
+        });
+        let (sockets, paths) = (sockets.collect(), paths.finish());
+        Router { rules: rules.into(), paths, listeners, sockets, other, timeouts, trusted_proxies }
     }
 }

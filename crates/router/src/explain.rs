@@ -2,7 +2,7 @@
 
 use crate::Request;
 use crate::decision::Decision;
-use crate::host::NormalHost;
+use crate::host::{NormalHost, closeness};
 use crate::path::{normal_prefix, split};
 use crate::precedence;
 use crate::rule::Rule;
@@ -44,7 +44,8 @@ impl Router {
         let known = table.and_then(|t| {
             t.hosts.iter().find(|(_, r)| rules.is_some_and(|chosen| std::ptr::eq(chosen, *r))).map(|(h, _)| h)
         });
-        let mut ordered: Vec<u32> = rules.map(|r| self.paths.rules_of(&r.paths).collect()).unwrap_or_default();
+        let mut ordered: Vec<u32> =
+            rules.map(|r| self.paths.rules_of(&r.paths).collect()).unwrap_or_default();
         ordered.sort_by_cached_key(|id| (precedence::key(&self.rules[*id as usize]), *id));
         let mut candidates: Vec<_> = ordered
             .iter()
@@ -53,12 +54,17 @@ impl Router {
                 Candidate { rule, verdict: verdict(rule, *id, &decision, request) }
             })
             .collect();
-        for (id, rule) in self.rules.iter().enumerate() {
-            if !ordered.contains(&(id as u32)) {
-                let verdict = if decision.rule_id() == Some(id as u32) {
+        let default = rules.and_then(|r| r.default_rule);
+        for (id, rule) in (0..).zip(&self.rules) {
+            if !ordered.contains(&id) {
+                let verdict = if decision.rule_id() == Some(id) {
                     Verdict::Chosen
+                } else if default == Some(id) {
+                    Verdict::Outranked("the default is for requests that no rule of the host fits")
+                } else if table.is_none() {
+                    Verdict::NoMatch("no listener takes this socket and host".to_owned())
                 } else {
-                    Verdict::NoMatch(elsewhere(rule, known.as_deref(), table.is_some()))
+                    Verdict::NoMatch(elsewhere(rule, host.as_bytes(), known.as_deref()))
                 };
                 candidates.push(Candidate { rule, verdict });
             }
@@ -67,14 +73,15 @@ impl Router {
     }
 }
 
-fn elsewhere(rule: &Rule, known: Option<&str>, listener: bool) -> String {
-    match known {
-        _ if !listener => "no listener takes this socket and host".to_owned(),
-        Some(known) if known == &*rule.hostname => "it is attached to another listener".to_owned(),
-        Some(known) => {
-            format!("hostname `{}`: the request belongs to `{known}`, which is closer", rule.hostname)
-        }
-        None => format!("hostname `{}` is not the request's", rule.hostname),
+/// Why a rule does not stand under the hostname that the request belongs to on its listener.
+fn elsewhere(rule: &Rule, host: &[u8], known: Option<&str>) -> String {
+    let hostname = &rule.hostname;
+    let Some(close) = closeness(hostname, host) else {
+        return format!("hostname `{hostname}` is not the request's");
+    };
+    match known.filter(|known| closeness(known, host) > Some(close)) {
+        Some(known) => format!("hostname `{hostname}`: the request belongs to `{known}`, which is closer"),
+        None => "it is attached to another listener".to_owned(),
     }
 }
 

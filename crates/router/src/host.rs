@@ -1,49 +1,64 @@
 //! Hosts: exact before the longest wildcard before none.
 
-use std::collections::HashMap;
-
-use foldhash::fast::RandomState;
 use model::names::ANY_HOST;
+
+use crate::dictionary::Dictionary;
 
 /// Values by hostname. `*.example.com` stands for names of any depth below example.com, never for example.com itself.
 #[derive(Debug, Clone)]
 pub(crate) struct HostTable<T> {
-    exact: HashMap<Box<[u8]>, T, RandomState>,
-    /// By what follows `*.`.
-    wildcard: HashMap<Box<[u8]>, T, RandomState>,
+    /// The exact names, and what follows `*.` of the others.
+    names: Dictionary<T>,
     any: Option<T>,
+    has_wildcards: bool,
 }
 
-impl<T> Default for HostTable<T> {
-    fn default() -> Self {
-        Self { exact: HashMap::default(), wildcard: HashMap::default(), any: None }
-    }
+const EXACT: u32 = 0;
+const WILDCARD: u32 = 1;
+
+/// A hostname as tables have it: lower case, `*` for every host.
+pub(crate) fn normal_hostname(hostname: &str) -> String {
+    if hostname.is_empty() { ANY_HOST.to_owned() } else { hostname.to_ascii_lowercase() }
 }
 
-impl<T: Default> HostTable<T> {
-    /// The value for a hostname as files write it.
-    pub(crate) fn entry(&mut self, hostname: &str) -> &mut T {
-        let lower = hostname.to_ascii_lowercase();
-        if lower.is_empty() || lower == ANY_HOST {
-            self.any.get_or_insert_with(T::default)
-        } else if let Some(suffix) = lower.strip_prefix("*.") {
-            self.wildcard.entry(suffix.as_bytes().into()).or_default()
-        } else {
-            self.exact.entry(lower.as_bytes().into()).or_default()
+/// How closely a hostname names a host that is normal; `None` where it does not. More is closer.
+pub(crate) fn closeness(hostname: &str, host: &[u8]) -> Option<usize> {
+    let hostname = normal_hostname(hostname);
+    match hostname.strip_prefix('*') {
+        Some("") => Some(0),
+        Some(suffix) => {
+            (host.len() > suffix.len() && host.ends_with(suffix.as_bytes())).then_some(suffix.len())
         }
+        None => (hostname.as_bytes() == host).then_some(usize::MAX),
     }
 }
 
 impl<T> HostTable<T> {
+    /// By [`normal_hostname`], each once.
+    pub(crate) fn new<'h>(hosts: impl IntoIterator<Item = (&'h str, T)>) -> Self {
+        let (mut any, mut has_wildcards) = (None, false);
+        let names = hosts.into_iter().filter_map(|(hostname, value)| {
+            if hostname == ANY_HOST {
+                any = Some(value);
+                return None;
+            }
+            let suffix = hostname.strip_prefix("*.");
+            has_wildcards |= suffix.is_some();
+            let space = if suffix.is_some() { WILDCARD } else { EXACT };
+            Some((space, suffix.unwrap_or(hostname).as_bytes(), value))
+        });
+        Self { names: Dictionary::new(names.collect()), any, has_wildcards }
+    }
+
     /// `host` is normal: lower case, without port.
     pub(crate) fn get(&self, host: &[u8]) -> Option<&T> {
-        if let Some(found) = self.exact.get(host) {
+        if let Some(found) = self.names.get(EXACT, host) {
             return Some(found);
         }
-        if !self.wildcard.is_empty() {
+        if self.has_wildcards {
             // From the left, so that the longest suffix is asked first; the star stands for at least one label.
             for (at, _) in host.iter().enumerate().skip(1).filter(|(_, b)| **b == b'.') {
-                if let Some(found) = self.wildcard.get(&host[at + 1..]) {
+                if let Some(found) = self.names.get(WILDCARD, &host[at + 1..]) {
                     return Some(found);
                 }
             }
@@ -53,18 +68,11 @@ impl<T> HostTable<T> {
 
     /// Every hostname with its value, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (String, &T)> {
-        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        let exact = self.exact.iter().map(move |(h, v)| (text(h), v));
-        let wildcard = self.wildcard.iter().map(move |(h, v)| (format!("*.{}", text(h)), v));
-        exact.chain(wildcard).chain(self.any.iter().map(|v| (ANY_HOST.to_owned(), v)))
-    }
-
-    pub(crate) fn map<U>(self, mut f: impl FnMut(T) -> U) -> HostTable<U> {
-        HostTable {
-            exact: self.exact.into_iter().map(|(k, v)| (k, f(v))).collect(),
-            wildcard: self.wildcard.into_iter().map(|(k, v)| (k, f(v))).collect(),
-            any: self.any.map(f),
-        }
+        let names = self.names.iter().map(|(space, name, value)| {
+            let name = String::from_utf8_lossy(name);
+            (if space == WILDCARD { format!("*.{name}") } else { name.into_owned() }, value)
+        });
+        names.chain(self.any.iter().map(|value| (ANY_HOST.to_owned(), value)))
     }
 }
 
@@ -111,11 +119,12 @@ mod tests {
 
     #[test]
     fn exact_then_longest_wildcard_then_none() {
-        let mut table = HostTable::<&str>::default();
-        *table.entry("*") = "any";
-        *table.entry("*.example.com") = "wide";
-        *table.entry("*.shop.example.com") = "narrow";
-        *table.entry("a.shop.Example.com") = "exact";
+        let table = HostTable::new([
+            ("*", "any"),
+            ("*.example.com", "wide"),
+            ("*.shop.example.com", "narrow"),
+            ("a.shop.example.com", "exact"),
+        ]);
         for (host, expected) in [
             ("a.shop.example.com", "exact"),
             ("b.shop.example.com", "narrow"),

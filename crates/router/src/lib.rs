@@ -8,6 +8,7 @@
 
 mod compile;
 mod decision;
+mod dictionary;
 pub mod edit;
 mod explain;
 pub mod forwarded;

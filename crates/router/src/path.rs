@@ -1,58 +1,65 @@
 //! Paths: exact, then regular expressions, then the longest prefix by whole path elements.
-//!
-//! One hash table holds the paths of all hosts. Large configurations do not fit into the processor's caches, so what a
-//! decision reads of each is kept small and in few places: a decision at 100,000 routes costs what the misses cost.
 
-use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 use model::matches::PathMatchType;
-use std::hash::{BuildHasher, Hasher};
 
+use crate::dictionary::Dictionary;
 use crate::precedence;
 use crate::rule::{Fate, Rule};
 
 /// Rules of all hosts by the path they ask for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PathIndex {
-    /// The first entry of every path; those of regular expressions are not here.
-    table: HashTable<Slot>,
-    entries: Box<[Entry]>,
-    texts: Box<[u8]>,
-    hasher: RandomState,
+    /// Each host has a space for exact paths and one for prefixes.
+    paths: Dictionary<Ranked>,
+    /// Of each path that several rules ask for, all but the best.
+    others: Box<[RuleRef]>,
+    regexes: Box<[RuleRef]>,
 }
 
-/// With half of the hash beside it, an entry that is not meant need hardly ever be looked at.
+/// The rules that ask for one path, in order of precedence.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
-    hash: u32,
-    entry: u32,
+struct Ranked {
+    best: RuleRef,
+    others: Span,
 }
 
-/// One rule under one path of one host, with all that most decisions need to know of it.
+/// What most decisions need to know of a rule.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
-    host: u32,
-    text_start: u32,
-    text_length: u32,
+pub(crate) struct RuleRef {
     /// Position in the router.
-    pub(crate) rule: u32,
+    pub(crate) id: u32,
     pub(crate) fate: Fate,
-    kind: PathMatchType,
     /// Nothing but the path is asked for.
     any_request: bool,
-    /// The next entry has another path.
-    last: bool,
 }
 
 /// Where the rules of one host are.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HostPaths {
     host: u32,
-    regexes_start: u32,
-    regexes_end: u32,
+    regexes: Span,
     /// Longer paths, or starts of them, need not be looked up.
     longest_exact: u32,
     longest_prefix: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn of<T>(self, all: &[T]) -> &[T] {
+        &all[self.start as usize..self.end as usize]
+    }
+
+    /// Appends, and says where.
+    fn append<T>(all: &mut Vec<T>, more: impl Iterator<Item = T>) -> Self {
+        let start = all.len() as u32;
+        all.extend(more);
+        Self { start, end: all.len() as u32 }
+    }
 }
 
 /// Path and query of a URL.
@@ -69,13 +76,18 @@ pub(crate) fn normal_prefix(value: &str) -> &[u8] {
     value.strip_suffix(b"/").unwrap_or(value)
 }
 
-/// What a path is found by. Regular expressions are tried one by one.
-fn text(rule: &Rule) -> &[u8] {
-    match rule.path.kind {
-        PathMatchType::Exact => rule.path.value.as_bytes(),
-        PathMatchType::RegularExpression => b"",
-        PathMatchType::PathPrefix => normal_prefix(&rule.path.value),
-    }
+/// A path and what is left of it when elements are taken from its end, down to the empty start that every path has.
+fn starts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let whole = path.starts_with(b"/").then_some(path);
+    std::iter::successors(whole, |start| start.iter().rposition(|b| *b == b'/').map(|slash| &start[..slash]))
+}
+
+fn exact_space(host: u32) -> u32 {
+    host << 1
+}
+
+fn prefix_space(host: u32) -> u32 {
+    host << 1 | 1
 }
 
 impl PathIndex {
@@ -86,134 +98,103 @@ impl PathIndex {
         rules: &[Rule],
         path: &[u8],
         mut take: impl FnMut(&Rule) -> bool,
-    ) -> Option<&Entry> {
-        let mut wanted = |entry: &&Entry| entry.any_request || take(&rules[entry.rule as usize]);
+    ) -> Option<RuleRef> {
+        let mut wanted = |rule: &RuleRef| rule.any_request || take(&rules[rule.id as usize]);
         if path.len() <= host.longest_exact as usize
-            && let Some(found) = self.with_path(host.host, PathMatchType::Exact, path).find(&mut wanted)
+            && let Some(found) = self.first(exact_space(host.host), path, &mut wanted)
         {
             return Some(found);
         }
-        let regexes = &self.entries[host.regexes_start as usize..host.regexes_end as usize];
-        let mut fitting = regexes.iter().filter(|e| rules[e.rule as usize].path_pattern_matches(path));
-        fitting.find(&mut wanted).or_else(|| {
-            let starts = starts(path).filter(|start| start.len() <= host.longest_prefix as usize);
-            starts.flat_map(|start| self.with_path(host.host, PathMatchType::PathPrefix, start)).find(wanted)
-        })
-    }
-
-    /// The entries of exactly this path, in order of precedence.
-    fn with_path(&self, host: u32, kind: PathMatchType, path: &[u8]) -> impl Iterator<Item = &Entry> {
-        let hash = hash(&self.hasher, host, kind, path);
-        let is_meant = |slot: &Slot| {
-            slot.hash == hash as u32 && {
-                let entry = &self.entries[slot.entry as usize];
-                entry.host == host && entry.kind == kind && self.text(entry) == path
+        for rule in host.regexes.of(&self.regexes) {
+            if rules[rule.id as usize].path_pattern_matches(path) && wanted(rule) {
+                return Some(*rule);
             }
-        };
-        let first = self.table.find(hash, is_meant).map_or(self.entries.len(), |slot| slot.entry as usize);
-        let mut ended = false;
-        self.entries[first..].iter().take_while(move |entry| !std::mem::replace(&mut ended, entry.last))
+        }
+        starts(path)
+            .filter(|start| start.len() <= host.longest_prefix as usize)
+            .find_map(|start| self.first(prefix_space(host.host), start, &mut wanted))
     }
 
-    fn text(&self, entry: &Entry) -> &[u8] {
-        let start = entry.text_start as usize;
-        &self.texts[start..start + entry.text_length as usize]
+    fn first(&self, space: u32, path: &[u8], wanted: &mut impl FnMut(&RuleRef) -> bool) -> Option<RuleRef> {
+        let Ranked { best, others } = self.paths.get(space, path)?;
+        if wanted(best) {
+            return Some(*best);
+        }
+        others.of(&self.others).iter().copied().find(wanted)
     }
 
     /// Positions of a host's rules, in no particular order.
     pub(crate) fn rules_of(&self, host: &HostPaths) -> impl Iterator<Item = u32> {
-        self.entries.iter().filter(|entry| entry.host == host.host).map(|entry| entry.rule)
+        let spaces = [exact_space(host.host), prefix_space(host.host)];
+        let ranked =
+            self.paths.iter().filter(move |(space, ..)| spaces.contains(space)).map(|(.., ranked)| ranked);
+        let by_path = ranked.flat_map(|r| std::iter::once(&r.best).chain(r.others.of(&self.others)));
+        by_path.chain(host.regexes.of(&self.regexes)).map(|rule| rule.id)
     }
-}
-
-/// A path and what is left of it when elements are taken from its end, down to the empty start that every path has.
-fn starts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let whole = path.starts_with(b"/").then_some(path);
-    std::iter::successors(whole, |start| start.iter().rposition(|b| *b == b'/').map(|slash| &start[..slash]))
-}
-
-fn hash(hasher: &RandomState, host: u32, kind: PathMatchType, path: &[u8]) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write_u64(u64::from(host) << 8 | kind as u64);
-    hasher.write(path);
-    hasher.finish()
 }
 
 /// A [`PathIndex`] while hosts are added to it.
-#[derive(Debug, Default)]
-pub(crate) struct Building {
+#[derive(Debug)]
+pub(crate) struct Building<'r> {
+    rules: &'r [Rule],
     hosts: u32,
-    entries: Vec<Entry>,
-    texts: Vec<u8>,
+    paths: Vec<(u32, &'r [u8], Ranked)>,
+    others: Vec<RuleRef>,
+    regexes: Vec<RuleRef>,
 }
 
-impl Building {
+impl<'r> Building<'r> {
+    pub(crate) fn new(rules: &'r [Rule]) -> Self {
+        Self { rules, hosts: 0, paths: Vec::new(), others: Vec::new(), regexes: Vec::new() }
+    }
+
     /// Adds one host with its rules, by their positions in order of the file.
-    pub(crate) fn add(&mut self, rules: &[Rule], mut ids: Vec<u32>) -> HostPaths {
-        ids.sort_by_cached_key(|id| {
-            let rule = &rules[*id as usize];
-            (rule.path.kind, text(rule), precedence::key(rule))
-        });
-        let host = self.hosts;
+    pub(crate) fn add(&mut self, ids: &[u32]) -> HostPaths {
+        let rules = self.rules;
+        let place = |id: &u32| place(&rules[*id as usize]);
+        let mut ids = ids.to_vec();
+        ids.sort_by_cached_key(|id| (place(id), precedence::key(&rules[*id as usize])));
+        let mut host = HostPaths { host: self.hosts, ..HostPaths::default() };
         self.hosts += 1;
-        let start = self.entries.len();
-        let groups = ids.chunk_by(|a, b| {
-            let [a, b] = [a, b].map(|id| &rules[*id as usize]);
-            a.path.kind == b.path.kind && text(a) == text(b)
-        });
-        for same_path in groups {
-            let text = text(&rules[same_path[0] as usize]);
-            let text_start = self.texts.len() as u32;
-            self.texts.extend_from_slice(text);
-            self.entries.extend(same_path.iter().map(|id| {
-                let rule = &rules[*id as usize];
-                Entry {
-                    host,
-                    text_start,
-                    text_length: text.len() as u32,
-                    rule: *id,
-                    fate: rule.fate(),
-                    kind: rule.path.kind,
-                    any_request: !rule.looks_beyond_the_path(),
-                    last: same_path.last() == Some(id),
+        for same_path in ids.chunk_by(|a, b| place(a) == place(b)) {
+            let mut refs = same_path.iter().map(|id| RuleRef::new(*id, &rules[*id as usize]));
+            let (kind, path) = place(&same_path[0]);
+            let (space, longest) = match kind {
+                PathMatchType::Exact => (exact_space(host.host), &mut host.longest_exact),
+                PathMatchType::PathPrefix => (prefix_space(host.host), &mut host.longest_prefix),
+                PathMatchType::RegularExpression => {
+                    host.regexes = Span::append(&mut self.regexes, refs);
+                    continue;
                 }
-            }));
+            };
+            *longest = (*longest).max(path.len() as u32);
+            let Some(best) = refs.next() else { continue };
+            let others = Span::append(&mut self.others, refs);
+            self.paths.push((space, path, Ranked { best, others }));
         }
-        let all = &self.entries[start..];
-        let of_kind = |kind| all.iter().filter(move |entry| entry.kind == kind);
-        let longest = |kind| of_kind(kind).map(|entry| entry.text_length).max().unwrap_or(0);
-        let before = all.partition_point(|entry| entry.kind < PathMatchType::RegularExpression);
-        let regexes_start = start + before;
-        HostPaths {
-            host,
-            regexes_start: regexes_start as u32,
-            regexes_end: (regexes_start + of_kind(PathMatchType::RegularExpression).count()) as u32,
-            longest_exact: longest(PathMatchType::Exact),
-            longest_prefix: longest(PathMatchType::PathPrefix),
-        }
+        host
     }
 
     pub(crate) fn finish(self) -> PathIndex {
-        let Self { entries, texts, .. } = self;
-        let (entries, texts) = (entries.into_boxed_slice(), texts.into_boxed_slice());
-        let mut index =
-            PathIndex { table: HashTable::new(), entries, texts, hasher: RandomState::default() };
-        let hashed = |entry: u32| {
-            let entry = &index.entries[entry as usize];
-            hash(&index.hasher, entry.host, entry.kind, index.text(entry))
-        };
-        let mut table = HashTable::with_capacity(index.entries.len());
-        let mut first = true;
-        for (at, entry) in (0..).zip(&index.entries) {
-            if first && entry.kind != PathMatchType::RegularExpression {
-                let hash = hashed(at);
-                table.insert_unique(hash, Slot { hash: hash as u32, entry: at }, |slot: &Slot| hashed(slot.entry));
-            }
-            first = entry.last;
-        }
-        index.table = table;
-        index
+        let Self { paths, others, regexes, .. } = self;
+        PathIndex { paths: Dictionary::new(paths), others: others.into(), regexes: regexes.into() }
     }
+}
+
+impl RuleRef {
+    fn new(id: u32, rule: &Rule) -> Self {
+        Self { id, fate: rule.fate(), any_request: !rule.looks_beyond_the_path() }
+    }
+}
+
+/// What a rule is found by. Regular expressions are in one place, and tried one by one.
+fn place(rule: &Rule) -> (PathMatchType, &[u8]) {
+    let text = match rule.path.kind {
+        PathMatchType::Exact => rule.path.value.as_bytes(),
+        PathMatchType::PathPrefix => normal_prefix(&rule.path.value),
+        PathMatchType::RegularExpression => b"",
+    };
+    (rule.path.kind, text)
 }
 
 #[cfg(test)]

@@ -124,3 +124,26 @@ impl Rule {
         self.path_pattern.as_ref().is_some_and(|p| p.is_match(path))
     }
 }
+
+/// For people.
+impl Rule {
+    /// `PathPrefix /shop, method GET, header x-version`
+    pub fn conditions(&self) -> String {
+        let kind = match self.path.kind {
+            PathMatchType::Exact => "Exact",
+            PathMatchType::PathPrefix => "PathPrefix",
+            PathMatchType::RegularExpression => "RegularExpression",
+        };
+        let mut all = format!("{kind} {}", self.path.value);
+        if let Some(method) = &self.method {
+            all.push_str(&format!(", method {method}"));
+        }
+        for header in &self.headers {
+            all.push_str(&format!(", header {}", header.name));
+        }
+        for param in &self.query_params {
+            all.push_str(&format!(", query parameter {}", param.name));
+        }
+        all
+    }
+}

@@ -10,7 +10,7 @@ use crate::Request;
 use crate::decision::Decision;
 use crate::forwarded::TrustedProxies;
 use crate::host::{HostTable, NormalHost};
-use crate::path::{Entry, HostPaths, PathIndex, split};
+use crate::path::{HostPaths, PathIndex, RuleRef, split};
 use crate::rule::Rule;
 
 /// One listener of the Gateway.
@@ -68,18 +68,16 @@ pub(crate) struct ListenerTable {
     pub(crate) default_rule: Option<u32>,
 }
 
-/// Positions of listeners by the hostname that they ask for.
-pub(crate) type SocketTable = HostTable<u32>;
-
 /// A whole configuration, ready to decide.
 #[derive(Debug, Clone, Default)]
 pub struct Router {
     pub(crate) rules: Box<[Rule]>,
     pub(crate) paths: PathIndex,
     pub(crate) listeners: Box<[ListenerTable]>,
-    pub(crate) sockets: HashMap<Box<[u8]>, SocketTable, RandomState>,
+    /// By socket, the positions of its listeners by the hostname that they ask for.
+    pub(crate) sockets: HashMap<Box<[u8]>, HostTable<u32>, RandomState>,
     /// Files of the seeds' form name no listeners: there a route without sockets is for every socket.
-    pub(crate) other_sockets: Option<SocketTable>,
+    pub(crate) other: Option<u32>,
     pub(crate) timeouts: Timeouts,
     pub(crate) trusted_proxies: TrustedProxies,
 }
@@ -99,7 +97,7 @@ impl Router {
         let Some(of_host) = table.hosts.get(host.as_bytes()) else { return default(table.default_rule) };
         let (path, query) = split(request.url());
         match self.paths.find(&of_host.paths, &self.rules, path, |rule| rule.accepts(request, query)) {
-            Some(&Entry { rule: id, fate, .. }) => {
+            Some(RuleRef { id, fate, .. }) => {
                 let rule = &self.rules[id as usize];
                 Decision::of_rule(listener, id, rule, fate, of_host.keyed_by_rule, random)
             }
@@ -109,8 +107,11 @@ impl Router {
 
     /// Among listeners of one socket the most specific hostname takes the request.
     pub(crate) fn listener_for(&self, socket: &[u8], host: &[u8]) -> Option<&ListenerTable> {
-        let table = self.sockets.get(socket).or(self.other_sockets.as_ref())?;
-        table.get(host).map(|at| &self.listeners[*at as usize])
+        let at = match self.sockets.get(socket) {
+            Some(listeners) => listeners.get(host)?,
+            None => self.other.as_ref()?,
+        };
+        Some(&self.listeners[*at as usize])
     }
 
     /// All rules, in the order of the file.

@@ -45,7 +45,11 @@ fn same_rule(expected: &Answer<'_>, found: &Decision<'_>, request: &Sample) -> R
     prop_assert_eq!(found.listener().map(|l| l.name()), expected.listener.as_deref(), "{:?}", request);
     let chosen = expected.chosen();
     prop_assert_eq!(found.rule().map(identity), chosen.map(entry), "{:?}", request);
-    prop_assert!(chosen.map_or(found.action() == Action::NotFound, |r| may_be(r, found.action())), "{:?}", found);
+    prop_assert!(
+        chosen.map_or(found.action() == Action::NotFound, |r| may_be(r, found.action())),
+        "{:?}",
+        found
+    );
     Ok(())
 }
 
@@ -56,7 +60,9 @@ fn may_be(route: &Route, action: Action) -> bool {
     match action {
         Action::Redirect => redirects,
         Action::NotFound => false,
-        Action::NoBackend => !redirects && (weighted().next().is_none() || weighted().any(|g| g.backends.is_empty())),
+        Action::NoBackend => {
+            !redirects && (weighted().next().is_none() || weighted().any(|g| g.backends.is_empty()))
+        }
         Action::Forward { group } => {
             let group = &route.backend_groups[group];
             !redirects && group.weight > 0 && !group.backends.is_empty()
@@ -81,7 +87,7 @@ fn same_reasons(
     );
     prop_assert_eq!(
         with(|v| matches!(v, Verdict::Outranked(_))),
-        expected.ranked.iter().skip(1).map(|r| entry(r)).collect::<Vec<_>>(),
+        expected.ranked.iter().copied().chain(expected.default).skip(1).map(entry).collect::<Vec<_>>(),
         "{:?}",
         request
     );

@@ -1,15 +1,16 @@
-use std::path::PathBuf;
-
-/// What can keep a source from working. Bad objects are no errors: they are [`crate::files::Problem`]s.
+/// What can keep a source, or one file of it, from working. Bad objects are no errors: they are
+/// [`crate::files::Problem`]s.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("there is nothing to watch: no path was given; pass `-f FILE` or `-f DIR`")]
     NothingToWatch,
-    #[error("{} cannot be read: {reason}", .path.display())]
-    Read { path: PathBuf, reason: String },
-    #[error("the file has {bytes} bytes, more than the {limit} that are read; split it into several files")]
+    #[error("the file cannot be read: {reason}")]
+    Read { reason: String },
+    #[error("the link leads nowhere; remove it, or put back the file that it names")]
+    DanglingLink,
+    #[error("the file has {bytes} bytes, more than the {limit} that are read; split it into several")]
     TooLarge { bytes: u64, limit: u64 },
-    #[error("the file is not UTF-8 (byte {offset}); save it as UTF-8")]
+    #[error("the file is not UTF-8 (at byte {offset}); save it as UTF-8")]
     NotUtf8 { offset: usize },
     #[error("line {line}, column {column}: {reason}")]
     Syntax { line: u64, column: u64, reason: String },

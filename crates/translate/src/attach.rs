@@ -107,7 +107,10 @@ fn allow(
     snapshot: &Snapshot,
 ) -> Result<(), String> {
     if !listener.kinds.contains(&candidate.kind) {
-        return Err(format!("does not take routes of kind {}", candidate.kind.name()));
+        return Err(format!(
+            "does not take routes of kind {}: change its allowedRoutes.kinds",
+            candidate.kind.name()
+        ));
     }
     namespaces::allow(listener, &gateway.key.namespace, candidate.namespace, snapshot)
 }
@@ -124,7 +127,7 @@ fn hosts<'a>(candidate: &'a Candidate<'_>, listener: &'a Listener<'_>) -> impl I
 
 fn no_common_host(candidate: &Candidate<'_>, listener: &Listener<'_>) -> String {
     format!(
-        "takes hostname {} only, and the route has {}",
+        "takes hostname {} only, and the route has {}: change the hostnames of one of them",
         listener.hostname.as_deref().unwrap_or("*"),
         candidate.hostnames.join(", ")
     )

@@ -47,15 +47,11 @@ pub(crate) fn translate(
 /// Oldest first, then by `namespace/name`: what decides between routes whose matches are equally specific.
 fn by_precedence(snapshot: &Snapshot) -> Vec<(&Key, &Arc<HttpRoute>)> {
     let mut routes: Vec<_> = snapshot.http_routes.iter().collect();
-    routes.sort_by(|(a_key, a), (b_key, b)| {
-        let age = |route: &HttpRoute| {
-            // One without a time is taken for the youngest.
-            let created = route.metadata.creation_timestamp.as_ref().map(|time| time.0);
-            (created.is_none(), created)
-        };
-        // As one text: `a-b/c` comes before `a/b`, though namespace `a` comes before `a-b`.
-        let name = |key: &Key| [&key.namespace, "/", &key.name].concat();
-        age(a).cmp(&age(b)).then_with(|| name(a_key).cmp(&name(b_key)))
+    routes.sort_by_cached_key(|(key, route)| {
+        let created = route.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        // One without a time is taken for the youngest. The name is one text: `a-b/c` comes before `a/b`, though
+        // namespace `a` comes before `a-b`.
+        (created.is_none(), created, key.to_string())
     });
     routes
 }

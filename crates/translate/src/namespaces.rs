@@ -22,17 +22,17 @@ pub(crate) fn allow(
     match allowed.and_then(|namespaces| namespaces.from.as_ref()).unwrap_or(&AllowedFrom::Same) {
         AllowedFrom::All => Ok(()),
         AllowedFrom::Same if namespace == own => Ok(()),
-        AllowedFrom::Same => {
-            Err(format!("takes routes of namespace {own} only (allowedRoutes.namespaces.from: Same)"))
-        }
+        AllowedFrom::Same => Err(format!(
+            "takes routes of namespace {own} only: set its allowedRoutes.namespaces, or move the route"
+        )),
         AllowedFrom::Selector => match allowed.and_then(|namespaces| namespaces.selector.as_ref()) {
             Some(selector) if selects(selector, namespace, snapshot) => Ok(()),
             Some(_) => Err(format!(
                 "takes routes of namespaces that its allowedRoutes.namespaces.selector selects, \
-                 and {namespace} does not have those labels"
+                 and {namespace} does not have those labels: change one of them"
             )),
             None => Err(
-                "takes no routes, because allowedRoutes.namespaces.from is Selector and no selector is set"
+                "takes no routes, because its allowedRoutes.namespaces.from is Selector: set selector too"
                     .into(),
             ),
         },

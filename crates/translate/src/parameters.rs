@@ -35,8 +35,9 @@ pub(crate) fn find<'a>(
 ) -> Result<&'a Arc<GatewayClassParameters>, String> {
     let Reference { group, kind, name } = reference;
     if group != API_GROUP || kind != KIND {
+        let group = if group.is_empty() { "the core group".to_owned() } else { format!("group {group}") };
         return Err(format!(
-            "names {kind} {name} of group {group}, which this controller does not read: \
+            "names {kind} {name} of {group}, which this controller does not read: \
              use kind {KIND} of group {API_GROUP}"
         ));
     }
@@ -165,13 +166,13 @@ fn seconds(field: &str, text: Option<&str>, default: f64, problems: &mut Vec<Str
         Ok(_) => {
             problems.push(format!(
                 "timeouts.{field}: `{text}` is refused, since varnishd always has a limit: \
-                 write a long time instead; {default}s is in use"
+                 write a long time ({default}s is in use)"
             ));
             default
         }
         Err(_) => {
             problems.push(format!(
-                "timeouts.{field}: `{text}` is not a duration: write it as 3s500ms or 1m; {default}s is in use"
+                "timeouts.{field}: `{text}` is not a duration: write it as 3s500ms or 1m ({default}s is in use)"
             ));
             default
         }
@@ -185,8 +186,8 @@ fn trusted_proxies(layers: Layers<'_>, problems: &mut Vec<String>) -> Vec<String
             Some(network) if networks.contains(&network) => {}
             Some(network) => networks.push(network),
             None => problems.push(format!(
-                "trustedProxies: `{text}` is neither a network nor an address: write it as 10.0.0.0/8, fd00::/8 or \
-                 192.0.2.1; it is left out"
+                "trustedProxies: `{text}` is neither a network nor an address, and left out: write it as 10.0.0.0/8, \
+                 fd00::/8 or 192.0.2.1"
             )),
         }
     }

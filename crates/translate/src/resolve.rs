@@ -133,7 +133,7 @@ impl<'a> Resolver<'a> {
                 let there: Vec<String> = names.iter().map(named).collect();
                 let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
                 format!(
-                    "Its EndpointSlices lack {wanted} (ports: {there}): give port and Service the same port name"
+                    "Its EndpointSlices lack {wanted} (ports: {there}): name their ports as the Service does"
                 )
             }
             Found::NoneReady => {

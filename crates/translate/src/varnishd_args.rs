@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// Options with a value, out of `varnishd -x optstring`.
+/// Options with a value, out of `varnishd -x optstring` of all versions that we run (-E came after 7.1).
 const WITH_VALUE: &str = "abEfhIijlMnPprSsTtWx";
 /// Options without.
 const WITHOUT_VALUE: &str = "CdFV?";
@@ -31,13 +31,12 @@ const REFUSED: [(char, &str); 15] = [
 
 /// Parameters (`-p`) that the gateway sets itself, and what to do instead.
 const REFUSED_PARAMETERS: [(&str, &str); 3] = [
-    ("vmod_path", "the gateway sets it to where its own VMOD is"),
+    ("vmod_path", "the gateway sets it to where its VMOD is"),
     ("auto_restart", "the gateway restarts varnishd's child itself"),
-    ("pipe_timeout", "set timeouts.upgradeIdle instead"),
+    ("pipe_timeout", "use timeouts.upgradeIdle for it"),
 ];
 
-const ONE_ELEMENT_EACH: &str =
-    "varnishd takes options only; write each option and each value as its own element";
+const ONE_ELEMENT_EACH: &str = "each option and each value must be an element of its own";
 
 /// One argument, with its value, that varnishd does not get.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +48,7 @@ pub struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is refused: {}", self.argument, self.why)
+        write!(f, "`{}` is refused ({}): remove it", self.argument, self.why)
     }
 }
 
@@ -64,7 +63,7 @@ pub fn check<S: AsRef<str>>(args: &[S]) -> (Vec<String>, Vec<Refused>) {
         let value = if option.wants_next { rest.next() } else { None };
         let fault =
             option.fault.map(str::to_owned).or_else(|| match (option.wants_next, value, option.value) {
-                (true, None, _) => Some(format!("`{element}` needs a value after it")),
+                (true, None, _) => Some("its value is missing".to_owned()),
                 (true, Some(value), _) | (false, _, Some(value)) => refused_parameter(option.last, value),
                 (false, _, None) => None,
             });
@@ -130,9 +129,8 @@ fn refused_parameter(option: char, value: &str) -> Option<String> {
         'r' => value.split(',').collect(),
         _ => return None,
     };
-    let (name, why) =
-        REFUSED_PARAMETERS.iter().find(|(name, _)| names.iter().any(|given| given.trim() == *name))?;
-    Some(format!("parameter {name}: {why}"))
+    let refused = REFUSED_PARAMETERS.iter().find(|(name, _)| names.iter().any(|given| given.trim() == *name));
+    refused.map(|(_, why)| (*why).to_owned())
 }
 
 #[cfg(test)]
@@ -211,7 +209,7 @@ mod tests {
         assert_eq!(parts(&["-r", "cc_command,vmod_path"]).1, ["-r cc_command,vmod_path"]);
         assert_eq!(
             check(&["-p", "pipe_timeout=60"]).1[0].to_string(),
-            "`-p pipe_timeout=60` is refused: parameter pipe_timeout: set timeouts.upgradeIdle instead"
+            "`-p pipe_timeout=60` is refused (use timeouts.upgradeIdle for it): remove it"
         );
         assert_eq!(parts(&["-p", "vcl_path=/etc/varnish"]).1, [""; 0]);
     }
@@ -225,6 +223,6 @@ mod tests {
         assert_eq!(parts(&["-Z"]).1, ["-Z"]);
         let (kept, refused) = check(&["-t", "10", "-p"]);
         assert_eq!(kept, ["-t", "10"]);
-        assert_eq!(refused[0].to_string(), "`-p` is refused: `-p` needs a value after it");
+        assert_eq!(refused[0].to_string(), "`-p` is refused (its value is missing): remove it");
     }
 }

@@ -97,7 +97,8 @@ fn path_match() -> impl Strategy<Value = PathMatch> {
 
 fn conditions(names: &'static [&'static str]) -> impl Strategy<Value = Vec<ValueMatch>> {
     let exact = select(&["1", "2", ""][..]).prop_map(|v| (ValueMatchType::Exact, v));
-    let pattern = select(&["[12]", "1|2", ".*", "("][..]).prop_map(|v| (ValueMatchType::RegularExpression, v));
+    let pattern =
+        select(&["[12]", "1|2", ".*", "("][..]).prop_map(|v| (ValueMatchType::RegularExpression, v));
     let condition = (select(names), prop_oneof![5 => exact, 1 => pattern])
         .prop_map(|(name, (kind, value))| ValueMatch { name: name.into(), value: value.into(), kind });
     prop_oneof![3 => Just(Vec::new()), 2 => vec(condition, 1..3)]
@@ -132,10 +133,13 @@ fn number(config: &mut Config) {
 }
 
 pub(crate) fn request() -> impl Strategy<Value = Sample> {
-    let hosts = ["a.com", "A.com:80", "a.com.", "b.a.com", "c.a.com", "x.b.a.com", ".a.com", "aa.com", "c.org", ""];
+    let hosts =
+        ["a.com", "A.com:80", "a.com.", "b.a.com", "c.a.com", "x.b.a.com", ".a.com", "aa.com", "c.org", ""];
     let paths = ["/", "/a", "/a/", "/a/b", "/ab", "/a-b", "/a/b/c", "/a/b/", "/a//b", "/A", "/b", "", "*"];
-    let queries =
-        ["", "", "", "?", "?a=1", "?a=2&a=1", "?b=1&a=1", "?a&b=2", "?A=1", "?%61=1", "?a=%31", "?a+b=1", "?a=1?b=2"];
+    let queries = [
+        "", "", "", "?", "?a=1", "?a=2&a=1", "?b=1&a=1", "?a&b=2", "?A=1", "?%61=1", "?a=%31", "?a+b=1",
+        "?a=1?b=2",
+    ];
     let sockets = ["http-80", "http-80", "https-443", "https-443", "http-8080"];
     let header = (select(&["x-v", "X-v", "x-w"][..]), select(&["1", "2", "3", ""][..]));
     let header = header.prop_map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -144,10 +148,9 @@ pub(crate) fn request() -> impl Strategy<Value = Sample> {
     (select(sockets.to_vec()), select(hosts.to_vec()), method, url, vec(header, 0..4)).prop_map(
         |(socket, host, method, (path, query), headers)| Sample {
             socket: socket.to_owned(),
-            host: host.to_owned(),
             method: method.to_owned(),
-            url: format!("{path}{query}"),
             headers,
+            ..Sample::get(host, &format!("{path}{query}"))
         },
     )
 }

@@ -16,7 +16,7 @@ pub(crate) struct Answer<'c> {
     pub(crate) listener: Option<String>,
     /// Every rule of the host's that fits, best first.
     pub(crate) ranked: Vec<&'c Route>,
-    /// For when nothing fits.
+    /// For when none of them does.
     pub(crate) default: Option<&'c Route>,
 }
 
@@ -43,7 +43,8 @@ pub(crate) fn answer<'c>(config: &'c Config, request: &Sample) -> Answer<'c> {
         let default = config.default.as_ref().filter(|route| here(route));
         return Answer { listener: Some(listener), ranked: Vec::new(), default };
     };
-    let mut ranked: Vec<_> = vhost.routes.iter().filter(|route| here(route) && fits(route, request)).collect();
+    let mut ranked: Vec<_> =
+        vhost.routes.iter().filter(|route| here(route) && fits(route, request)).collect();
     ranked.sort_by(|a, b| precedence(a, b)); // stable: what is equal keeps the order of the file
     let default = vhost.default_route.as_ref().filter(|route| here(route));
     Answer { listener: Some(listener), ranked, default }
@@ -99,7 +100,8 @@ fn specificity(hostname: &str) -> (usize, usize) {
 
 /// "An invalid regex marks its own route, all others keep working."
 fn compiles(route: &Route) -> bool {
-    let path = route.path_match.iter().filter(|p| p.kind == PathMatchType::RegularExpression).map(|p| &p.value);
+    let path =
+        route.path_match.iter().filter(|p| p.kind == PathMatchType::RegularExpression).map(|p| &p.value);
     let values = route.headers.iter().chain(&route.query_params);
     let values = values.filter(|v| v.kind == ValueMatchType::RegularExpression).map(|v| &v.value);
     path.chain(values).all(|pattern| Regex::new(pattern).is_ok())
@@ -163,9 +165,11 @@ fn decode(text: &str) -> String {
     text.replace('+', " ").replace("%20", " ").replace("%61", "a").replace("%31", "1")
 }
 
+type Compare = fn(&Route, &Route) -> Ordering;
+
 /// The first difference decides. These are the sentences of HTTPRouteRule.matches, with regular expressions put between
 /// exact paths and prefixes.
-pub(crate) const PRECEDENCE: [(&str, fn(&Route, &Route) -> Ordering); 6] = [
+pub(crate) const PRECEDENCE: [(&str, Compare); 6] = [
     ("an exact path", |a, b| is(b, PathMatchType::Exact).cmp(&is(a, PathMatchType::Exact))),
     ("a regular expression", |a, b| {
         is(b, PathMatchType::RegularExpression).cmp(&is(a, PathMatchType::RegularExpression))

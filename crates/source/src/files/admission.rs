@@ -26,16 +26,25 @@ use super::schema::{self, Node, Violations};
 /// What became of one object in a file.
 #[derive(Debug, Clone)]
 pub(crate) enum Verdict {
-    Admitted { id: ObjectId, object: Object },
+    Admitted {
+        id: ObjectId,
+        object: Object,
+    },
     /// Not usable as it is written. `id` is known if at least kind and name could be read.
-    Refused { id: Option<ObjectId>, shown: Option<String>, message: String },
+    Refused {
+        id: Option<ObjectId>,
+        shown: Option<String>,
+        message: String,
+    },
     /// Not a kind that is read.
-    Skipped { shown: Option<String>, message: String },
+    Skipped {
+        shown: Option<String>,
+        message: String,
+    },
 }
 
-static SCHEMAS: LazyLock<BTreeMap<Kind, Node>> = LazyLock::new(|| {
-    Kind::ALL.into_iter().map(|kind| (kind, described(kind))).collect()
-});
+static SCHEMAS: LazyLock<BTreeMap<Kind, Node>> =
+    LazyLock::new(|| Kind::ALL.into_iter().map(|kind| (kind, described(kind))).collect());
 
 fn described(kind: Kind) -> Node {
     let mut schema = Object::schema(kind);
@@ -55,24 +64,35 @@ fn described(kind: Kind) -> Node {
     schema
 }
 
-/// The objects that a document holds: itself, or the items of a `List`.
+/// The objects that a document holds: itself, or the items of a `List`. In a `ServiceList` they may leave out what the
+/// list says already.
 pub(crate) fn items(document: Value) -> Vec<Value> {
-    let is_list = document.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
-    match document {
-        Value::Null => Vec::new(),
-        Value::Object(mut list) if is_list && matches!(list.get("items"), Some(Value::Array(_) | Value::Null)) => {
-            match list.remove("items") {
-                Some(Value::Array(items)) => items.into_iter().flat_map(self::items).collect(),
+    let kind = text(&document, "kind").strip_suffix("List").map(str::to_owned);
+    let api_version = text(&document, "apiVersion").to_owned();
+    match (document, kind) {
+        (Value::Null, _) => Vec::new(),
+        (Value::Object(mut list), Some(kind))
+            if matches!(list.get("items"), Some(Value::Array(_) | Value::Null)) =>
+        {
+            let mut items = match list.remove("items") {
+                Some(Value::Array(items)) => items,
                 _ => Vec::new(),
+            };
+            if !kind.is_empty() {
+                for item in items.iter_mut().filter_map(Value::as_object_mut) {
+                    item.entry("kind").or_insert_with(|| kind.as_str().into());
+                    item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
+                }
             }
+            items.into_iter().flat_map(self::items).collect()
         }
-        document => vec![document],
+        (document, _) => vec![document],
     }
 }
 
 pub(crate) fn admit(mut value: Value) -> Verdict {
     let Some(object) = value.as_object_mut() else {
-        return refused(None, None, "is no Kubernetes object; begin it with `apiVersion:` and `kind:`");
+        return refused(None, None, "this is no Kubernetes object; begin it with `apiVersion:` and `kind:`");
     };
     let word = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind_name) = (word("apiVersion"), word("kind"));
@@ -81,28 +101,28 @@ pub(crate) fn admit(mut value: Value) -> Verdict {
     let shown = shown(&kind_name, namespace, name);
     if kind_name.is_empty() || api_version.is_empty() {
         let missing = if kind_name.is_empty() { "kind" } else { "apiVersion" };
-        return refused(None, shown, format!("has no `{missing}`; every object needs `apiVersion` and `kind`"));
+        return refused(None, shown, format!("{missing} is missing; every object needs apiVersion and kind"));
     }
     let kind = match Kind::recognise(&api_version, &kind_name) {
         Recognised::Known(kind) => kind,
         Recognised::WrongVersion(kind) => {
             let versions = kind.api_versions();
-            let message = format!("has the apiVersion `{api_version}`, but {kind} is read as {versions}");
+            let message = format!("apiVersion `{api_version}` is not read for a {kind}; write {versions}");
             return refused(None, shown, message);
         }
         Recognised::Unknown(namesake) => {
             let hint = namesake.map_or_else(String::new, |kind| {
-                format!("; {kind} is read as {}", kind.api_versions())
+                format!(" (the {kind} that is read has the apiVersion {})", kind.api_versions())
             });
-            let message = format!("is of the kind {kind_name} ({api_version}), which is not read: skipped{hint}");
+            let message = format!("the kind {kind_name} of {api_version} is not read; skipped{hint}");
             return Verdict::Skipped { shown, message };
         }
     };
     let Some(name) = name.map(str::to_owned) else {
         let what = if metadata::text(object, "generateName").is_some() {
-            "has no metadata.name, and generateName needs an API server; give it a name"
+            "metadata.name is missing, and generateName needs an API server; give it a name"
         } else {
-            "has no metadata.name; give it one"
+            "metadata.name is missing; give it one"
         };
         return refused(None, shown, what);
     };
@@ -120,9 +140,9 @@ pub(crate) fn admit(mut value: Value) -> Verdict {
         Ok(object) => Verdict::Admitted { id, object: secret::merged(object) },
         // The schema has passed it, so this is a form that only the type knows, such as that of a time.
         Err(_) if kind == Kind::Secret => {
-            refused(Some(id), None, "has a value of the wrong form (not shown, as it is a Secret)")
+            refused(Some(id), None, "a value has the wrong form (not shown, as this is a Secret)")
         }
-        Err(error) => refused(Some(id), None, format!("has a value of the wrong form: {error}")),
+        Err(error) => refused(Some(id), None, format!("a value has the wrong form: {error}")),
     }
 }
 
@@ -171,4 +191,16 @@ fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
 /// A string that may be absent.
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_that_is_described_exists_in_its_type() {
+        for kind in Kind::ALL {
+            described(kind);
+        }
+    }
 }

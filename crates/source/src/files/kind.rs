@@ -92,7 +92,11 @@ impl Kind {
         let (_, own_group, versions, _) = kind.facts();
         if group != own_group {
             // `apiVersion: v1` on a Gateway is a slip; `networking.istio.io/v1` is somebody else's Gateway.
-            return if group.is_empty() { Recognised::WrongVersion(kind) } else { Recognised::Unknown(namesake) };
+            return if group.is_empty() {
+                Recognised::WrongVersion(kind)
+            } else {
+                Recognised::Unknown(namesake)
+            };
         }
         if versions.contains(&version) { Recognised::Known(kind) } else { Recognised::WrongVersion(kind) }
     }
@@ -111,8 +115,14 @@ mod tests {
     #[test]
     fn a_kind_is_known_by_group_and_version() {
         let recognise = |version, name| Kind::recognise(version, name);
-        assert_eq!(recognise("gateway.networking.k8s.io/v1", "HTTPRoute"), Recognised::Known(Kind::HttpRoute));
-        assert_eq!(recognise("gateway.networking.k8s.io/v1beta1", "Gateway"), Recognised::Known(Kind::Gateway));
+        assert_eq!(
+            recognise("gateway.networking.k8s.io/v1", "HTTPRoute"),
+            Recognised::Known(Kind::HttpRoute)
+        );
+        assert_eq!(
+            recognise("gateway.networking.k8s.io/v1beta1", "Gateway"),
+            Recognised::Known(Kind::Gateway)
+        );
         assert_eq!(recognise("v1", "Service"), Recognised::Known(Kind::Service));
         assert_eq!(
             recognise("gateway.networking.k8s.io/v1alpha2", "HTTPRoute"),

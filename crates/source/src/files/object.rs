@@ -69,26 +69,27 @@ macro_rules! objects {
                 }
             }
 
-            /// The same object with its age and generation filled in. `before` is what it was at the last load:
-            /// returned itself if nothing has changed since.
-            pub(crate) fn stamped(&self, now: Timestamp, before: Option<&Self>) -> Self {
-                match (self, before) {
-                    $((Self::$kind(object), before) => {
+            /// Fills in age and generation. `before` is what the object was at the last load: it becomes that very
+            /// one if nothing has changed since.
+            pub(crate) fn stamp(&mut self, now: Timestamp, before: Option<&Self>) {
+                match self {
+                    $(Self::$kind(shared) => {
                         let before = match before {
                             Some(Self::$kind(before)) => Some(before),
                             _ => None,
                         };
-                        let mut stamped = <$type>::clone(object);
-                        let content_changed = before.is_some_and(|before| {
-                            let mut earlier = <$type>::clone(before);
-                            earlier.metadata = stamped.metadata.clone();
-                            earlier != stamped
-                        });
-                        let earlier = before.map(|before| &before.metadata);
-                        stamp(&mut stamped.metadata, now, earlier, content_changed);
-                        match before {
-                            Some(before) if **before == stamped => Self::$kind(before.clone()),
-                            _ => Self::$kind(Arc::new(stamped)),
+                        let object = Arc::make_mut(shared);
+                        let mut metadata = std::mem::take(&mut object.metadata);
+                        // What is left to compare is the content.
+                        object.metadata = before.map(|before| before.metadata.clone()).unwrap_or_default();
+                        let same_content = before.is_none_or(|before| **before == *object);
+                        fill_in(&mut metadata, now, before.map(|before| &before.metadata), same_content);
+                        object.metadata = metadata;
+                        if let Some(before) = before
+                            && same_content
+                            && before.metadata == object.metadata
+                        {
+                            *shared = before.clone();
                         }
                     })*
                 }
@@ -112,9 +113,9 @@ objects! {
 
 /// Age: as written, else as before, else now. Generation: as written, at least one more than before if the content
 /// has changed, at least 1.
-fn stamp(metadata: &mut ObjectMeta, now: Timestamp, before: Option<&ObjectMeta>, content_changed: bool) {
+fn fill_in(metadata: &mut ObjectMeta, now: Timestamp, before: Option<&ObjectMeta>, same_content: bool) {
     let earlier = before.and_then(|before| before.creation_timestamp.clone());
     metadata.creation_timestamp = metadata.creation_timestamp.take().or(earlier).or(Some(Time(now)));
-    let reached = before.and_then(|before| before.generation).unwrap_or(0) + i64::from(content_changed);
+    let reached = before.and_then(|before| before.generation).unwrap_or(0) + i64::from(!same_content);
     metadata.generation = Some(metadata.generation.unwrap_or(1).max(reached));
 }

@@ -12,8 +12,6 @@ use super::problem::{Problem, Severity};
 use crate::Error;
 
 type Digest = [u8; 32];
-/// What became of the objects of one document.
-type Verdicts = Arc<Vec<Verdict>>;
 
 /// The last good state of a file. An object that is refused keeps its last good version; a file that cannot be parsed
 /// or read keeps all of its objects.
@@ -22,15 +20,37 @@ pub(crate) struct File {
     /// Of the bytes that the state below comes from; `None` if they could not be read.
     digest: Option<Digest>,
     /// By the text of the document: the unchanged ones of a changed file are not parsed again.
-    documents: HashMap<Digest, Verdicts>,
+    documents: HashMap<Digest, Arc<[Outcome]>>,
     objects: Vec<(ObjectId, Object)>,
     problems: Vec<Problem>,
 }
 
+/// What became of one object of a document.
+#[derive(Debug, Clone)]
+enum Outcome {
+    /// It is in use: among the file's objects.
+    Used(ObjectId),
+    Refused {
+        id: Option<ObjectId>,
+        shown: Option<String>,
+        message: String,
+    },
+    Skipped {
+        shown: Option<String>,
+        message: String,
+    },
+}
+
+/// One document of the file's new content.
+enum Content {
+    Known(Digest, Arc<[Outcome]>),
+    New(Option<Digest>, Vec<Verdict>),
+}
+
 impl File {
     /// The objects in use, in the order of the file.
-    pub(crate) fn objects(&self) -> &[(ObjectId, Object)] {
-        &self.objects
+    pub(crate) fn objects_mut(&mut self) -> &mut [(ObjectId, Object)] {
+        &mut self.objects
     }
 
     pub(crate) fn problems(&self) -> &[Problem] {
@@ -45,94 +65,173 @@ impl File {
         }
         self.digest = Some(digest);
         match self.parse(origin, bytes) {
-            Ok(documents) => self.take(origin, &documents),
-            Err(error) => self.keep(origin, &error.to_string()),
+            Ok(documents) => self.take(origin, documents),
+            Err(error) => self.keep(origin, &error),
         }
     }
 
     /// The file is there but could not be read.
     pub(crate) fn unreadable(&mut self, origin: &str, error: &Error) {
         self.digest = None;
-        self.keep(origin, &error.to_string());
+        self.keep(origin, error);
     }
 
-    fn keep(&mut self, origin: &str, reason: &str) {
+    fn keep(&mut self, origin: &str, error: &Error) {
         let remains = match self.objects.len() {
             0 => "nothing of this file is used".to_owned(),
             1 => "its last good object stays in use".to_owned(),
             count => format!("its last {count} good objects stay in use"),
         };
-        self.problems = vec![Problem::of_file(origin, Severity::Error, format!("{reason}; {remains}"))];
+        self.problems = vec![Problem::of_file(origin, Severity::Error, format!("{error}; {remains}"))];
     }
 
-    fn parse(&mut self, origin: &str, bytes: &[u8]) -> Result<Vec<Verdicts>, Error> {
-        let text = std::str::from_utf8(bytes).map_err(|error| Error::NotUtf8 { offset: error.valid_up_to() })?;
+    fn parse(&self, origin: &str, bytes: &[u8]) -> Result<Vec<Content>, Error> {
+        let text =
+            std::str::from_utf8(bytes).map_err(|error| Error::NotUtf8 { offset: error.valid_up_to() })?;
         if origin.ends_with(".json") {
-            self.documents.clear();
             let values = document::parse_json(text)?;
-            return Ok(values.into_iter().map(|value| Arc::new(admit_all(value))).collect());
+            return Ok(values.into_iter().map(|value| Content::New(None, admit_all(value))).collect());
         }
-        let mut known = HashMap::new();
-        let mut verdicts = Vec::new();
-        for document in document::split(text) {
+        let documents = document::split(text).into_iter().map(|document| {
             let digest: Digest = Sha256::digest(document.text.as_bytes()).into();
-            let seen = known.get(&digest).or_else(|| self.documents.get(&digest)).cloned();
-            let seen: Verdicts = match seen {
-                Some(seen) => seen,
-                None => Arc::new(admit_all(document::parse_yaml(document)?)),
-            };
-            known.insert(digest, seen.clone());
-            verdicts.push(seen);
-        }
-        self.documents = known;
-        Ok(verdicts)
+            Ok(match self.documents.get(&digest) {
+                Some(outcomes) => Content::Known(digest, outcomes.clone()),
+                None => Content::New(Some(digest), admit_all(document::parse_yaml(document)?)),
+            })
+        });
+        documents.collect()
     }
 
-    fn take(&mut self, origin: &str, documents: &[Verdicts]) {
-        let verdicts = || {
-            let numbered = documents.iter().enumerate();
-            numbered.flat_map(|(index, verdicts)| verdicts.iter().map(move |verdict| (index + 1, verdict)))
+    fn take(&mut self, origin: &str, documents: Vec<Content>) {
+        let mut taking = Taking {
+            origin,
+            numbered: documents.len() > 1,
+            good: documents.iter().flat_map(Content::good).cloned().collect(),
+            before: std::mem::take(&mut self.objects).into_iter().collect(),
+            taken: HashMap::new(),
+            objects: Vec::new(),
+            problems: Vec::new(),
         };
-        let good: HashSet<&ObjectId> = verdicts()
-            .filter_map(|(_, verdict)| match verdict {
-                Verdict::Admitted { id, .. } => Some(id),
-                _ => None,
-            })
-            .collect();
-        let mut before: HashMap<ObjectId, Object> = std::mem::take(&mut self.objects).into_iter().collect();
-        let mut taken: HashMap<&ObjectId, usize> = HashMap::new();
-        let mut problems = Vec::new();
-        for (number, verdict) in verdicts() {
-            let mut problem = |severity, shown: &Option<String>, message: String| {
-                let document = (documents.len() > 1).then_some(number);
-                problems.push(Problem { document, object: shown.clone(), ..Problem::of_file(origin, severity, message) });
-            };
-            match verdict {
-                Verdict::Admitted { id, object } => {
-                    if let Some(first) = taken.get(id) {
-                        let place = if *first == number { "above".to_owned() } else { format!("in document {first}") };
-                        let message = format!("is already {place}, which is used; remove one of them");
-                        problem(Severity::Error, &Some(id.to_string()), message);
-                    } else {
-                        taken.insert(id, number);
-                        self.objects.push((id.clone(), object.clone()));
-                    }
-                }
-                Verdict::Refused { id, shown, message } => {
-                    let kept = id.as_ref().filter(|id| !good.contains(id)).and_then(|id| before.remove_entry(id));
-                    let remains = match kept {
-                        Some(kept) => {
-                            self.objects.push(kept);
-                            "; the last good version stays in use"
-                        }
-                        None => "",
-                    };
-                    problem(Severity::Error, shown, format!("{message}{remains}"));
-                }
-                Verdict::Skipped { shown, message } => problem(Severity::Warning, shown, message.clone()),
+        let mut known = HashMap::new();
+        for (index, content) in documents.into_iter().enumerate() {
+            let (digest, outcomes) = taking.document(index + 1, content);
+            if let (Some(digest), Some(outcomes)) = (digest, outcomes) {
+                known.insert(digest, outcomes);
             }
         }
-        self.problems = problems;
+        self.documents = known;
+        self.objects = taking.objects;
+        self.problems = taking.problems;
+    }
+}
+
+impl Content {
+    fn good(&self) -> impl Iterator<Item = &ObjectId> {
+        let (known, new) = match self {
+            Self::Known(_, outcomes) => (&outcomes[..], &[][..]),
+            Self::New(_, verdicts) => (&[][..], &verdicts[..]),
+        };
+        let known = known.iter().filter_map(|outcome| match outcome {
+            Outcome::Used(id) => Some(id),
+            _ => None,
+        });
+        let new = new.iter().filter_map(|verdict| match verdict {
+            Verdict::Admitted { id, .. } => Some(id),
+            _ => None,
+        });
+        known.chain(new)
+    }
+}
+
+/// The passage from what a file held to what it holds.
+struct Taking<'a> {
+    origin: &'a str,
+    numbered: bool,
+    /// Has an admitted version somewhere in the new content.
+    good: HashSet<ObjectId>,
+    before: HashMap<ObjectId, Object>,
+    /// In use, with the number of the document.
+    taken: HashMap<ObjectId, usize>,
+    objects: Vec<(ObjectId, Object)>,
+    problems: Vec<Problem>,
+}
+
+impl Taking<'_> {
+    /// The outcomes are none if the document has to be parsed again next time.
+    fn document(&mut self, number: usize, content: Content) -> (Option<Digest>, Option<Arc<[Outcome]>>) {
+        match content {
+            Content::Known(digest, outcomes) => {
+                let mut complete = true;
+                for outcome in outcomes.iter() {
+                    complete &= match outcome {
+                        Outcome::Used(id) => {
+                            let object = self.before.remove(id);
+                            self.used(number, id, object)
+                        }
+                        other => self.unused(number, other),
+                    };
+                }
+                (Some(digest), complete.then_some(outcomes))
+            }
+            Content::New(digest, verdicts) => {
+                let mut complete = true;
+                let mut outcomes = Vec::with_capacity(verdicts.len());
+                for verdict in verdicts {
+                    let outcome = match verdict {
+                        Verdict::Admitted { id, object } => {
+                            complete &= self.used(number, &id, Some(object));
+                            outcomes.push(Outcome::Used(id));
+                            continue;
+                        }
+                        Verdict::Refused { id, shown, message } => Outcome::Refused { id, shown, message },
+                        Verdict::Skipped { shown, message } => Outcome::Skipped { shown, message },
+                    };
+                    self.unused(number, &outcome);
+                    outcomes.push(outcome);
+                }
+                (digest, complete.then(|| outcomes.into()))
+            }
+        }
+    }
+
+    /// Whether the object is now in use; not if it was there already.
+    fn used(&mut self, number: usize, id: &ObjectId, object: Option<Object>) -> bool {
+        if let Some(&first) = self.taken.get(id) {
+            let place = if first == number { "above".to_owned() } else { format!("in document {first}") };
+            let message = format!("the same object is {place}, which comes first and is used; remove one");
+            self.problem(number, Severity::Error, Some(id.to_string()), message);
+            return false;
+        }
+        let Some(object) = object else { return false };
+        self.taken.insert(id.clone(), number);
+        self.objects.push((id.clone(), object));
+        true
+    }
+
+    fn unused(&mut self, number: usize, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Used(_) => {}
+            Outcome::Refused { id, shown, message } => {
+                let id = id.as_ref().filter(|&id| !self.good.contains(id));
+                let remains = match id.and_then(|id| self.before.remove_entry(id)) {
+                    Some(kept) => {
+                        self.objects.push(kept);
+                        "; the last good version stays in use"
+                    }
+                    None => "",
+                };
+                self.problem(number, Severity::Error, shown.clone(), format!("{message}{remains}"));
+            }
+            Outcome::Skipped { shown, message } => {
+                self.problem(number, Severity::Warning, shown.clone(), message.clone());
+            }
+        }
+        true
+    }
+
+    fn problem(&mut self, number: usize, severity: Severity, object: Option<String>, message: String) {
+        let document = self.numbered.then_some(number);
+        self.problems.push(Problem { document, object, ..Problem::of_file(self.origin, severity, message) });
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -104,7 +105,10 @@ impl Node {
         let shape = if names("object") {
             match (schema.get("properties"), schema.get("additionalProperties")) {
                 (Some(Value::Object(properties)), _) => Shape::Object {
-                    fields: properties.iter().map(|(name, field)| (name.clone(), Self::from_json(field))).collect(),
+                    fields: properties
+                        .iter()
+                        .map(|(name, field)| (name.clone(), Self::from_json(field)))
+                        .collect(),
                     required: strings(schema.get("required")),
                 },
                 (_, Some(values)) => Shape::Map(Box::new(Self::from_json(values))),
@@ -126,7 +130,8 @@ impl Node {
         } else {
             Shape::Any
         };
-        Self { choices: strings(schema.get("enum")), ..Self::new(shape) }
+        let limits = if format == Some("date-time") { vec![Limit::Format(time)] } else { Vec::new() };
+        Self { choices: strings(schema.get("enum")), limits, ..Self::new(shape) }
     }
 
     /// The node at a path such as `spec.rules[].matches[].path`, to say more about it. A path that the type does not
@@ -134,7 +139,8 @@ impl Node {
     pub(crate) fn at(&mut self, path: &str) -> &mut Self {
         let mut node = self;
         for step in path.split('.') {
-            let (name, lists) = step.split_once("[]").map_or((step, 0), |(name, rest)| (name, 1 + rest.len() / 2));
+            let (name, lists) =
+                step.split_once("[]").map_or((step, 0), |(name, rest)| (name, 1 + rest.len() / 2));
             let Shape::Object { ref mut fields, .. } = node.shape else {
                 debug_assert!(false, "{path}: `{name}` is asked of something that has no fields");
                 return node;
@@ -208,6 +214,10 @@ impl Node {
         self.limits.push(limit);
         self
     }
+}
+
+fn time(text: &str) -> Result<(), &'static str> {
+    text.parse::<Timestamp>().map(drop).map_err(|_| "must be a time such as `2026-01-31T12:00:00Z`")
 }
 
 fn strings(list: Option<&Value>) -> Vec<String> {

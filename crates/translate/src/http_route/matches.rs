@@ -101,11 +101,8 @@ fn add_first(
 }
 
 fn pattern(value: &str, context: &mut Context<'_>) -> Result<(), String> {
-    context.check_pattern(value).map_err(|why| {
-        format!(
-            "{why}; correct it (syntax of Rust's regex crate, like RE2: no look-around, no backreferences)"
-        )
-    })
+    let remedy = "correct it (the syntax is that of Rust's regex crate: no look-around, no backreferences)";
+    context.check_pattern(value).map_err(|why| format!("{why}: {remedy}"))
 }
 
 fn method(method: &Method) -> &'static str {

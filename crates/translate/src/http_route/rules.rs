@@ -103,7 +103,8 @@ impl Rules {
             Err(fault) => {
                 // A filter must not be skipped, nor its requests fall to a wider rule: they are answered with 500.
                 self.entries.extend(matches.iter().flat_map(|m| rule.entries(m, &Filters::default(), &[])));
-                self.dropped.push(Fault { reason: fault.reason, message: fault.message });
+                let message = format!("{} (its requests get 500)", fault.message);
+                self.dropped.push(Fault { reason: fault.reason, message });
                 self.unresolved.extend(fault.unresolved);
             }
         }

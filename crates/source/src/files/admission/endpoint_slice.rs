@@ -26,7 +26,11 @@ pub(super) fn rules(slice: &Value, violations: &mut Violations) {
             };
             if !fits {
                 let path = format!("endpoints[{index}].addresses[{number}]");
-                violations.add_value(&path, address, format_args!("{what}, as addressType is {address_type}"));
+                violations.add_value(
+                    &path,
+                    address,
+                    format_args!("{what}, as addressType is {address_type}"),
+                );
             }
         }
     }

@@ -11,6 +11,9 @@ const SUBDOMAIN: &str = "must be a name of at most 253 lower-case letters, digit
 const HOSTNAME: &str = "must be a DNS name in lower case such as `shop.example.com` or `*.example.com`, without scheme, \
                         port or path";
 
+const PRECISE: &str = "must be a DNS name in lower case such as `shop.example.com`, without wildcard, scheme, port or \
+                       path";
+
 fn check(fits: bool, what: &'static str) -> Checked {
     if fits { Ok(()) } else { Err(what) }
 }
@@ -64,16 +67,21 @@ pub(crate) fn kind(text: &str) -> Checked {
     check(letters, "must be a kind such as `Service`")
 }
 
-/// A host, or a wildcard for all hosts below one. The API's pattern lets IP addresses through; its text forbids them.
+/// A host, or a wildcard for all hosts below one.
 pub(crate) fn hostname(text: &str) -> Checked {
-    precise_hostname(text.strip_prefix("*.").unwrap_or(text)).and(check(text.len() <= 253, HOSTNAME))
+    let host = text.strip_prefix("*.").unwrap_or(text);
+    no_address(host)?;
+    check(text.len() <= 253 && is_subdomain(host), HOSTNAME)
 }
 
 pub(crate) fn precise_hostname(text: &str) -> Checked {
-    if text.parse::<Ipv4Addr>().is_ok() {
-        return Err("must be a DNS name, not an IP address");
-    }
-    check(is_subdomain(text), HOSTNAME)
+    no_address(text)?;
+    check(is_subdomain(text), PRECISE)
+}
+
+/// The API's pattern lets them through; its text forbids them.
+fn no_address(text: &str) -> Checked {
+    check(text.parse::<Ipv4Addr>().is_err(), "must be a DNS name, not an IP address")
 }
 
 pub(crate) fn header_name(text: &str) -> Checked {
@@ -178,7 +186,10 @@ pub(crate) fn port_name(text: &str) -> Checked {
         && is_label(text)
         && !text.contains("--")
         && text.bytes().any(|b| b.is_ascii_lowercase());
-    check(fits, "must be a port name of at most 15 lower-case letters, digits and `-`, with a letter among them")
+    check(
+        fits,
+        "must be a port name of at most 15 lower-case letters, digits and `-`, with a letter among them",
+    )
 }
 
 #[cfg(test)]
@@ -204,8 +215,18 @@ mod tests {
         for good in ["example.com", "*.example.com", "localhost", "1.example.com", "xn--bcher-kva.example"] {
             assert_eq!(hostname(good), Ok(()), "{good}");
         }
-        for bad in ["", "*", "*.", "a.*.com", "**.com", "example.com:80", "Example.com", "http://a", "127.0.0.1", "::1"]
-        {
+        for bad in [
+            "",
+            "*",
+            "*.",
+            "a.*.com",
+            "**.com",
+            "example.com:80",
+            "Example.com",
+            "http://a",
+            "127.0.0.1",
+            "::1",
+        ] {
             assert!(hostname(bad).is_err(), "{bad}");
         }
         assert!(precise_hostname("*.example.com").is_err());

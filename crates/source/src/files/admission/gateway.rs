@@ -117,7 +117,8 @@ fn listener_rules(path: &str, listener: &Value, violations: &mut Violations) {
     let mode = tls.map_or("", |tls| text(tls, "mode"));
     match (protocol.as_str(), tls) {
         ("HTTP" | "TCP" | "UDP", Some(_)) => {
-            let what = format_args!("must not be set for the protocol {protocol}; remove it, or use HTTPS or TLS");
+            let what =
+                format_args!("must not be set for the protocol {protocol}; remove it, or use HTTPS or TLS");
             violations.add(&format!("{path}.tls"), what);
         }
         ("HTTPS", Some(_)) if mode != "Terminate" => {
@@ -138,7 +139,8 @@ fn listener_rules(path: &str, listener: &Value, violations: &mut Violations) {
         violations.add(&format!("{path}.tls.certificateRefs"), what);
     }
     if matches!(protocol.as_str(), "TCP" | "UDP") && !text(listener, "hostname").is_empty() {
-        let what = format_args!("must not be set for the protocol {protocol}, which has no host names; remove it");
+        let what =
+            format_args!("must not be set for the protocol {protocol}, which has no host names; remove it");
         violations.add(&format!("{path}.hostname"), what);
     }
 }

@@ -69,7 +69,8 @@ pub(super) fn rules(route: &Value, violations: &mut Violations) {
     }
     let matches: usize = rules.iter().map(|rule| list(rule, "matches").len()).sum();
     if matches > MAX_MATCHES {
-        let what = format_args!("have {matches} matches together; at most {MAX_MATCHES} are allowed in one route");
+        let what =
+            format_args!("have {matches} matches together; at most {MAX_MATCHES} are allowed in one route");
         violations.add("spec.rules", what);
     }
 }
@@ -79,7 +80,9 @@ fn parent_rules(parents: &[Value], violations: &mut Violations) {
     for (index, parent) in parents.iter().enumerate() {
         let path = format!("spec.parentRefs[{index}]");
         let same_parent = |other: &&Value| {
-            ["group", "kind", "name", "namespace"].iter().all(|&field| text(other, field) == text(parent, field))
+            ["group", "kind", "name", "namespace"]
+                .iter()
+                .all(|&field| text(other, field) == text(parent, field))
         };
         for earlier in parents[..index].iter().filter(same_parent) {
             let name = text(parent, "name");
@@ -93,7 +96,8 @@ fn parent_rules(parents: &[Value], violations: &mut Violations) {
                 break;
             }
             if parts.iter().all(|&part| earlier.get(part) == parent.get(part)) {
-                let what = format_args!("refers to {name:?} a second time; remove it, or name another sectionName");
+                let what =
+                    format_args!("refers to {name:?} a second time; remove it, or name another sectionName");
                 violations.add(&path, what);
                 break;
             }
@@ -125,7 +129,8 @@ fn rule_rules(path: &str, rule: &Value, violations: &mut Violations) {
             && backend > request
         {
             let value = text(timeouts, "backendRequest");
-            let what = format_args!("must not be longer than timeouts.request, {:?}", text(timeouts, "request"));
+            let what =
+                format_args!("must not be longer than timeouts.request, {:?}", text(timeouts, "request"));
             violations.add_value(&format!("{path}.timeouts.backendRequest"), value, what);
         }
     }
@@ -134,7 +139,8 @@ fn rule_rules(path: &str, rule: &Value, violations: &mut Violations) {
 fn backend_rules(path: &str, backend: &Value, violations: &mut Violations) {
     let is_service = text(backend, "group").is_empty() && text(backend, "kind") == "Service";
     if is_service && backend.get("port").is_none() {
-        let what = format_args!("is missing; say which port of the Service {:?} to use", text(backend, "name"));
+        let what =
+            format_args!("is missing; say which port of the Service {:?} to use", text(backend, "name"));
         violations.add(&format!("{path}.port"), what);
     }
 }
@@ -180,7 +186,9 @@ fn plain_path(path: &str) -> Result<(), &'static str> {
             byte => byte.is_ascii_alphanumeric() || b"-/._~!$&'()*+,;=:@".contains(byte),
         };
         if !fits {
-            return Err("must contain only letters, digits, -/._~!$&'()*+,;=:@ and percent-encoded bytes such as %20");
+            return Err(
+                "must contain only letters, digits, -/._~!$&'()*+,;=:@ and percent-encoded bytes such as %20",
+            );
         }
     }
     Ok(())

@@ -30,11 +30,8 @@ pub(super) fn rules(object: &Value, violations: &mut Violations) {
     let encoded = |name: &str| entries(name).map(|(_, value)| length(value) * 3 / 4).sum::<usize>();
     let plain = |name: &str| entries(name).map(|(_, value)| length(value)).sum::<usize>();
     let is_secret = text(object, "kind") == "Secret";
-    let bytes = if is_secret {
-        encoded("data") + plain("stringData")
-    } else {
-        plain("data") + encoded("binaryData")
-    };
+    let bytes =
+        if is_secret { encoded("data") + plain("stringData") } else { plain("data") + encoded("binaryData") };
     if bytes > MAX_BYTES {
         violations.add("data", format_args!("has {bytes} bytes; at most {MAX_BYTES} are allowed"));
     }

@@ -37,11 +37,19 @@ pub(super) fn rules(service: &mut Value, violations: &mut Violations) {
         if ports.len() > 1 && name.is_empty() {
             violations.add(&format!("{path}.name"), "is missing; with several ports each needs a name");
         } else if !name.is_empty() && ports[..index].iter().any(|earlier| text(earlier, "name") == name) {
-            violations.add_value(&format!("{path}.name"), name, "is there twice; each port needs its own name");
+            violations.add_value(
+                &format!("{path}.name"),
+                name,
+                "is there twice; each port needs its own name",
+            );
         }
         let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];
         if ports[..index].iter().any(|earlier| same(&earlier)) {
-            violations.add_value(&format!("{path}.port"), port["port"].clone(), "is there twice for one protocol");
+            violations.add_value(
+                &format!("{path}.port"),
+                port["port"].clone(),
+                "is there twice for one protocol",
+            );
         }
         let path = format!("{path}.targetPort");
         match port.get("targetPort") {

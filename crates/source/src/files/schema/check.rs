@@ -42,10 +42,6 @@ impl Violations {
         self.sentences.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.sentences.len()
-    }
-
     /// All of them in one line; a wholly wrong object does not fill the screen.
     pub(crate) fn into_message(self) -> String {
         const SHOWN: usize = 5;
@@ -94,7 +90,9 @@ impl Walk<'_> {
             return;
         }
         match (&node.shape, value) {
-            (Shape::Object { fields, required }, Value::Object(object)) => self.object(fields, required, object),
+            (Shape::Object { fields, required }, Value::Object(object)) => {
+                self.object(fields, required, object);
+            }
             (Shape::Map(values), Value::Object(map)) => {
                 map.retain(|_, value| !value.is_null());
                 for (key, value) in map.iter_mut() {
@@ -112,7 +110,8 @@ impl Walk<'_> {
                 // Base64 folded into lines is common in manifests, and the API server's decoder skips the breaks.
                 text.retain(|c| !matches!(c, '\r' | '\n'));
                 if !is_base64(text) {
-                    self.violations.add(&self.path, "is not base64; encode it with `base64 -w0`, or use stringData");
+                    self.violations
+                        .add(&self.path, "is not base64; encode it with `base64 -w0`, or use stringData");
                 }
             }
             (_, scalar) => self.limits(node, scalar, None),
@@ -138,11 +137,13 @@ impl Walk<'_> {
                 Some(field) => self.field(name, |walk| walk.node(field, value)),
                 None => self.field(name, |walk| {
                     let guess = spelling::closest(name, fields.keys());
-                    let remedy = guess.map_or_else(
-                        || "remove it".to_owned(),
-                        |guess| format!("did you mean `{guess}`?"),
-                    );
-                    walk.violations.add(&walk.path, format_args!("is an unknown field; {remedy}"));
+                    match guess {
+                        Some(guess) => {
+                            let what = format_args!("is an unknown field (did you mean `{guess}`?)");
+                            walk.violations.add(&walk.path, what);
+                        }
+                        None => walk.violations.add(&walk.path, "is an unknown field; remove it"),
+                    }
                 }),
             }
         }
@@ -166,7 +167,10 @@ impl Walk<'_> {
         };
         if !fits {
             let remedy = match (&node.shape, value) {
-                (Shape::String, Value::Bool(_) | Value::Number(_)) => "; put quotes round it",
+                (Shape::String, Value::Bool(_)) => {
+                    " (as YAML reads y, yes, on, n, no and off); put quotes round it"
+                }
+                (Shape::String, Value::Number(_)) => "; put quotes round it",
                 (Shape::Integer(_) | Shape::Boolean, Value::String(_)) => "; write it without quotes",
                 (Shape::List(_), Value::Object(_)) => "; begin each item with `- `",
                 _ => "",
@@ -190,14 +194,22 @@ impl Walk<'_> {
         {
             let choices = node.choices.join(", ");
             let remedy = spelling::closest(text, node.choices.iter())
-                .map_or_else(String::new, |guess| format!("; did you mean {guess}?"));
-            self.violations.add_value(&self.path, text.as_str(), format_args!("must be one of {choices}{remedy}"));
+                .map_or_else(String::new, |guess| format!(" (did you mean {guess}?)"));
+            self.violations.add_value(
+                &self.path,
+                text.as_str(),
+                format_args!("must be one of {choices}{remedy}"),
+            );
         }
         if let (Shape::Integer(bounds), Some(number)) = (&node.shape, value.as_number())
             && !number.as_i64().is_some_and(|number| bounds.contains(&number))
         {
             let (least, most) = bounds.clone().into_inner();
-            self.violations.add_value(&self.path, number.clone(), format_args!("must be between {least} and {most}"));
+            self.violations.add_value(
+                &self.path,
+                number.clone(),
+                format_args!("must be between {least} and {most}"),
+            );
             return;
         }
         for limit in &node.limits {
@@ -216,22 +228,23 @@ impl Walk<'_> {
                     self.violations.add(path, "must not be empty");
                 } else if !range.contains(&length) {
                     let (least, most) = (range.start(), range.end());
-                    let what = format_args!("has {length} characters; between {least} and {most} are allowed");
+                    let what =
+                        format_args!("has {length} characters; between {least} and {most} are allowed");
                     self.violations.add(path, what);
                 }
             }
-            (Limit::Range(range), Value::Number(number), _) => {
-                if !number.as_i64().is_some_and(|number| range.contains(&number)) {
-                    let (least, most) = (range.start(), range.end());
-                    let what = format_args!("must be between {least} and {most}");
-                    self.violations.add_value(path, number.clone(), what);
-                }
+            (Limit::Range(range), Value::Number(number), _)
+                if !number.as_i64().is_some_and(|number| range.contains(&number)) =>
+            {
+                let (least, most) = (range.start(), range.end());
+                let what = format_args!("must be between {least} and {most}");
+                self.violations.add_value(path, number.clone(), what);
             }
-            (Limit::OneOf(values), Value::Number(number), _) => {
-                if !number.as_i64().is_some_and(|number| values.contains(&number)) {
-                    let values = values.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-                    self.violations.add_value(path, number.clone(), format_args!("must be one of {values}"));
-                }
+            (Limit::OneOf(values), Value::Number(number), _)
+                if !number.as_i64().is_some_and(|number| values.contains(&number)) =>
+            {
+                let values = values.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+                self.violations.add_value(path, number.clone(), format_args!("must be one of {values}"));
             }
             (Limit::Format(format), Value::String(text), _) => {
                 if let Err(what) = format(text) {

@@ -17,7 +17,8 @@ const FIELDS: [(&str, &str); 7] = [
     ("CORS", "cors"),
 ];
 /// At most one of each in a list.
-const ONCE: [&str; 5] = ["RequestHeaderModifier", "ResponseHeaderModifier", "RequestRedirect", "URLRewrite", "CORS"];
+const ONCE: [&str; 5] =
+    ["RequestHeaderModifier", "ResponseHeaderModifier", "RequestRedirect", "URLRewrite", "CORS"];
 const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "*"];
 
@@ -75,7 +76,8 @@ fn origin(text: &str) -> Result<(), &'static str> {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).ok_or(WHAT)?;
     let (host, port) = rest.rsplit_once(':').map_or((rest, None), |(host, port)| (host, Some(port)));
     let port_fits = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
-    let host_fits = host == "*" || format::hostname(host).is_ok() || host.parse::<std::net::Ipv4Addr>().is_ok();
+    let host_fits =
+        host == "*" || format::hostname(host).is_ok() || host.parse::<std::net::Ipv4Addr>().is_ok();
     if port_fits && host_fits { Ok(()) } else { Err(WHAT) }
 }
 
@@ -105,7 +107,10 @@ pub(super) fn rules(path: &str, filters: &[Value], rule: &Value, violations: &mu
         }
     }
     if kinds.contains(&"RequestRedirect") && kinds.contains(&"URLRewrite") {
-        violations.add(path, "has both RequestRedirect and URLRewrite; a request is redirected or rewritten, not both");
+        violations.add(
+            path,
+            "has both RequestRedirect and URLRewrite; a request is redirected or rewritten, not both",
+        );
     }
 }
 
@@ -116,7 +121,9 @@ fn union_rules(path: &str, kind: &str, filter: &Value, violations: &mut Violatio
         if name == kind && !present {
             violations.add(&format!("{path}.{field}"), format_args!("is missing; the type {kind} needs it"));
         } else if name != kind && present {
-            let what = format_args!("must not be set where the type is {kind}; remove it, or set the type to {name}");
+            let what = format_args!(
+                "must not be set where the type is {kind}; remove it, or set the type to {name}"
+            );
             violations.add(&format!("{path}.{field}"), what);
         }
     }
@@ -124,7 +131,9 @@ fn union_rules(path: &str, kind: &str, filter: &Value, violations: &mut Violatio
 
 fn path_rules(path: &str, change: &Value, rule: &Value, violations: &mut Violations) {
     let kind = text(change, "type");
-    for (name, field) in [("ReplaceFullPath", "replaceFullPath"), ("ReplacePrefixMatch", "replacePrefixMatch")] {
+    for (name, field) in
+        [("ReplaceFullPath", "replaceFullPath"), ("ReplacePrefixMatch", "replacePrefixMatch")]
+    {
         let present = change.get(field).is_some();
         if name == kind && !present {
             violations.add(&format!("{path}.{field}"), format_args!("is missing; the type {kind} needs it"));

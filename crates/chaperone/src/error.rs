@@ -1,0 +1,51 @@
+//! What can go wrong between us and varnishd.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("varnishd is not installed ({} was not found): apt-get install varnish", path.display())]
+    NoVarnishd { path: PathBuf },
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error(
+        "port {} of socket {socket} is taken by another process on {address}: stop that process (`ss -ltnp 'sport = :{}'` names it), \
+         or give the listener another port", address.port(), address.port()
+    )]
+    PortTaken { socket: String, address: SocketAddr },
+    #[error("port {} of socket {socket} needs root, or sysctl net.ipv4.ip_unprivileged_port_start={}: use a port from 1024 on, or start as root", address.port(), address.port())]
+    PortForbidden { socket: String, address: SocketAddr },
+    #[error("cannot listen on {address} for socket {socket}: {source}")]
+    Port { socket: String, address: SocketAddr, source: std::io::Error },
+    #[error("varnishd ended at its start: {output}")]
+    Start { output: String },
+    #[error("varnishd ended: {output}")]
+    Ended { output: String },
+    #[error(transparent)]
+    Admin(#[from] varnishadm::Error),
+    #[error("the reload socket {address} did not answer: {cause}")]
+    ReloadUnreachable { address: SocketAddr, cause: String },
+    #[error("ghost refused the configuration: {cause}")]
+    ReloadRefused { cause: String },
+    #[error("the VCL does not compile: {message}")]
+    VclCompile { message: String },
+    #[error("varnishd names no address for its socket {socket}: this is a bug in the gateway")]
+    NoAddress { socket: String },
+    #[error("VMOD ghost was not found at {}: build it with `make build`, or name it by --vmod", path.display())]
+    NoVmod { path: PathBuf },
+    #[error("{variable}=`{value}` is not valid: {why}")]
+    Environment { variable: &'static str, value: String, why: String },
+}
+
+impl Error {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+
+    /// The varnishd that runs goes on; only a new configuration was not taken.
+    pub fn keeps_serving(&self) -> bool {
+        matches!(self, Self::VclCompile { .. } | Self::ReloadRefused { .. } | Self::ReloadUnreachable { .. })
+    }
+}

@@ -1,0 +1,104 @@
+//! What a person, a probe or an operator wants to know of a varnishd.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// varnishd serves, on these addresses by socket name.
+    Serving {
+        sockets: Vec<(String, SocketAddr)>,
+    },
+    /// ghost took a new configuration.
+    Reloaded {
+        rules: u64,
+        backends: u64,
+        took: Duration,
+    },
+    /// A new VCL is in use.
+    VclReloaded {
+        took: Duration,
+    },
+    /// A change was not taken; what served before still does.
+    Refused {
+        why: String,
+    },
+    /// It could not be started, and will be tried again.
+    CannotStart {
+        why: String,
+        again_in: Duration,
+    },
+    /// varnishd or its child ended by itself, and is started again.
+    Died {
+        why: String,
+        again_in: Duration,
+    },
+    /// The child runs again.
+    Restarted,
+    /// No new traffic should come; requests are finished.
+    Draining,
+    Stopped,
+}
+
+/// What probes ask for.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// Some good configuration is served. A later failure to reload does not change it.
+    pub serving: bool,
+    pub draining: bool,
+    /// The newest configuration is not served, and why.
+    pub refused: Option<String>,
+    /// By socket name.
+    pub sockets: Vec<(String, SocketAddr)>,
+}
+
+impl State {
+    pub fn ready(&self) -> bool {
+        self.serving && !self.draining
+    }
+}
+
+type Listener = dyn Fn(&Event) + Send + Sync;
+
+/// Hands events to whoever listens, and keeps the state that follows from them.
+#[derive(Clone)]
+pub struct Reporter {
+    listener: Arc<Listener>,
+    state: watch::Sender<State>,
+}
+
+impl std::fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reporter").field("state", &*self.state.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl Reporter {
+    pub fn new(listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self { listener: Arc::new(listener), state: watch::Sender::default() }
+    }
+
+    /// The state, now and whenever it changes.
+    pub fn state(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
+        self.state.send_modify(|state| match event {
+            Event::Serving { sockets } => {
+                state.serving = true;
+                state.sockets.clone_from(sockets);
+            }
+            Event::Restarted => state.serving = true,
+            Event::Reloaded { .. } | Event::VclReloaded { .. } => state.refused = None,
+            Event::Refused { why } | Event::CannotStart { why, .. } => state.refused = Some(why.clone()),
+            Event::Died { .. } | Event::Stopped => state.serving = false,
+            Event::Draining => state.draining = true,
+        });
+        (self.listener)(event);
+    }
+}

@@ -1,0 +1,128 @@
+//! Brings a varnishd to a desired configuration, by the cheapest path, and remembers the last good one.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use varnishadm::Admin;
+
+use crate::event::{Event, Reporter};
+use crate::reload;
+use crate::vcl::VclLoader;
+use crate::{Error, Settings};
+
+/// What varnishd is to serve.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Desired {
+    /// The bytes of ghost.json; `None` until they are known.
+    pub ghost: Option<Arc<[u8]>>,
+    /// main.vcl; `None` while it cannot be decided: what is served stays, and nothing is started.
+    pub vcl: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Feed {
+    ghost_config: PathBuf,
+    loader: VclLoader,
+    good_ghost: Option<Arc<[u8]>>,
+    good_vcl: Option<Arc<str>>,
+}
+
+impl Feed {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            ghost_config: settings.ghost_config(),
+            loader: VclLoader::new(settings.work_dir.clone()),
+            good_ghost: None,
+            good_vcl: None,
+        }
+    }
+
+    /// A new varnishd has loaded nothing.
+    pub(crate) fn forget(&mut self) {
+        self.good_vcl = None;
+    }
+
+    /// The first configuration of a varnishd whose child does not run yet. The last good one, where the newest is
+    /// not taken.
+    pub(crate) async fn begin(&mut self, admin: &Admin, desired: &Desired) -> Result<(), Error> {
+        let (Some(ghost), Some(vcl)) = (&desired.ghost, &desired.vcl) else { return Ok(()) };
+        self.write(ghost).await?;
+        self.loader.load(admin, vcl).await?;
+        self.good_ghost = Some(Arc::clone(ghost));
+        self.good_vcl = Some(Arc::clone(vcl));
+        Ok(())
+    }
+
+    /// Is there anything to do for this configuration?
+    pub(crate) fn is_fed(&self, desired: &Desired) -> bool {
+        (desired.ghost.is_none() || desired.ghost == self.good_ghost)
+            && (desired.vcl.is_none() || desired.vcl == self.good_vcl)
+    }
+
+    /// Brings a serving varnishd to the configuration. Both halves are tried: a VCL that does not compile does not
+    /// hold back routes.
+    pub(crate) async fn apply(
+        &mut self,
+        admin: &Admin,
+        ghost_socket: SocketAddr,
+        desired: &Desired,
+        reporter: &Reporter,
+    ) -> Result<(), Error> {
+        let routes = match &desired.ghost {
+            Some(ghost) if desired.ghost != self.good_ghost => {
+                self.apply_ghost(ghost, ghost_socket, reporter).await
+            }
+            _ => Ok(()),
+        };
+        match &desired.vcl {
+            Some(vcl) if desired.vcl != self.good_vcl => self.apply_vcl(vcl, admin, reporter).await?,
+            _ => {}
+        }
+        routes
+    }
+
+    async fn apply_ghost(
+        &mut self,
+        ghost: &Arc<[u8]>,
+        ghost_socket: SocketAddr,
+        reporter: &Reporter,
+    ) -> Result<(), Error> {
+        let begun = Instant::now();
+        self.write(ghost).await?;
+        match reload::reload(ghost_socket).await {
+            Ok(status) => {
+                self.good_ghost = Some(Arc::clone(ghost));
+                for left_out in &status.left_out {
+                    tracing::warn!("ghost left out: {left_out}");
+                }
+                let (rules, backends) = (status.rules, status.backends);
+                reporter.tell(&Event::Reloaded { rules, backends, took: begun.elapsed() });
+                Ok(())
+            }
+            Err(e) => {
+                // A VCL reload or a new child would read the file.
+                if let Some(good) = self.good_ghost.clone() {
+                    self.write(&good).await?;
+                }
+                Err(e)
+            }
+        }
+    }
+
+    async fn apply_vcl(&mut self, vcl: &Arc<str>, admin: &Admin, reporter: &Reporter) -> Result<(), Error> {
+        let begun = Instant::now();
+        self.loader.load(admin, vcl).await?;
+        self.good_vcl = Some(Arc::clone(vcl));
+        reporter.tell(&Event::VclReloaded { took: begun.elapsed() });
+        Ok(())
+    }
+
+    /// Whole or not at all: ghost may read at any time.
+    async fn write(&self, ghost: &[u8]) -> Result<(), Error> {
+        let beside = self.ghost_config.with_extension("json.new");
+        tokio::fs::write(&beside, ghost).await.map_err(Error::file(&beside))?;
+        tokio::fs::rename(&beside, &self.ghost_config).await.map_err(Error::file(&self.ghost_config))
+    }
+}

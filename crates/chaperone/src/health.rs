@@ -1,0 +1,64 @@
+//! Probes: `/healthz` while we live, `/readyz` while varnishd serves a good configuration and is not draining.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::{Error, State};
+
+/// Answers probes until the future is dropped.
+pub async fn serve(address: SocketAddr, state: watch::Receiver<State>) -> Result<(), Error> {
+    let failed = |source| Error::Port { socket: "health".to_owned(), address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of file descriptors, most likely: others need the time more than we do.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let state = state.clone();
+        tokio::spawn(async move {
+            let answer = service_fn(|request| {
+                let response = respond(&request, &state.borrow());
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let _ = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(Duration::from_secs(5))
+                .serve_connection(TokioIo::new(stream), answer)
+                .await;
+        });
+    }
+}
+
+fn respond<B>(request: &Request<B>, state: &State) -> Response<Full<Bytes>> {
+    let (status, body) = match request.uri().path() {
+        "/healthz" => (StatusCode::OK, json!({ "status": "alive" })),
+        "/readyz" => {
+            let status = if state.ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            let sockets: Vec<_> = state.sockets.iter().map(|(name, at)| format!("{name}={at}")).collect();
+            let body = json!({
+                "ready": state.ready(),
+                "draining": state.draining,
+                "listening": sockets,
+                "refused": state.refused,
+            });
+            (status, body)
+        }
+        _ => (StatusCode::NOT_FOUND, json!({ "error": "this port knows /healthz and /readyz" })),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
+    *response.status_mut() = status;
+    let json = hyper::header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(hyper::header::CONTENT_TYPE, json);
+    response
+}

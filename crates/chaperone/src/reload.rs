@@ -1,0 +1,81 @@
+//! The HTTP client for ghost's loopback socket.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::Request;
+use hyper_util::rt::TokioIo;
+use model::names::{ERROR_HEADER, RELOAD_PATH, STATUS_PATH};
+use tokio::net::TcpStream;
+
+use crate::Error;
+
+/// What ghost says of itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GhostStatus {
+    pub(crate) rules: u64,
+    pub(crate) backends: u64,
+    pub(crate) in_flight: u64,
+    /// Entries of ghost.json that ghost could not use.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// A reload compiles every rule; 100,000 take seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LARGEST_ANSWER: usize = 1 << 20;
+
+/// Makes ghost read its file again.
+pub(crate) async fn reload(address: SocketAddr) -> Result<GhostStatus, Error> {
+    get(address, RELOAD_PATH).await
+}
+
+pub(crate) async fn status(address: SocketAddr) -> Result<GhostStatus, Error> {
+    get(address, STATUS_PATH).await
+}
+
+async fn get(address: SocketAddr, path: &str) -> Result<GhostStatus, Error> {
+    let unreachable = |cause: String| Error::ReloadUnreachable { address, cause };
+    let asked = tokio::time::timeout(PATIENCE, exchange(address, path)).await;
+    let asked = asked.map_err(|_| unreachable(format!("no answer within {PATIENCE:?}")))?;
+    let (ok, error, body) = asked.map_err(unreachable)?;
+    match (ok, error) {
+        (true, None) => parse(&body).ok_or_else(|| unreachable("the answer is not ghost's".to_owned())),
+        (_, Some(cause)) => Err(Error::ReloadRefused { cause }),
+        (false, None) => Err(unreachable(format!("unexpected answer {}", String::from_utf8_lossy(&body)))),
+    }
+}
+
+type Answer = (bool, Option<String>, Bytes);
+
+async fn exchange(address: SocketAddr, path: &str) -> Result<Answer, String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let stream = TcpStream::connect(address).await.map_err(|e| text(&e))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| text(&e))?;
+    let driver = tokio::spawn(connection);
+    let request = Request::get(path)
+        .header("Host", "ghost")
+        .header("Connection", "close")
+        .body(Empty::<Bytes>::new())
+        .map_err(|e| text(&e))?;
+    let response = sender.send_request(request).await.map_err(|e| text(&e))?;
+    let ok = response.status().is_success();
+    let error =
+        response.headers().get(ERROR_HEADER).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
+    let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await.map_err(|e| text(&e))?;
+    driver.abort();
+    Ok((ok, error, body.to_bytes()))
+}
+
+fn parse(body: &[u8]) -> Option<GhostStatus> {
+    let value: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let left_out = value["left_out"].as_array()?.iter().filter_map(|v| v.as_str().map(str::to_owned));
+    Some(GhostStatus {
+        rules: value["rules"].as_u64()?,
+        backends: value["backends"].as_u64()?,
+        in_flight: u64::try_from(value["in_flight"].as_i64()?).unwrap_or(0),
+        left_out: left_out.collect(),
+    })
+}

@@ -1,0 +1,57 @@
+//! What one varnishd is started with. Whoever changes any of it starts another.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// For logs: `Gateway default/shop`.
+    pub name: String,
+    /// `varnishd`, or a path.
+    pub varnishd: PathBuf,
+    /// libvmod_ghost.so; `None` where it lies in varnishd's own vmod path.
+    pub vmod: Option<PathBuf>,
+    /// Everything of this varnishd lies here. It must be readable for varnishd's own user.
+    pub work_dir: PathBuf,
+    /// ghost.json; in `work_dir` where absent.
+    pub ghost_config: Option<PathBuf>,
+    pub sockets: Vec<ListenSocket>,
+    /// The loopback socket to ghost; port 0 takes a free one.
+    pub reload_address: SocketAddr,
+    /// Where varnishd reports to us; port 0 takes a free one.
+    pub admin_address: SocketAddr,
+    pub extra_args: Vec<String>,
+    /// A piped connection on which nothing moves is closed after this time.
+    pub upgrade_idle: Duration,
+    /// How long requests may take to finish once we are asked to stop.
+    pub drain_timeout: Duration,
+}
+
+/// One named `-a`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenSocket {
+    /// `http-80`
+    pub name: String,
+    /// All addresses of the machine where absent.
+    pub address: Option<IpAddr>,
+    pub port: u16,
+}
+
+impl ListenSocket {
+    /// As varnishd wants it: `http-80=:80,HTTP`.
+    pub(crate) fn argument(&self) -> String {
+        let Self { name, address, port } = self;
+        match address {
+            None => format!("{name}=:{port},HTTP"),
+            Some(IpAddr::V4(a)) => format!("{name}={a}:{port},HTTP"),
+            Some(IpAddr::V6(a)) => format!("{name}=[{a}]:{port},HTTP"),
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn ghost_config(&self) -> PathBuf {
+        self.ghost_config.clone().unwrap_or_else(|| self.work_dir.join("ghost.json"))
+    }
+}

@@ -1,0 +1,308 @@
+//! The life of a varnishd: started, fed, watched, started again when it dies, drained and stopped.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use model::names::RELOAD_SOCKET;
+use tokio::sync::watch;
+use varnishadm::{Admin, ChildState, ReverseListener, Secret};
+
+use crate::backoff::Backoff;
+use crate::event::{Event, Reporter};
+use crate::feed::{Desired, Feed};
+use crate::varnishd::Varnishd;
+use crate::{Error, Settings, ports, reload};
+
+/// Are we to go on?
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shutdown {
+    #[default]
+    Run,
+    /// Finish what has begun, then stop.
+    Drain,
+    Now,
+}
+
+/// From the start of varnishd to its first word on the CLI.
+const STARTING: Duration = Duration::from_secs(30);
+/// A child that dies without a word is found by asking.
+const ASK_CHILD: Duration = Duration::from_secs(1);
+
+/// Keeps one varnishd running and fed until `shutdown` says otherwise.
+pub async fn run(
+    settings: Settings,
+    desired: watch::Receiver<Desired>,
+    reporter: Reporter,
+    shutdown: watch::Receiver<Shutdown>,
+) {
+    let feed = Feed::new(&settings);
+    Supervisor { settings, desired, reporter, shutdown, feed }.run().await;
+}
+
+struct Supervisor {
+    settings: Settings,
+    desired: watch::Receiver<Desired>,
+    reporter: Reporter,
+    shutdown: watch::Receiver<Shutdown>,
+    feed: Feed,
+}
+
+/// Why a varnishd is no more.
+enum End {
+    Shutdown,
+    Died(Error),
+    CannotStart(Error),
+}
+
+/// A varnishd that we can talk to.
+struct Running {
+    varnishd: Varnishd,
+    listener: ReverseListener,
+    secret: Secret,
+    admin: Admin,
+}
+
+impl Supervisor {
+    async fn run(mut self) {
+        let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
+        loop {
+            let (event, again_in) = match self.life().await {
+                End::Shutdown => break,
+                End::Died(e) => {
+                    let again_in = backoff.pause();
+                    (Event::Died { why: e.to_string(), again_in }, again_in)
+                }
+                End::CannotStart(e) => {
+                    let again_in = backoff.pause();
+                    (Event::CannotStart { why: e.to_string(), again_in }, again_in)
+                }
+            };
+            self.reporter.tell(&event);
+            tokio::select! {
+                () = tokio::time::sleep(again_in) => {}
+                () = asked_to_stop(&mut self.shutdown) => break,
+            }
+        }
+        self.reporter.tell(&Event::Stopped);
+    }
+
+    async fn life(&mut self) -> End {
+        tokio::select! {
+            known = self.desired.wait_for(|d| d.ghost.is_some() && d.vcl.is_some()) => {
+                if known.is_err() { return End::Shutdown; }
+            }
+            () = asked_to_stop(&mut self.shutdown) => return End::Shutdown,
+        }
+        let mut running = match self.start().await {
+            Ok(running) => running,
+            Err(e) => return End::CannotStart(e),
+        };
+        let end = match self.first_configuration(&mut running).await {
+            Ok(Some(ghost_socket)) => self.serve(&mut running, ghost_socket).await,
+            Ok(None) => End::Shutdown,
+            Err(e) => End::CannotStart(e),
+        };
+        running.varnishd.stop().await;
+        end
+    }
+
+    /// varnishd's manager, connected; its child does not run yet.
+    async fn start(&mut self) -> Result<Running, Error> {
+        prepare(&self.settings)?;
+        ports::check(&self.settings.sockets)?;
+        self.feed.forget();
+        let secret = Secret::generate()?;
+        let listener = ReverseListener::bind(&self.settings.admin_address.to_string()).await?;
+        let mut varnishd = Varnishd::spawn(&self.settings, &listener, &secret).await?;
+        let admin = tokio::select! {
+            admin = listener.accept(&secret, STARTING) => admin?,
+            output = varnishd.ended() => return Err(Error::Start { output }),
+        };
+        if self.settings.vmod.is_some() {
+            let known = admin.param_show("vmod_path").await?;
+            let ours = vmod_dir(&self.settings.work_dir);
+            admin.param_set("vmod_path", &format!("{}:{known}", ours.display())).await?;
+        }
+        Ok(Running { varnishd, listener, secret, admin })
+    }
+
+    /// Waits for a configuration that varnishd takes, and starts the child with it.
+    async fn first_configuration(&mut self, running: &mut Running) -> Result<Option<SocketAddr>, Error> {
+        loop {
+            let desired = self.desired.borrow_and_update().clone();
+            match self.feed.begin(&running.admin, &desired).await {
+                Ok(()) => break,
+                Err(e) if e.keeps_serving() => self.reporter.tell(&Event::Refused { why: e.to_string() }),
+                Err(e) => return Err(e),
+            }
+            tokio::select! {
+                changed = self.desired.changed() => if changed.is_err() { return Ok(None) },
+                () = asked_to_stop(&mut self.shutdown) => return Ok(None),
+                output = running.varnishd.ended() => return Err(Error::Start { output }),
+            }
+        }
+        running.admin.start().await?;
+        let mut sockets = listening(&running.admin).await?;
+        let ghost = sockets.iter().position(|(name, _)| name == RELOAD_SOCKET);
+        let ghost = ghost.ok_or(Error::NoAddress { socket: RELOAD_SOCKET.to_owned() })?;
+        let (_, ghost_socket) = sockets.swap_remove(ghost);
+        sockets.sort();
+        let status = reload::status(ghost_socket).await?;
+        self.reporter.tell(&Event::Serving { sockets });
+        let (rules, backends) = (status.rules, status.backends);
+        self.reporter.tell(&Event::Reloaded { rules, backends, took: Duration::ZERO });
+        Ok(Some(ghost_socket))
+    }
+
+    async fn serve(&mut self, running: &mut Running, ghost_socket: SocketAddr) -> End {
+        let child_news = running.varnishd.child_news();
+        let mut child_backoff = Backoff::new(Duration::ZERO, Duration::from_secs(30));
+        let mut feed_backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+        let mut retry_at: Option<Instant> = None;
+        let mut ask_child = tokio::time::interval(ASK_CHILD);
+        loop {
+            let retry = async {
+                match retry_at {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let check = tokio::select! {
+                changed = self.desired.changed() => {
+                    if changed.is_err() { return self.drain(ghost_socket).await; }
+                    feed_backoff.reset();
+                    false
+                }
+                () = retry => false,
+                () = asked_to_stop(&mut self.shutdown) => return self.drain(ghost_socket).await,
+                output = running.varnishd.ended() => return End::Died(Error::Ended { output }),
+                () = child_news.notified() => true,
+                _ = ask_child.tick() => true,
+            };
+            let done = if check {
+                self.check_child(&running.admin, &mut child_backoff).await
+            } else {
+                let desired = self.desired.borrow_and_update().clone();
+                let applied = self.feed.apply(&running.admin, ghost_socket, &desired, &self.reporter).await;
+                retry_at = match &applied {
+                    Ok(()) => None,
+                    Err(e) => {
+                        self.reporter.tell(&Event::Refused { why: e.to_string() });
+                        Some(Instant::now() + feed_backoff.pause())
+                    }
+                };
+                match applied {
+                    Err(e) if e.keeps_serving() => Ok(()),
+                    other => other,
+                }
+            };
+            let lost = match done {
+                Err(Error::Admin(e)) if e.is_disconnected() => true,
+                Err(e) => {
+                    tracing::warn!("{}: {e}", self.settings.name);
+                    false
+                }
+                Ok(()) => running.admin.is_closed(),
+            };
+            if lost {
+                // varnishd comes back by itself, or has ended.
+                tokio::select! {
+                    again = running.listener.accept(&running.secret, STARTING) => match again {
+                        Ok(admin) => running.admin = admin,
+                        Err(e) => return End::Died(e.into()),
+                    },
+                    output = running.varnishd.ended() => return End::Died(Error::Ended { output }),
+                }
+                if !self.feed.is_fed(&self.desired.borrow()) {
+                    retry_at = Some(Instant::now());
+                }
+            }
+        }
+    }
+
+    /// Starts the child again where it has died, at once the first time, then with growing pauses.
+    async fn check_child(&mut self, admin: &Admin, backoff: &mut Backoff) -> Result<(), Error> {
+        match admin.status().await? {
+            ChildState::Running | ChildState::Starting | ChildState::Stopping => return Ok(()),
+            ChildState::Stopped | ChildState::Died => {}
+        }
+        let panic = admin.panic_show().await.ok().flatten();
+        let why =
+            panic.as_deref().map_or("varnishd's child died", |p| p.lines().next().unwrap_or(p)).to_owned();
+        if let Some(panic) = panic {
+            tracing::error!("{}: varnishd's child panicked:\n{panic}", self.settings.name);
+            let _ = admin.panic_clear().await;
+        }
+        let again_in = backoff.pause();
+        self.reporter.tell(&Event::Died { why, again_in });
+        tokio::select! {
+            () = tokio::time::sleep(again_in) => {}
+            () = asked_to_stop(&mut self.shutdown) => return Ok(()),
+        }
+        admin.start().await?;
+        self.reporter.tell(&Event::Restarted);
+        Ok(())
+    }
+
+    /// Not ready from now on; whoever is being served is served to the end, within limits.
+    async fn drain(&mut self, ghost_socket: SocketAddr) -> End {
+        if *self.shutdown.borrow() == Shutdown::Now {
+            return End::Shutdown;
+        }
+        self.reporter.tell(&Event::Draining);
+        let finished = async {
+            while reload::status(ghost_socket).await.is_ok_and(|status| status.in_flight > 0) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::select! {
+            () = finished => {}
+            () = tokio::time::sleep(self.settings.drain_timeout) => {
+                tracing::warn!("{}: requests still ran after {:?}", self.settings.name, self.settings.drain_timeout);
+            }
+            _ = self.shutdown.wait_for(|s| *s == Shutdown::Now) => {}
+        }
+        End::Shutdown
+    }
+}
+
+async fn asked_to_stop(shutdown: &mut watch::Receiver<Shutdown>) {
+    // Whoever could ask is gone: that is asking, too.
+    let _ = shutdown.wait_for(|s| *s > Shutdown::Run).await;
+}
+
+/// Addresses by socket name. `debug.listen_address` is how Varnish's own tests ask.
+async fn listening(admin: &Admin) -> Result<Vec<(String, SocketAddr)>, Error> {
+    let answer = admin.command(&["debug.listen_address"]).await?;
+    let parse = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (name, address, port) = (words.next()?, words.next()?, words.next()?);
+        Some((name.to_owned(), SocketAddr::new(address.parse().ok()?, port.parse().ok()?)))
+    };
+    Ok(answer.body.lines().filter_map(parse).collect())
+}
+
+fn vmod_dir(work_dir: &Path) -> std::path::PathBuf {
+    work_dir.join("vmods")
+}
+
+/// The directories, readable for varnishd's own user, to which it drops when it is started as root; and the VMOD
+/// in them, since that user cannot read a private checkout.
+fn prepare(settings: &Settings) -> Result<(), Error> {
+    for dir in [settings.work_dir.clone(), vmod_dir(&settings.work_dir)] {
+        fs::create_dir_all(&dir).map_err(Error::file(&dir))?;
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).map_err(Error::file(&dir))?;
+    }
+    if let Some(vmod) = &settings.vmod {
+        let to = vmod_dir(&settings.work_dir).join("libvmod_ghost.so");
+        if !vmod.exists() {
+            return Err(Error::NoVmod { path: vmod.clone() });
+        }
+        fs::copy(vmod, &to).map_err(Error::file(&to))?;
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o644)).map_err(Error::file(&to))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! The varnishd process: its arguments, its output, its end.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use model::names::{GHOST_CONFIG_ENV, RELOAD_SOCKET};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::Notify;
+use varnishadm::{ReverseListener, Secret};
+
+use crate::{Error, Settings};
+
+/// Lines that say why varnishd ended.
+const REMEMBERED: usize = 20;
+
+/// A log record for every header and VCL step costs a tenth of the throughput of hits. These stay out, unless
+/// `-p vsl_mask=+…` in the user's arguments asks for them again: no access log, counter or tool of ours reads them.
+const UNREAD_TAGS: &str = "vsl_mask=-VCL_call,-VCL_return,-VCL_acl,-Hit,-HitMiss,-HitPass,-ReqUnset,-BereqUnset,-RespUnset,-BerespUnset,-ObjProtocol,-ObjStatus,-ObjReason,-ObjHeader,-TTL,-Filters,-ExpKill,-Storage,-Length,-BackendReuse";
+
+/// A running manager process of varnishd. Its end is the end of the child, too.
+#[derive(Debug)]
+pub(crate) struct Varnishd {
+    process: Child,
+    /// varnishd in `-d` mode ends when this closes: it cannot outlive us, however we end.
+    _stdin: Option<ChildStdin>,
+    last_lines: LastLines,
+    child_news: Arc<Notify>,
+}
+
+type LastLines = Arc<Mutex<VecDeque<String>>>;
+
+impl Varnishd {
+    pub(crate) async fn spawn(
+        settings: &Settings,
+        listener: &ReverseListener,
+        secret: &Secret,
+    ) -> Result<Self, Error> {
+        let secret_file = settings.work_dir.join("secret");
+        secret.write(&secret_file)?;
+        let mut command = Command::new(&settings.varnishd);
+        command
+            .args(arguments(settings, &listener.local_addr().to_string(), &secret_file))
+            .env(GHOST_CONFIG_ENV, settings.ghost_config())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // A Ctrl-C in the terminal is ours to handle; varnishd must live through the draining.
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut process = command.spawn().map_err(|e| match e.kind() {
+            ErrorKind::NotFound => Error::NoVarnishd { path: settings.varnishd.clone() },
+            _ => Error::File { path: settings.varnishd.clone(), source: e },
+        })?;
+        let last_lines = LastLines::default();
+        let child_news = Arc::new(Notify::new());
+        if let Some(out) = process.stdout.take() {
+            follow(out, &settings.name, &last_lines, &child_news);
+        }
+        if let Some(err) = process.stderr.take() {
+            follow(err, &settings.name, &last_lines, &child_news);
+        }
+        Ok(Self { _stdin: process.stdin.take(), process, last_lines, child_news })
+    }
+
+    /// Resolves when the manager has ended; says its last words.
+    pub(crate) async fn ended(&mut self) -> String {
+        let status = self.process.wait().await;
+        // What it said last may still be in the pipe.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let lines = self.last_lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let said: Vec<_> = lines.iter().filter(|l| !l.starts_with("Debug:")).cloned().collect();
+        match (status, said.is_empty()) {
+            (_, false) => said.join("; "),
+            (Ok(status), true) => status.to_string(),
+            (Err(e), true) => e.to_string(),
+        }
+    }
+
+    /// Resolves when varnishd has said something of its child.
+    pub(crate) fn child_news(&self) -> Arc<Notify> {
+        Arc::clone(&self.child_news)
+    }
+
+    /// Ends manager and child, by force if need be.
+    pub(crate) async fn stop(mut self) {
+        let pid =
+            self.process.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        if tokio::time::timeout(Duration::from_secs(10), self.process.wait()).await.is_err() {
+            tracing::warn!("varnishd did not end within 10 s, and is killed");
+            let _ = self.process.kill().await;
+        }
+    }
+}
+
+fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
+    let mut all: Vec<OsString> = Vec::new();
+    let mut add = |list: &[&str]| all.extend(list.iter().map(OsString::from));
+    add(&["-d", "-n"]);
+    add(&[&varnishd_dir(settings).to_string_lossy()]);
+    for socket in &settings.sockets {
+        add(&["-a", &socket.argument()]);
+    }
+    add(&["-a", &format!("{RELOAD_SOCKET}={},HTTP", settings.reload_address)]);
+    add(&["-M", admin, "-S", &secret.to_string_lossy(), "-T", "none", "-f", ""]);
+    // We start the child, so that a crash is seen, told and slowed down.
+    add(&["-p", "auto_restart=off"]);
+    add(&["-p", &format!("pipe_timeout={}", settings.upgrade_idle.as_secs_f64())]);
+    add(&["-p", UNREAD_TAGS]);
+    let extra: Vec<&str> = settings.extra_args.iter().map(String::as_str).collect();
+    add(&extra);
+    all
+}
+
+/// varnishd's own directory, which it gives to its own user.
+fn varnishd_dir(settings: &Settings) -> PathBuf {
+    settings.work_dir.join("varnishd")
+}
+
+/// Sends varnishd's output through our log, line by line.
+fn follow(
+    output: impl AsyncRead + Unpin + Send + 'static,
+    name: &str,
+    last_lines: &LastLines,
+    child_news: &Arc<Notify>,
+) {
+    let (name, last_lines, child_news) = (name.to_owned(), Arc::clone(last_lines), Arc::clone(child_news));
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(output).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let line = line.trim_end().to_owned();
+            if line.is_empty() {
+                continue;
+            }
+            if line.starts_with("Error:") || line.contains("died") || line.contains("Panic") {
+                tracing::warn!(gateway = name, "varnishd: {line}");
+            } else {
+                tracing::debug!(gateway = name, "varnishd: {line}");
+            }
+            if line.contains("Child") {
+                child_news.notify_one();
+            }
+            let mut remembered = last_lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if remembered.len() == REMEMBERED {
+                remembered.pop_front();
+            }
+            remembered.push_back(line);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ListenSocket;
+
+    #[test]
+    fn the_users_arguments_come_last() {
+        let settings = Settings {
+            name: "Gateway default/shop".into(),
+            varnishd: "varnishd".into(),
+            vmod: None,
+            work_dir: "/run/vg".into(),
+            ghost_config: None,
+            sockets: vec![ListenSocket { name: "http-80".into(), address: None, port: 80 }],
+            reload_address: ([127, 0, 0, 1], 1969).into(),
+            admin_address: ([127, 0, 0, 1], 0).into(),
+            extra_args: vec!["-p".into(), "thread_pool_min=50".into()],
+            upgrade_idle: Duration::from_secs(300),
+            drain_timeout: Duration::from_secs(10),
+        };
+        let args = arguments(&settings, "127.0.0.1:6082", Path::new("/run/vg/secret"));
+        let args: Vec<_> = args.iter().map(|a| a.to_string_lossy()).collect();
+        let joined = args.join(" ");
+        assert!(
+            joined.starts_with(
+                "-d -n /run/vg/varnishd -a http-80=:80,HTTP -a ghost-reload=127.0.0.1:1969,HTTP"
+            )
+        );
+        assert!(joined.contains("-M 127.0.0.1:6082 -S /run/vg/secret -T none -f  -p auto_restart=off"));
+        assert!(joined.ends_with("-p thread_pool_min=50"));
+    }
+}

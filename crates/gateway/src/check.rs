@@ -1,0 +1,76 @@
+//! `check`: what would become of every object.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use translate::{GatewayPlan, Key};
+
+use crate::cli::{CheckArguments, Varnish};
+use crate::compile_vcl::{Compiled, compile};
+use crate::{input, verdict};
+
+pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
+    let (translation, snapshot, problems) = input::read(&arguments.files);
+    let mut to = io::stdout().lock();
+    let mut bad = 0_usize;
+    for problem in &problems {
+        bad += usize::from(problem.is_error());
+        writeln!(to, "{} {problem}", mark(!problem.is_error()))?;
+    }
+    for verdict in verdict::of(&translation.statuses) {
+        bad += usize::from(!verdict.good);
+        writeln!(to, "{} {}: {}", mark(verdict.good), verdict.object, verdict.text)?;
+    }
+    let endpoints = input::endpoints(&snapshot);
+    let mut notices = translation.notices.clone();
+    for (key, plan) in &translation.gateways {
+        notices.extend(input::ghost(plan, &endpoints).1);
+        bad += usize::from(!check_vcl(&mut to, key, plan, &arguments.varnish)?);
+    }
+    for (at, notice) in notices.iter().enumerate() {
+        if !notices[..at].contains(notice) {
+            writeln!(to, "note: {notice}")?;
+        }
+    }
+    if translation.gateways.is_empty() {
+        bad += 1;
+        let controller = model::names::CONTROLLER_NAME;
+        writeln!(
+            to,
+            "{} no Gateway of a GatewayClass with controllerName {controller} was found",
+            mark(false)
+        )?;
+    }
+    match bad {
+        0 => writeln!(to, "All is well.")?,
+        1 => writeln!(to, "1 problem.")?,
+        n => writeln!(to, "{n} problems.")?,
+    }
+    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn mark(good: bool) -> &'static str {
+    if good { "ok:" } else { "problem:" }
+}
+
+fn check_vcl(to: &mut impl Write, key: &Key, plan: &GatewayPlan, varnish: &Varnish) -> anyhow::Result<bool> {
+    // Why there is none stands among the Gateway's verdicts.
+    let Some(vcl) = &plan.main_vcl else { return Ok(true) };
+    Ok(match compile(varnish, vcl)? {
+        Compiled::Yes => {
+            writeln!(to, "{} Gateway {key}: the VCL compiles", mark(true))?;
+            true
+        }
+        Compiled::NotTried => {
+            writeln!(
+                to,
+                "note: Gateway {key}: the VCL was not compiled, as varnishd is not installed (apt-get install varnish)"
+            )?;
+            true
+        }
+        Compiled::No(message) => {
+            writeln!(to, "{} Gateway {key}: the VCL does not compile:\n{message}", mark(false))?;
+            false
+        }
+    })
+}

@@ -1,0 +1,124 @@
+//! The command line.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A Kubernetes gateway that caches: the Gateway API on Varnish Cache.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Cli {
+    /// How to print what happens.
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log: LogFormat,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// One short line for people.
+    Text,
+    /// One JSON object a line for machines.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the gateway on this machine, configured by manifests in files.
+    Serve(ServeArguments),
+    /// Run one varnishd and keep it fed, configured by environment variables (docs/reference/chaperone.md).
+    Chaperone(ChaperoneArguments),
+    /// Say what would become of every object, and compile the VCL. Ends with 1 where something would be rejected.
+    Check(CheckArguments),
+    /// Say which route, rule and backend would serve a request, and why the others would not.
+    Explain(ExplainArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Files {
+    /// A manifest, or a directory of *.yaml, *.yml and *.json. May be given several times.
+    #[arg(short = 'f', long = "file", value_name = "FILE|DIR", required = true, num_args = 1..)]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Varnish {
+    /// varnishd, if not the one in PATH.
+    #[arg(long, value_name = "FILE", default_value = "varnishd")]
+    pub(crate) varnishd: PathBuf,
+    /// libvmod_ghost.so, if it is neither beside this program nor in varnishd's vmod path.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) vmod: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) varnish: Varnish,
+    /// Where the Gateways' varnishds keep their files; a temporary directory by default.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Listen on this address only, instead of all addresses of the machine.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<IpAddr>,
+    /// How long requests may take to finish after Ctrl-C or SIGTERM.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub(crate) drain_timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChaperoneArguments {
+    #[command(flatten)]
+    pub(crate) varnish: Varnish,
+    /// How long requests may take to finish after SIGTERM.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) drain_timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) varnish: Varnish,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArguments {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// The request's Host.
+    #[arg(long)]
+    pub(crate) host: String,
+    /// Path and query.
+    #[arg(long)]
+    pub(crate) path: String,
+    #[arg(long, default_value = "GET")]
+    pub(crate) method: String,
+    /// A request header, `Name: value`. May be given several times.
+    #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
+    pub(crate) headers: Vec<(String, String)>,
+    /// Only this Gateway, `namespace/name`.
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub(crate) gateway: Option<String>,
+    /// Only this port.
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .map_err(|_| ())
+        .and_then(|s| Duration::try_from_secs_f64(s).map_err(|_| ()))
+        .map_err(|()| "a number of seconds is needed".to_owned())
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("a header is `Name: value`")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}

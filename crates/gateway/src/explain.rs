@@ -1,0 +1,143 @@
+//! `explain`: where a request would go, and why.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use router::{Action, Candidate, Explanation, Request, Router, Rule, Verdict, random};
+use translate::Key;
+
+use crate::cli::ExplainArguments;
+use crate::input;
+
+/// Rules beyond this many are only counted: a large gateway has thousands.
+const SHOWN: usize = 40;
+
+pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
+    let (translation, snapshot, problems) = input::read(&arguments.files);
+    let mut to = io::stdout().lock();
+    for problem in problems.iter().filter(|p| p.is_error()) {
+        writeln!(to, "problem: {problem}")?;
+    }
+    let endpoints = input::endpoints(&snapshot);
+    let mut explained = 0;
+    for (key, plan) in &translation.gateways {
+        if arguments.gateway.as_ref().is_some_and(|wanted| *wanted != key.to_string()) {
+            continue;
+        }
+        let (config, _) = input::ghost(plan, &endpoints);
+        let compiled = Router::compile(&config)?;
+        let sockets = plan.infra.iter().flat_map(|infra| &infra.sockets);
+        for socket in sockets.filter(|s| arguments.port.is_none_or(|port| port == s.port)) {
+            let request = Asked { arguments, socket: &socket.name };
+            let explanation = compiled.router.explain(&request, random::next());
+            explain(&mut to, key, &socket.name, &request, &explanation)?;
+            explained += 1;
+        }
+    }
+    if explained == 0 {
+        writeln!(to, "No Gateway of ours has a listener for this. `varnish-gateway check` says more.")?;
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The request of the command line.
+struct Asked<'a> {
+    arguments: &'a ExplainArguments,
+    socket: &'a str,
+}
+
+impl Request for Asked<'_> {
+    fn socket(&self) -> &[u8] {
+        self.socket.as_bytes()
+    }
+
+    fn host(&self) -> &[u8] {
+        self.arguments.host.as_bytes()
+    }
+
+    fn method(&self) -> &[u8] {
+        self.arguments.method.as_bytes()
+    }
+
+    fn url(&self) -> &[u8] {
+        self.arguments.path.as_bytes()
+    }
+
+    fn any_header(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        let host = name.eq_ignore_ascii_case("Host").then_some(self.arguments.host.as_bytes());
+        let given = self.arguments.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        host.into_iter().chain(given.map(|(_, value)| value.as_bytes())).any(seen)
+    }
+}
+
+fn explain(
+    to: &mut impl Write,
+    gateway: &Key,
+    socket: &str,
+    request: &Asked<'_>,
+    explanation: &Explanation<'_>,
+) -> io::Result<()> {
+    let decision = &explanation.decision;
+    let listener = decision.listener().map_or("no listener for this host".to_owned(), |l| {
+        if l.name().is_empty() { "any listener".to_owned() } else { format!("listener {}", l.name()) }
+    });
+    writeln!(to, "Gateway {gateway}, socket {socket}, {listener}")?;
+    match (&explanation.host, decision.listener()) {
+        (Some(host), _) => writeln!(to, "  host: `{}` belongs to `{host}`", request.arguments.host)?,
+        (None, Some(_)) => {
+            writeln!(to, "  host: no route of this listener takes `{}`", request.arguments.host)?;
+        }
+        (None, None) => {}
+    }
+    if let Some(rule) = decision.rule() {
+        writeln!(to, "  route: {}", shown(rule))?;
+    }
+    writeln!(to, "  answer: {}", answer(request, explanation))?;
+    let others = explanation.candidates.iter().filter(|c| c.verdict != Verdict::Chosen);
+    for Candidate { rule, verdict } in others.clone().take(SHOWN) {
+        let why = match verdict {
+            Verdict::Chosen => continue,
+            Verdict::Outranked(why) => format!("fits too, but {why}"),
+            Verdict::NoMatch(why) => why.clone(),
+        };
+        writeln!(to, "  not {}: {why}", shown(rule))?;
+    }
+    match others.count().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => writeln!(to, "  and {more} more"),
+    }
+}
+
+fn shown(rule: &Rule) -> String {
+    let name = rule.rule_name().map(|n| format!(" `{n}`")).unwrap_or_default();
+    format!("HTTPRoute {}, rule {}{name} ({})", rule.route_name(), rule.rule_index(), rule.conditions())
+}
+
+fn answer(request: &Asked<'_>, explanation: &Explanation<'_>) -> String {
+    let decision = &explanation.decision;
+    let Some(rule) = decision.rule() else { return "404, no route matches".to_owned() };
+    match decision.action() {
+        Action::NotFound => "404, no route matches".to_owned(),
+        Action::NoBackend => "500, the route has no backend for this request".to_owned(),
+        Action::Redirect => {
+            let (host, url) = (request.arguments.host.as_bytes(), request.arguments.path.as_bytes());
+            rule.redirect(request.socket, host, url).map_or("a redirect".to_owned(), |(status, location)| {
+                format!("{status}, Location: {}", String::from_utf8_lossy(&location))
+            })
+        }
+        Action::Forward { .. } => {
+            let total: u64 = rule.groups().iter().map(|g| u64::from(g.weight())).sum();
+            let groups = rule.groups().iter().filter(|g| g.weight() > 0).map(|group| {
+                let name = if group.name().is_empty() { "an invalid backendRef" } else { group.name() };
+                let share = 100.0 * f64::from(group.weight()) / total.max(1) as f64;
+                let endpoints: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
+                match endpoints.as_slice() {
+                    [] => format!("{name} ({share:.0} %, 500: no endpoints)"),
+                    _ => format!("{name} ({share:.0} %: {})", endpoints.join(", ")),
+                }
+            });
+            format!("from {}", groups.collect::<Vec<_>>().join(" or "))
+        }
+    }
+}

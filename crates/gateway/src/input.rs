@@ -1,0 +1,24 @@
+//! Manifests in files, up to what they mean.
+
+use source::files::{Files, Loaded, Problem};
+use translate::{EndpointIndex, Notice, Snapshot, Translation, resolve};
+
+use crate::cli;
+
+/// Reads the files once.
+pub(crate) fn read(files: &cli::Files) -> (Translation, Snapshot, Vec<Problem>) {
+    let Loaded { snapshot, problems, .. } = Files::new(files.files.clone()).load();
+    (translate::translate(&snapshot), snapshot, problems)
+}
+
+/// One Gateway's ghost.json, and what to tell people of its endpoints.
+pub(crate) fn ghost(
+    plan: &translate::GatewayPlan,
+    endpoints: &EndpointIndex,
+) -> (model::ghost::Config, Vec<Notice>) {
+    resolve(&plan.routing, endpoints)
+}
+
+pub(crate) fn endpoints(snapshot: &Snapshot) -> EndpointIndex {
+    EndpointIndex::new(snapshot.endpoint_slices.values().map(|slice| &**slice))
+}

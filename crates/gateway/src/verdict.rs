@@ -1,0 +1,69 @@
+//! Statuses as lines that a person reads.
+
+use translate::status::{ACCEPTED, CONFLICTED, PARTIALLY_INVALID, UNSUPPORTED_FIELDS};
+use translate::{Condition, ParentStatus, Statuses};
+
+/// What became of one object, in one respect.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Verdict {
+    /// `HTTPRoute default/shop`
+    pub(crate) object: String,
+    pub(crate) good: bool,
+    pub(crate) text: String,
+}
+
+/// All verdicts, Gateways before routes.
+pub(crate) fn of(statuses: &Statuses) -> Vec<Verdict> {
+    let mut all = Vec::new();
+    for (key, status) in &statuses.gateway_classes {
+        push(&mut all, &format!("GatewayClass {key}"), "", &status.conditions);
+    }
+    for (key, status) in &statuses.gateways {
+        let object = format!("Gateway {key}");
+        push(&mut all, &object, "", &status.conditions);
+        for listener in &status.listeners {
+            let about = format!("listener {}: ", listener.name);
+            push_bad(&mut all, &object, &about, &listener.conditions);
+        }
+    }
+    for (key, status) in &statuses.http_routes {
+        for parent in &status.parents {
+            push(&mut all, &format!("HTTPRoute {key}"), &by(parent, &key.namespace), &parent.conditions);
+        }
+    }
+    all
+}
+
+/// ` by Gateway default/web, listener http`
+fn by(parent: &ParentStatus, namespace: &str) -> String {
+    let ParentStatus { parent_ref, .. } = parent;
+    let namespace = parent_ref.namespace.as_deref().unwrap_or(namespace);
+    let section = parent_ref.section_name.as_ref().map(|s| format!(", listener {s}")).unwrap_or_default();
+    format!(" by Gateway {namespace}/{}{section}", parent_ref.name)
+}
+
+fn push(all: &mut Vec<Verdict>, object: &str, by: &str, conditions: &[Condition]) {
+    if let Some(accepted) = conditions.iter().find(|c| c.kind == ACCEPTED) {
+        let text = if accepted.status {
+            format!("accepted{by}")
+        } else {
+            format!("rejected{by}: {} ({})", accepted.message, accepted.reason)
+        };
+        all.push(Verdict { object: object.to_owned(), good: accepted.status, text });
+    }
+    let rest: Vec<_> = conditions.iter().filter(|c| c.kind != ACCEPTED).cloned().collect();
+    push_bad(all, object, "", &rest);
+}
+
+fn push_bad(all: &mut Vec<Verdict>, object: &str, about: &str, conditions: &[Condition]) {
+    for Condition { reason, message, .. } in conditions.iter().filter(|c| is_bad(c)) {
+        let text = format!("{about}{message} ({reason})");
+        all.push(Verdict { object: object.to_owned(), good: false, text });
+    }
+}
+
+/// Most conditions are good when true; these are not.
+fn is_bad(condition: &Condition) -> bool {
+    let good_when = !matches!(condition.kind.as_str(), CONFLICTED | PARTIALLY_INVALID | UNSUPPORTED_FIELDS);
+    condition.status != good_when
+}

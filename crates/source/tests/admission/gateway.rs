@@ -1,0 +1,195 @@
+//! Gateways, their classes and the grants between namespaces.
+
+use crate::support::{admitted, gateway, listeners, object, refused};
+use serde_json::json;
+use translate::snapshot::Key;
+
+const CLASS: &str = "gateway.networking.k8s.io/v1";
+
+#[test]
+fn a_listener_gets_the_defaults_of_the_crd() {
+    let snapshot = admitted(&listeners(&[
+        "{name: http, port: 80, protocol: HTTP}",
+        "{name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}, \
+         allowedRoutes: {kinds: [{kind: HTTPRoute}]}}",
+    ]));
+    let spec = serde_json::to_value(&snapshot.gateways[&Key::new("default", "edge")].spec).unwrap();
+    assert_eq!(
+        spec["listeners"],
+        json!([
+            {
+                "name": "http", "port": 80, "protocol": "HTTP",
+                "allowedRoutes": {"namespaces": {"from": "Same"}},
+            },
+            {
+                "name": "https", "port": 443, "protocol": "HTTPS",
+                "tls": {"mode": "Terminate", "certificateRefs": [{"group": "", "kind": "Secret", "name": "cert"}]},
+                "allowedRoutes": {
+                    "namespaces": {"from": "Same"},
+                    "kinds": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}],
+                },
+            },
+        ])
+    );
+}
+
+#[test]
+fn listeners_are_distinct() {
+    admitted(&listeners(&[
+        "{name: a, port: 80, protocol: HTTP}",
+        "{name: b, port: 80, protocol: HTTP, hostname: b.example}",
+        "{name: c, port: 81, protocol: HTTP}",
+    ]));
+    assert_eq!(
+        refused(&listeners(&["{name: a, port: 80, protocol: HTTP}", "{name: a, port: 81, protocol: HTTP}"])),
+        "spec.listeners[1].name \"a\" is there twice; each may be given only once"
+    );
+    assert_eq!(
+        refused(&listeners(&["{name: a, port: 80, protocol: HTTP}", "{name: b, port: 80, protocol: HTTP}"])),
+        "spec.listeners[1] has the port, protocol and hostname of the listener \"a\", so \"b\" could never be told from \
+         it; change one of them"
+    );
+    assert_eq!(refused(&gateway("listeners: []")), "spec.listeners must not be empty");
+    let many: Vec<String> = (1..=65).map(|n| format!("{{name: l{n}, port: {n}, protocol: HTTP}}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(refused(&listeners(&many)), "spec.listeners has 65 entries; between 1 and 64 are allowed");
+}
+
+#[test]
+fn listener_fields_have_their_form() {
+    let cases = [
+        ("{name: A, port: 80, protocol: HTTP}", "spec.listeners[0].name \"A\" must be a name"),
+        ("{name: a, port: 0, protocol: HTTP}", "spec.listeners[0].port 0 must be between 1 and 65535"),
+        (
+            "{name: a, port: 80, protocol: x.example}",
+            "spec.listeners[0].protocol \"x.example\" must be a protocol",
+        ),
+        ("{name: a, port: 80}", "spec.listeners[0].protocol is missing"),
+        (
+            "{name: a, port: 80, protocol: HTTP, hostname: 'a:80'}",
+            "spec.listeners[0].hostname \"a:80\" must be a DNS name",
+        ),
+        (
+            "{name: a, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: Any}}}",
+            "spec.listeners[0].allowedRoutes.namespaces.from \"Any\" must be one of All, Selector, Same",
+        ),
+        (
+            "{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: a/b}]}}",
+            "spec.listeners[0].allowedRoutes.kinds[0].kind \"a/b\" must be a kind",
+        ),
+    ];
+    for (listener, beginning) in cases {
+        let message = refused(&listeners(&[listener]));
+        assert!(message.starts_with(beginning), "{message}");
+    }
+}
+
+#[test]
+fn tls_goes_with_the_protocol() {
+    admitted(&listeners(&["{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}}"]));
+    admitted(&listeners(&["{name: a, port: 443, protocol: HTTPS, tls: {options: {example.com/a: b}}}"]));
+    for protocol in ["HTTP", "http", "TCP", "UDP"] {
+        let listener = format!("{{name: a, port: 80, protocol: {protocol}, tls: {{mode: Passthrough}}}}");
+        let upper = protocol.to_uppercase();
+        assert_eq!(
+            refused(&listeners(&[&listener])),
+            format!(
+                "spec.listeners[0].tls must not be set for the protocol {upper}; remove it, or use HTTPS or TLS"
+            )
+        );
+    }
+    let cases = [
+        (
+            "{name: a, port: 443, protocol: HTTPS, tls: {mode: Passthrough}}",
+            "spec.listeners[0].tls.mode \"Passthrough\" must be Terminate for the protocol HTTPS; use the protocol TLS \
+             to pass through",
+        ),
+        (
+            "{name: a, port: 443, protocol: HTTPS, tls: {}}",
+            "spec.listeners[0].tls.certificateRefs is missing; to terminate TLS, name a Secret with the certificate",
+        ),
+        (
+            "{name: a, port: 443, protocol: TLS}",
+            "spec.listeners[0].tls is missing; TLS needs tls.mode Terminate or Passthrough",
+        ),
+        (
+            "{name: a, port: 443, protocol: TCP, hostname: a.example}",
+            "spec.listeners[0].hostname must not be set for the protocol TCP, which has no host names; remove it",
+        ),
+    ];
+    for (listener, message) in cases {
+        assert_eq!(refused(&listeners(&[listener])), message);
+    }
+}
+
+#[test]
+fn addresses_have_the_form_of_their_type() {
+    let with = |addresses: &str| {
+        gateway(&format!("listeners: [{{name: a, port: 80, protocol: HTTP}}]\naddresses: {addresses}"))
+    };
+    admitted(&with(
+        "[{value: 192.0.2.1}, {type: Hostname, value: a.example}, {type: NamedAddress, value: x}, {}]",
+    ));
+    assert_eq!(
+        refused(&with("[{value: a.example}]")),
+        "spec.addresses[0].value \"a.example\" must be an IP address"
+    );
+    assert_eq!(
+        refused(&with("[{value: '::1'}, {value: '::1'}]")),
+        "spec.addresses[1].value \"::1\" is there twice; remove one"
+    );
+}
+
+#[test]
+fn classes_name_their_controller() {
+    admitted(&object(CLASS, "GatewayClass", "spec: {controllerName: varnish-software.com/gateway}"));
+    assert_eq!(
+        refused(&object(CLASS, "GatewayClass", "spec: {controllerName: gateway}")),
+        "spec.controllerName \"gateway\" must be a domain and a path such as `varnish-software.com/gateway`"
+    );
+    assert_eq!(refused(&object(CLASS, "GatewayClass", "")), "spec is missing; it is required");
+    assert_eq!(
+        refused(
+            &object(CLASS, "GatewayClass", "spec: {controllerName: a.b/c}")
+                .replace("thing", "thing, namespace: a")
+        ),
+        "metadata.namespace \"a\" must not be set: a GatewayClass belongs to no namespace; remove it"
+    );
+}
+
+#[test]
+fn grants_have_both_sides() {
+    for version in ["v1", "v1beta1"] {
+        admitted(&object(
+            &format!("gateway.networking.k8s.io/{version}"),
+            "ReferenceGrant",
+            "spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: a}], to: [{group: '', kind: Service}]}",
+        ));
+    }
+    assert_eq!(
+        refused(&object(CLASS, "ReferenceGrant", "spec: {from: [], to: [{group: '', kind: Service}]}")),
+        "spec.from must not be empty"
+    );
+    assert_eq!(
+        refused(&object(
+            CLASS,
+            "ReferenceGrant",
+            "spec: {from: [{group: '', kind: Service}], to: [{group: '', kind: Service}]}"
+        )),
+        "spec.from[0].namespace is missing; it is required"
+    );
+}
+
+#[test]
+fn parameters_are_checked_too() {
+    let version = "gateway.varnish-software.com/v1alpha1";
+    admitted(&object(version, "GatewayClassParameters", "spec: {timeouts: {connect: 3s500ms}}"));
+    admitted(&object(version, "GatewayClassParameters", "spec: {}"));
+    let message =
+        refused(&object(version, "GatewayClassParameters", "spec: {timeouts: {conect: 3s, idle: 3}}"));
+    assert_eq!(
+        message,
+        "spec.timeouts.conect is an unknown field (did you mean `connect`?); spec.timeouts.idle must be a string, not a \
+         number; put quotes round it"
+    );
+}

@@ -1,0 +1,8 @@
+//! Objects are admitted or refused as the API server does it, with one clear message.
+#![allow(clippy::unwrap_used)]
+
+mod core_kinds;
+mod filters;
+mod gateway;
+mod http_route;
+mod support;
