@@ -96,11 +96,12 @@ impl Supervisor {
             }
             () = asked_to_stop(&mut self.shutdown) => return End::Shutdown,
         }
+        let begun = Instant::now();
         let mut running = match self.start().await {
             Ok(running) => running,
             Err(e) => return End::CannotStart(e),
         };
-        let end = match self.first_configuration(&mut running).await {
+        let end = match self.first_configuration(&mut running, begun).await {
             Ok(Some(ghost_socket)) => self.serve(&mut running, ghost_socket).await,
             Ok(None) => End::Shutdown,
             Err(e) => End::CannotStart(e),
@@ -130,7 +131,11 @@ impl Supervisor {
     }
 
     /// Waits for a configuration that varnishd takes, and starts the child with it.
-    async fn first_configuration(&mut self, running: &mut Running) -> Result<Option<SocketAddr>, Error> {
+    async fn first_configuration(
+        &mut self,
+        running: &mut Running,
+        begun: Instant,
+    ) -> Result<Option<SocketAddr>, Error> {
         loop {
             let desired = self.desired.borrow_and_update().clone();
             match self.feed.begin(&running.admin, &desired).await {
@@ -153,7 +158,7 @@ impl Supervisor {
         let status = reload::status(ghost_socket).await?;
         self.reporter.tell(&Event::Serving { sockets });
         let (rules, backends) = (status.rules, status.backends);
-        self.reporter.tell(&Event::Reloaded { rules, backends, took: Duration::ZERO });
+        self.reporter.tell(&Event::Reloaded { rules, backends, took: begun.elapsed() });
         Ok(Some(ghost_socket))
     }
 

@@ -28,7 +28,7 @@ const UNREAD_TAGS: &str = "vsl_mask=-VCL_call,-VCL_return,-VCL_acl,-Hit,-HitMiss
 pub(crate) struct Varnishd {
     process: Child,
     /// varnishd in `-d` mode ends when this closes: it cannot outlive us, however we end.
-    _stdin: Option<ChildStdin>,
+    stdin: Option<ChildStdin>,
     last_lines: LastLines,
     child_news: Arc<Notify>,
 }
@@ -65,7 +65,7 @@ impl Varnishd {
         if let Some(err) = process.stderr.take() {
             follow(err, &settings.name, &last_lines, &child_news);
         }
-        Ok(Self { _stdin: process.stdin.take(), process, last_lines, child_news })
+        Ok(Self { stdin: process.stdin.take(), process, last_lines, child_news })
     }
 
     /// Resolves when the manager has ended; says its last words.
@@ -87,13 +87,9 @@ impl Varnishd {
         Arc::clone(&self.child_news)
     }
 
-    /// Ends manager and child, by force if need be.
+    /// Ends manager and child: by the end of its standard input, by force if need be.
     pub(crate) async fn stop(mut self) {
-        let pid =
-            self.process.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
+        drop(self.stdin.take());
         if tokio::time::timeout(Duration::from_secs(10), self.process.wait()).await.is_err() {
             tracing::warn!("varnishd did not end within 10 s, and is killed");
             let _ = self.process.kill().await;

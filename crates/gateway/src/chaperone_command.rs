@@ -39,6 +39,10 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
 }
 
 fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settings {
+    let (extra_args, refused) = translate::varnishd_args::check(&environment.extra_args);
+    for argument in refused {
+        tracing::error!("VARNISHD_EXTRA_ARGS: {argument}");
+    }
     Settings {
         name: "chaperone".to_owned(),
         varnishd: arguments.varnish.varnishd.clone(),
@@ -48,7 +52,7 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         sockets: environment.listen.clone(),
         reload_address: environment.reload_address,
         admin_address: environment.admin_address,
-        extra_args: environment.extra_args.clone(),
+        extra_args,
         upgrade_idle: UPGRADE_IDLE,
         drain_timeout: arguments.drain_timeout,
     }

@@ -4,11 +4,12 @@ use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use model::names::{GATEWAY_PREFIX, GHOST_PREFIX, LISTENER_HEADER, PASS_HEADER, RELOAD_SOCKET, ROUTE_HEADER};
-use router::Action;
+use router::{Action, Decision};
 
 use crate::ffi::{self, Ctx, Director, OwnedDirector, c_string};
 use crate::message::{ClientRequest, Message, c_bytes, local_socket};
 use crate::object::Ghost;
+use crate::table::Table;
 use crate::task::Task;
 use crate::{answer, forwarded, target};
 
@@ -116,12 +117,15 @@ unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, message: Messag
             message.add_static(table.route_line(rule));
         }
         message.add_static(PASS_LINE);
-        let director = table.director(&decision).unwrap_or_else(|| match decision.action() {
-            Action::NotFound => ghost.not_found.raw(),
-            _ => ghost.no_backend.raw(),
-        });
-        ffi::gs_hint(ctx, director);
+        ffi::gs_hint(ctx, chosen_director(ghost, table, &decision));
     }
+}
+
+fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Director {
+    table.director(decision).unwrap_or_else(|| match decision.action() {
+        Action::NotFound => ghost.not_found.raw(),
+        _ => ghost.no_backend.raw(),
+    })
 }
 
 /// As Varnish's builtin VCL does, so that the cache key does not depend on the case.
@@ -224,9 +228,20 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn vmod_router_backend(ctx: *const Ctx, _ghost: *const Ghost) -> Director {
-    // SAFETY: Varnish passes a live context.
-    guarded(ctx, std::ptr::null(), || unsafe { director(ctx) })
+unsafe extern "C" fn vmod_router_backend(ctx: *const Ctx, ghost: *const Ghost) -> Director {
+    guarded(ctx, std::ptr::null(), || {
+        // SAFETY: Varnish passes a live context and our object.
+        unsafe {
+            if ffi::gs_on_backend_side(ctx) == 1 {
+                return ffi::gs_bereq_backend(ctx);
+            }
+            // Not what is hinted at now: user VCL may want to come back to it.
+            let ghost = &*ghost;
+            Task::existing(ctx, ghost)
+                .and_then(|task| task.decision().map(|decision| chosen_director(ghost, task.table(), decision)))
+                .unwrap_or_else(|| ffi::gs_hinted(ctx))
+        }
+    })
 }
 
 #[unsafe(no_mangle)]
