@@ -28,7 +28,7 @@ test-trixie: ## The VMOD against Varnish 7.7, in a root of Debian trixie
 
 bless: ## Regenerate golden files and schemas
 	INSTA_UPDATE=always $(CARGO) test -p translate -p source
-	BLESS=1 $(CARGO) test -p model --features schema
+	BLESS=1 $(CARGO) test -p api
 
 bench: setup ## Measure, and write docs/results
 	scripts/bench

@@ -1,7 +1,7 @@
 //! Answers of our own as backends, so that user VCL sees them in vcl_backend_response and vcl_deliver: no route,
 //! no backend, redirects, and ghost's loopback socket.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ const NO_BACKEND: &str = concat!(
 #[derive(Default)]
 pub(crate) struct Said {
     pub(crate) status: u16,
-    pub(crate) header: Option<String>,
+    /// `Name: value`; bytes, because a URL need not be UTF-8.
+    pub(crate) header: Option<Vec<u8>>,
     pub(crate) body: String,
 }
 
@@ -73,8 +74,8 @@ impl Answer {
                 let host = bereq.header("Host").unwrap_or_default();
                 match self.rule().and_then(|rule| rule.redirect(&socket, host, bereq.url())) {
                     Some((status, location)) => {
-                        let location = String::from_utf8_lossy(&location);
-                        Said { status, header: Some(format!("Location: {location}")), body: String::new() }
+                        let header = [b"Location: ", location.as_slice()].concat();
+                        Said { status, header: Some(header), body: String::new() }
                     }
                     None => Said { status: 500, header: None, body: NO_BACKEND.to_owned() },
                 }
@@ -100,22 +101,21 @@ unsafe extern "C" fn ghost_answer(ctx: *const Ctx, answer: *const c_void, to: *m
     }))
     .unwrap_or_else(|_| Said {
         status: 500,
-        header: Some(format!("{ERROR_HEADER}: ghost panicked: this is a bug")),
+        header: Some(format!("{ERROR_HEADER}: ghost panicked: this is a bug").into_bytes()),
         body: String::new(),
     });
-    let header =
-        said.header.map(|h| c_string(&h.replace(['\r', '\n'], " "))).unwrap_or_else(CString::default);
-    let bytes = header.as_bytes();
+    let mut header = said.header.unwrap_or_default();
+    header.iter_mut().filter(|b| matches!(b, b'\r' | b'\n' | b'\0')).for_each(|b| *b = b' ');
     // SAFETY: ctx is live; the copies live in the task's workspace, as long as the task. NULL: out of workspace.
     unsafe {
         let body = ffi::gs_ws_copy(ctx, said.body.as_ptr(), said.body.len());
-        let line = ffi::gs_ws_copy(ctx, bytes.as_ptr(), bytes.len());
+        let line = ffi::gs_ws_copy(ctx, header.as_ptr(), header.len());
         if body.is_null() || line.is_null() {
             return -1;
         }
         *to = RawAnswer {
             status: said.status.into(),
-            header: if bytes.is_empty() { std::ptr::null() } else { line },
+            header: if header.is_empty() { std::ptr::null() } else { line },
             body: Text { p: body.cast(), n: said.body.len() },
         };
     }

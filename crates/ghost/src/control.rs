@@ -11,6 +11,11 @@ use crate::message::Message;
 use crate::object::{Ghost, IN_FLIGHT};
 use crate::table::Table;
 
+/// An answer lives in the fetch's workspace (`workspace_backend`, 64 KiB by default). One that does not fit would make
+/// a reload that was done look failed.
+const ROOM_FOR_PROBLEMS: usize = 16 << 10;
+const LONGEST_ERROR: usize = 2000;
+
 /// Knows the object whose director it is.
 pub(crate) struct Control(*const Ghost);
 
@@ -34,7 +39,10 @@ impl Control {
                     }
                     said(200, None, &status(ghost, &table))
                 }
-                Err(e) => said(500, Some(format!("{ERROR_HEADER}: {e}")), &json!({ "error": e.to_string() })),
+                Err(e) => {
+                    let why: String = e.to_string().chars().take(LONGEST_ERROR).collect();
+                    said(500, Some(format!("{ERROR_HEADER}: {why}")), &json!({ "error": why }))
+                }
             }
         } else if path == STATUS_PATH.as_bytes() {
             said(200, None, &status(ghost, &ghost.table()))
@@ -46,7 +54,7 @@ impl Control {
 }
 
 fn said(status: u16, header: Option<String>, body: &serde_json::Value) -> Said {
-    Said { status, header, body: format!("{body}\n") }
+    Said { status, header: header.map(String::into_bytes), body: format!("{body}\n") }
 }
 
 fn status(ghost: &Ghost, table: &Table) -> serde_json::Value {
@@ -56,6 +64,20 @@ fn status(ghost: &Ghost, table: &Table) -> serde_json::Value {
         "backends": table.backend_count(),
         "reloads": ghost.reloads.load(Ordering::Relaxed),
         "in_flight": IN_FLIGHT.load(Ordering::Relaxed),
-        "left_out": table.problems,
+        "left_out": shown(&table.problems),
     })
+}
+
+/// As many as fit.
+fn shown(problems: &[String]) -> Vec<String> {
+    let mut room = ROOM_FOR_PROBLEMS;
+    let fits = |problem: &&String| {
+        room = room.saturating_sub(problem.len());
+        room > 0
+    };
+    let mut shown: Vec<_> = problems.iter().take_while(fits).cloned().collect();
+    if shown.len() < problems.len() {
+        shown.push(format!("and {} more", problems.len() - shown.len()));
+    }
+    shown
 }

@@ -139,11 +139,21 @@ fn lower_case_host(message: Message<'_>) {
 unsafe extern "C" fn vmod_router_websocket(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
     guarded(ctx, 0, || {
         // SAFETY: Varnish passes a live context and our object.
-        let (task, message) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_req(ctx))) };
-        let forwards =
-            task.and_then(|t| t.decision()).is_some_and(|d| matches!(d.action(), Action::Forward { .. }));
-        u32::from(forwards && message.is_some_and(asks_for_websocket))
+        let message = unsafe { Message::new(ffi::gs_req(ctx)) };
+        u32::from(forwards(ctx, ghost) == Some(true) && message.is_some_and(asks_for_websocket))
     })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_answers(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
+    guarded(ctx, 0, || u32::from(forwards(ctx, ghost) == Some(false)))
+}
+
+/// Does the request go to an origin? `None` where it was not routed.
+fn forwards(ctx: *const Ctx, ghost: *const Ghost) -> Option<bool> {
+    // SAFETY: Varnish passes a live context and our object.
+    let task = unsafe { Task::existing(ctx, &*ghost) };
+    task?.decision().map(|decision| matches!(decision.action(), Action::Forward { .. }))
 }
 
 /// No other protocol is piped: `Upgrade: h2c` would take requests past the gateway's rules.
