@@ -1,4 +1,5 @@
-//! Probes: `/healthz` while we live, `/readyz` while varnishd serves a good configuration and is not draining.
+//! Probes: `/healthz` while we live, `/readyz` while varnishd serves a good configuration, is not draining, and can be
+//! connected to.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -10,13 +11,20 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::{Error, State};
 
-/// Answers probes until the future is dropped.
-pub async fn serve(address: SocketAddr, state: watch::Receiver<State>) -> Result<(), Error> {
+/// A probe is asked every few seconds, and its asker has little patience.
+const CONNECTING: Duration = Duration::from_millis(500);
+
+/// Answers probes until the future is dropped. `varnishd` is where it must take connections.
+pub async fn serve(
+    address: SocketAddr,
+    varnishd: SocketAddr,
+    state: watch::Receiver<State>,
+) -> Result<(), Error> {
     let failed = |source| Error::Port { socket: "health".to_owned(), address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     loop {
@@ -27,9 +35,9 @@ pub async fn serve(address: SocketAddr, state: watch::Receiver<State>) -> Result
         };
         let state = state.clone();
         tokio::spawn(async move {
-            let answer = service_fn(|request| {
-                let response = respond(&request, &state.borrow());
-                async move { Ok::<_, Infallible>(response) }
+            let answer = service_fn(|request: Request<_>| {
+                let (path, state) = (request.uri().path().to_owned(), state.borrow().clone());
+                async move { Ok::<_, Infallible>(respond(&path, &state, varnishd).await) }
             });
             let _ = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -40,14 +48,15 @@ pub async fn serve(address: SocketAddr, state: watch::Receiver<State>) -> Result
     }
 }
 
-fn respond<B>(request: &Request<B>, state: &State) -> Response<Full<Bytes>> {
-    let (status, body) = match request.uri().path() {
+async fn respond(path: &str, state: &State, varnishd: SocketAddr) -> Response<Full<Bytes>> {
+    let (status, body) = match path {
         "/healthz" => (StatusCode::OK, json!({ "status": "alive" })),
         "/readyz" => {
-            let status = if state.ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            let ready = state.ready() && connects(varnishd).await;
+            let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             let sockets: Vec<_> = state.sockets.iter().map(|(name, at)| format!("{name}={at}")).collect();
             let body = json!({
-                "ready": state.ready(),
+                "ready": ready,
                 "draining": state.draining,
                 "listening": sockets,
                 "refused": state.refused,
@@ -61,4 +70,8 @@ fn respond<B>(request: &Request<B>, state: &State) -> Response<Full<Bytes>> {
     let json = hyper::header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(hyper::header::CONTENT_TYPE, json);
     response
+}
+
+async fn connects(address: SocketAddr) -> bool {
+    matches!(tokio::time::timeout(CONNECTING, TcpStream::connect(address)).await, Ok(Ok(_)))
 }

@@ -21,7 +21,7 @@ const REMEMBERED: usize = 20;
 
 /// A log record for every header and VCL step costs a tenth of the throughput of hits. These stay out, unless
 /// `-p vsl_mask=+…` in the user's arguments asks for them again: no access log, counter or tool of ours reads them.
-const UNREAD_TAGS: &str = "vsl_mask=-VCL_call,-VCL_return,-VCL_acl,-Hit,-HitMiss,-HitPass,-ReqUnset,-BereqUnset,-RespUnset,-BerespUnset,-ObjProtocol,-ObjStatus,-ObjReason,-ObjHeader,-TTL,-Filters,-ExpKill,-Storage,-Length,-BackendReuse";
+const UNREAD_TAGS: &str = "vsl_mask=-VCL_call,-VCL_return,-VCL_acl,-Hit,-HitMiss,-HitPass,-ReqUnset,-BereqUnset,-RespUnset,-BerespUnset,-ObjProtocol,-ObjStatus,-ObjReason,-ObjHeader,-TTL,-Filters,-ExpKill,-Storage,-Length";
 
 /// A running manager process of varnishd. Its end is the end of the child, too.
 #[derive(Debug)]

@@ -34,7 +34,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     let response = answer(&name, served.fetch_add(1, Ordering::Relaxed) + 1, &request);
                     async move { Ok::<_, Infallible>(response) }
                 });
-                let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
+                let _ = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), answer)
+                    .await;
             });
         }
     };

@@ -28,7 +28,8 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
     let (to_varnishd, desired) = watch::channel(Desired::default());
     let reporter = Reporter::new(move |event| tell("chaperone", event));
 
-    let health = chaperone::health::serve(environment.health_address, reporter.state());
+    let health =
+        chaperone::health::serve(environment.health_address, environment.http_address, reporter.state());
     let feeding = feed(&environment, to_varnishd);
     let running = chaperone::run(settings, desired, reporter, shutdown);
     tokio::select! {

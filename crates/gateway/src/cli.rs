@@ -66,6 +66,9 @@ pub(crate) struct ServeArguments {
     /// Listen on this address only, instead of all addresses of the machine.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
+    /// Take internal ports from this one on, two for each Gateway, instead of free ones.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) internal_ports: Option<u16>,
     /// How long requests may take to finish after Ctrl-C or SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) drain_timeout: Duration,

@@ -30,6 +30,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         arguments,
         shutdown: shutdown.clone(),
         instances: BTreeMap::new(),
+        places: BTreeMap::new(),
         news: News::default(),
     };
     loop {
@@ -83,6 +84,8 @@ struct Machine {
     vmod: Option<PathBuf>,
     shutdown: watch::Receiver<Shutdown>,
     instances: BTreeMap<Key, Instance>,
+    /// Every Gateway that was ever started, numbered from 0.
+    places: BTreeMap<Key, u16>,
     news: News,
 }
 
@@ -123,27 +126,26 @@ impl Machine {
         let routes = instance::count_routes(&plan.routing);
         let vcl = plan.main_vcl.as_deref().map(Arc::from);
         let desired = Desired { ghost: Some(ghost), vcl };
-        match (self.instances.get_mut(key), &plan.infra) {
+        let settings = plan.infra.as_ref().map(|infra| self.settings(key, infra));
+        match (self.instances.get_mut(key), plan.infra.as_ref().zip(settings)) {
             // Without sockets there is nothing to listen on; verdicts say why.
-            (instance, Some(infra)) if infra.sockets.is_empty() => {
+            (instance, Some((infra, _))) if infra.sockets.is_empty() => {
                 if let Some(instance) = instance {
                     instance.stop();
                     self.instances.remove(key);
                 }
             }
-            (Some(instance), Some(infra)) if instance.infra != *infra => {
+            (Some(instance), Some((infra, settings))) if instance.infra != *infra => {
                 tracing::info!(
                     event = "restarting",
                     object = %format_args!("Gateway {key}"),
                     "Gateway {key}: restarting varnishd, since its listeners or arguments changed"
                 );
-                let settings = settings(&self.arguments, &self.state, self.vmod.clone(), key, infra);
                 instance.restart(settings, infra.clone());
                 instance.feed(desired, routes);
             }
             (Some(instance), _) => instance.feed(desired, routes),
-            (None, Some(infra)) => {
-                let settings = settings(&self.arguments, &self.state, self.vmod.clone(), key, infra);
+            (None, Some((infra, settings))) => {
                 let instance = Instance::start(settings, infra.clone(), self.shutdown.clone());
                 instance.feed(desired, routes);
                 self.instances.insert(key.clone(), instance);
@@ -151,30 +153,30 @@ impl Machine {
             (None, None) => {}
         }
     }
-}
 
-fn settings(
-    arguments: &ServeArguments,
-    state: &std::path::Path,
-    vmod: Option<PathBuf>,
-    key: &Key,
-    infra: &Infra,
-) -> Settings {
-    let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-    let socket =
-        |s: &translate::Socket| ListenSocket { name: s.name.clone(), address: arguments.bind, port: s.port };
-    Settings {
-        name: format!("Gateway {key}"),
-        varnishd: arguments.varnish.varnishd.clone(),
-        vmod,
-        work_dir: state.join(format!("{}_{}", key.namespace, key.name)),
-        ghost_config: None,
-        sockets: infra.sockets.iter().map(socket).collect(),
-        reload_address: loopback,
-        admin_address: loopback,
-        extra_args: infra.varnishd_args.clone(),
-        upgrade_idle: std::time::Duration::from_secs_f64(infra.upgrade_idle_seconds.max(0.001)),
-        drain_timeout: arguments.drain_timeout,
+    fn settings(&mut self, key: &Key, infra: &Infra) -> Settings {
+        let next = u16::try_from(self.places.len()).unwrap_or(u16::MAX);
+        let place = *self.places.entry(key.clone()).or_insert(next);
+        let internal = |offset: u16| {
+            let port =
+                self.arguments.internal_ports.map_or(0, |first| first.saturating_add(2 * place + offset));
+            SocketAddr::from(([127, 0, 0, 1], port))
+        };
+        let address = self.arguments.bind;
+        let socket = |s: &translate::Socket| ListenSocket { name: s.name.clone(), address, port: s.port };
+        Settings {
+            name: format!("Gateway {key}"),
+            varnishd: self.arguments.varnish.varnishd.clone(),
+            vmod: self.vmod.clone(),
+            work_dir: self.state.join(format!("{}_{}", key.namespace, key.name)),
+            ghost_config: None,
+            sockets: infra.sockets.iter().map(socket).collect(),
+            reload_address: internal(0),
+            admin_address: internal(1),
+            extra_args: infra.varnishd_args.clone(),
+            upgrade_idle: std::time::Duration::from_secs_f64(infra.upgrade_idle_seconds.max(0.001)),
+            drain_timeout: self.arguments.drain_timeout,
+        }
     }
 }
 

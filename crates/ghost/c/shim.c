@@ -180,6 +180,9 @@ gs_add_pair(struct http *hp, const char *name, size_t n, const char *value, size
 	http_SetHeader(hp, s);
 }
 
+/* Has something been lost for want of workspace, or of room for headers (http_max_hdr)? */
+int gs_overflowed(const struct http *hp) { return (WS_Overflowed(hp->ws)); }
+
 void
 gs_set_url(struct http *hp, const char *url, size_t n)
 {
@@ -195,7 +198,8 @@ gs_set_url(struct http *hp, const char *url, size_t n)
 
 const char *gs_local_socket(VRT_CTX) { return (ctx->sp == NULL ? NULL : VRT_r_local_socket(ctx)); }
 const char *gs_client_ip(VRT_CTX) { return (SES_Get_String_Attr(ctx->sp, SA_CLIENT_IP)); }
-int gs_first_visit(VRT_CTX) { return (ctx->req->restarts == 0 && ctx->req->esi_level == 0); }
+/* Not a restart. An ESI include counts: its headers are the client's own, as they came in. */
+int gs_first_visit(VRT_CTX) { return (ctx->req->restarts == 0); }
 int gs_on_backend_side(VRT_CTX) { return (ctx->bo != NULL && ctx->req == NULL); }
 void gs_hint(VRT_CTX, VCL_BACKEND d) { VRT_l_req_backend_hint(ctx, d); }
 VCL_BACKEND gs_hinted(VRT_CTX) { return (ctx->req->director_hint); }

@@ -6,6 +6,9 @@ use router::edit::{EditHeaders, EditRequest, HeaderLine};
 
 use crate::ffi::{self, Ctx, Http};
 
+const NO_ROOM: &CStr =
+    c"ghost: no room for what is to be set: raise http_max_hdr, workspace_client or workspace_backend";
+
 /// A message that is alive for `'a`.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a> {
@@ -57,6 +60,19 @@ impl<'a> Message<'a> {
         self.remove_header(name);
         // SAFETY: alive, see new(); the parts are copied.
         unsafe { ffi::gs_add_pair(self.http, name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
+    }
+
+    /// Fails the task where an edit was lost: half of them is worse than none.
+    ///
+    /// # Safety
+    /// `ctx` must be the live context that the message belongs to.
+    pub(crate) unsafe fn fail_if_lost(self, ctx: *const Ctx) {
+        // SAFETY: alive, see new(); the caller's promise.
+        unsafe {
+            if ffi::gs_overflowed(self.http) == 1 {
+                ffi::gs_fail(ctx, NO_ROOM.as_ptr());
+            }
+        }
     }
 
     /// Without a copy.

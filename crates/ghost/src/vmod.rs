@@ -118,6 +118,7 @@ unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, message: Messag
         }
         message.add_static(PASS_LINE);
         ffi::gs_hint(ctx, chosen_director(ghost, table, &decision));
+        message.fail_if_lost(ctx);
     }
 }
 
@@ -182,6 +183,8 @@ unsafe extern "C" fn vmod_router_pipe(ctx: *const Ctx, ghost: *const Ghost) {
             bereq.set_header("Upgrade", b"websocket");
             bereq.set_header("Connection", b"Upgrade");
         }
+        // SAFETY: as above.
+        unsafe { bereq.fail_if_lost(ctx) };
     });
 }
 
@@ -210,6 +213,7 @@ unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, _ghost: *const Ghost) {
             bereq.remove_headers_with(GHOST_PREFIX);
             if let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx)) {
                 target.rule().edit_request(bereq.url(), &mut bereq);
+                bereq.fail_if_lost(ctx);
             }
         }
     });
@@ -234,6 +238,8 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
             rule.edit_response(&mut resp);
         }
         resp.remove_headers_with(GHOST_PREFIX);
+        // SAFETY: as above.
+        unsafe { resp.fail_if_lost(ctx) };
     });
 }
 
@@ -247,9 +253,10 @@ unsafe extern "C" fn vmod_router_backend(ctx: *const Ctx, ghost: *const Ghost) -
             }
             // Not what is hinted at now: user VCL may want to come back to it.
             let ghost = &*ghost;
-            Task::existing(ctx, ghost)
-                .and_then(|task| task.decision().map(|decision| chosen_director(ghost, task.table(), decision)))
-                .unwrap_or_else(|| ffi::gs_hinted(ctx))
+            match Task::existing(ctx, ghost).and_then(|task| Some((task.table(), task.decision()?))) {
+                Some((table, decision)) => chosen_director(ghost, table, decision),
+                None => ffi::gs_hinted(ctx),
+            }
         }
     })
 }

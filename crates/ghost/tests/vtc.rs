@@ -2,8 +2,16 @@
 //!
 //! `cargo test` does not build a cdylib: run `cargo build -p ghost` first (`make test` does).
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "whatever goes wrong here must fail the test"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::SystemTime;
 use std::{env, fs, io};
 
@@ -16,7 +24,54 @@ macro_rules! cases {
 }
 
 cases! {
-    routes_by_host_and_path
+    a_failed_background_fetch_keeps_the_stale_object
+    a_failed_reload_keeps_the_old_configuration
+    a_file_without_listeners_goes_by_sockets
+    a_new_vcl_reads_the_file_before_it_is_used
+    a_reload_swaps_the_configuration
+    a_reload_with_many_bad_entries_succeeds
+    a_restart_is_routed_by_the_same_configuration
+    a_thousand_rules_work_and_reload
+    a_tls_front_speaks_proxy_over_a_unix_socket
+    a_websocket_to_an_unreachable_endpoint_finds_another
+    a_websocket_without_backend_gets_the_answer
+    an_empty_group_answers_500_for_its_share
+    an_unreachable_endpoint_is_tried_once_more_on_another
+    an_unreachable_group_gets_no_third_try
+    endpoints_may_be_ipv6
+    esi_includes_are_routed_each_by_itself
+    forwarded_headers_are_the_gateways_own_word
+    forwarded_headers_of_trusted_proxies_are_kept
+    gateway_headers_are_not_the_clients_to_send
+    ghost_headers_reach_neither_origin_nor_client
+    ghosts_own_answers_are_not_cached
+    hosts_match_exactly_then_by_wildcard_then_without
+    http2_streams_are_routed_each_by_itself
+    many_reloads_and_many_vcls
+    methods_headers_and_query_parameters_match
+    no_backend_is_500_as_json_that_vcl_can_shape
+    no_route_is_404_as_json_that_vcl_can_shape
+    nothing_is_tried_again_once_a_byte_was_sent
+    odd_requests_are_answered
+    only_websockets_are_piped
+    paths_match_exactly_by_prefix_and_by_regex
+    precedence_goes_field_by_field
+    redirects_name_scheme_host_port_and_path
+    request_headers_are_set_added_and_removed
+    requests_in_flight_keep_their_backend_across_a_reload
+    requests_that_wait_for_one_fetch_survive_a_reload
+    response_headers_are_edited_on_every_delivery
+    sockets_keep_their_routes_apart
+    the_most_specific_listener_of_a_socket_takes_the_host
+    timeouts_of_the_file_hold
+    too_little_workspace_fails_the_request_alone
+    urls_are_rewritten_for_the_origin_only
+    user_vcl_reads_what_was_decided_on_both_sides
+    user_vcl_routes_again_after_a_change
+    user_vcl_switches_caching_on
+    websockets_are_piped_both_ways
+    weights_split_requests_between_groups
+    what_a_header_or_chance_decides_is_in_the_cache_key
 }
 
 /// varnishtest's exit code for a case that this machine cannot run, say for want of IPv6.
@@ -79,7 +134,8 @@ impl ReadableFiles {
         let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(dir.path(), everyone).unwrap();
         let vcl = crate_dir().join("../translate/src/vcl");
-        for file in [built_vmod(), vcl.join("preamble.vcl"), vcl.join("postamble.vcl")] {
+        let vmod = VMOD.clone().unwrap_or_else(|e| panic!("{e}"));
+        for file in [vmod, vcl.join("preamble.vcl"), vcl.join("postamble.vcl")] {
             let to = dir.path().join(file.file_name().unwrap());
             fs::copy(&file, &to).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
             fs::set_permissions(to, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
@@ -88,21 +144,24 @@ impl ReadableFiles {
     }
 }
 
+/// Found once: who edits sources while the tests run tests what was there when they began.
+static VMOD: LazyLock<Result<PathBuf, String>> = LazyLock::new(built_vmod);
+
 /// The VMOD beside this test's own directory (`target/<profile>/deps`), not older than what it is made of.
-fn built_vmod() -> PathBuf {
+fn built_vmod() -> Result<PathBuf, String> {
     let exe = env::current_exe().unwrap();
     let profile = exe.ancestors().nth(2).expect("a test runs in target/<profile>/deps");
     let vmod = profile.join("libvmod_ghost.so");
     let release = if profile.ends_with("release") { " --release" } else { "" };
     let how = format!("run `cargo build -p ghost{release}` first");
-    let built = modified(&vmod).unwrap_or_else(|| panic!("{} is missing: {how}", vmod.display()));
+    let built = modified(&vmod).ok_or_else(|| format!("{} is missing: {how}", vmod.display()))?;
     // Cargo's own list, "made: source source…".
     let sources = fs::read_to_string(vmod.with_extension("d")).unwrap_or_default();
-    for source in sources.split_whitespace().skip(1) {
-        let newer = modified(Path::new(source)).is_none_or(|at| at > built);
-        assert!(!newer, "{} is older than {source}: {how}", vmod.display());
+    let is_newer = |source: &&str| modified(Path::new(source)).is_none_or(|at| at > built);
+    match sources.split_whitespace().skip(1).find(is_newer) {
+        Some(source) => Err(format!("{} is older than {source}: {how}", vmod.display())),
+        None => Ok(vmod),
     }
-    vmod
 }
 
 /// Where std and its like are.

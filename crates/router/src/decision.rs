@@ -43,8 +43,8 @@ impl<'r> Decision<'r> {
         let action = match fate {
             Fate::Redirect => Action::Redirect,
             Fate::NoBackend => Action::NoBackend,
-            Fate::Forward(group) => Action::Forward { group: group.into() },
-            Fate::Chance => match by_weight(rule.groups(), random) {
+            Fate::Forward => Action::Forward { group: 0 },
+            Fate::Pick => match by_weight(rule.groups(), random) {
                 Some(group) if !rule.groups()[group].endpoints().is_empty() => Action::Forward { group },
                 _ => Action::NoBackend,
             },

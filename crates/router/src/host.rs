@@ -7,14 +7,11 @@ use crate::dictionary::Dictionary;
 /// Values by hostname. `*.example.com` stands for names of any depth below example.com, never for example.com itself.
 #[derive(Debug, Clone)]
 pub(crate) struct HostTable<T> {
-    /// The exact names, and what follows `*.` of the others.
-    names: Dictionary<T>,
+    exact: Dictionary<T>,
+    /// By what follows `*.`.
+    wildcard: Dictionary<T>,
     any: Option<T>,
-    has_wildcards: bool,
 }
-
-const EXACT: u32 = 0;
-const WILDCARD: u32 = 1;
 
 /// A hostname as tables have it: lower case, `*` for every host.
 pub(crate) fn normal_hostname(hostname: &str) -> String {
@@ -36,29 +33,28 @@ pub(crate) fn closeness(hostname: &str, host: &[u8]) -> Option<usize> {
 impl<T> HostTable<T> {
     /// By [`normal_hostname`], each once.
     pub(crate) fn new<'h>(hosts: impl IntoIterator<Item = (&'h str, T)>) -> Self {
-        let (mut any, mut has_wildcards) = (None, false);
-        let names = hosts.into_iter().filter_map(|(hostname, value)| {
+        let (mut exact, mut wildcard, mut any) = (Vec::new(), Vec::new(), None);
+        for (hostname, value) in hosts {
             if hostname == ANY_HOST {
                 any = Some(value);
-                return None;
+            } else if let Some(suffix) = hostname.strip_prefix("*.") {
+                wildcard.push((suffix.as_bytes(), value));
+            } else {
+                exact.push((hostname.as_bytes(), value));
             }
-            let suffix = hostname.strip_prefix("*.");
-            has_wildcards |= suffix.is_some();
-            let space = if suffix.is_some() { WILDCARD } else { EXACT };
-            Some((space, suffix.unwrap_or(hostname).as_bytes(), value))
-        });
-        Self { names: Dictionary::new(names.collect()), any, has_wildcards }
+        }
+        Self { exact: Dictionary::new(exact), wildcard: Dictionary::new(wildcard), any }
     }
 
     /// `host` is normal: lower case, without port.
     pub(crate) fn get(&self, host: &[u8]) -> Option<&T> {
-        if let Some(found) = self.names.get(EXACT, host) {
+        if let Some(found) = self.exact.get(host) {
             return Some(found);
         }
-        if self.has_wildcards {
+        if !self.wildcard.is_empty() {
             // From the left, so that the longest suffix is asked first; the star stands for at least one label.
             for (at, _) in host.iter().enumerate().skip(1).filter(|(_, b)| **b == b'.') {
-                if let Some(found) = self.names.get(WILDCARD, &host[at + 1..]) {
+                if let Some(found) = self.wildcard.get(&host[at + 1..]) {
                     return Some(found);
                 }
             }
@@ -68,11 +64,11 @@ impl<T> HostTable<T> {
 
     /// Every hostname with its value, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (String, &T)> {
-        let names = self.names.iter().map(|(space, name, value)| {
-            let name = String::from_utf8_lossy(name);
-            (if space == WILDCARD { format!("*.{name}") } else { name.into_owned() }, value)
-        });
-        names.chain(self.any.iter().map(|value| (ANY_HOST.to_owned(), value)))
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        let exact = self.exact.iter().map(move |(name, value)| (text(name), value));
+        let wildcard =
+            self.wildcard.iter().map(move |(suffix, value)| (format!("*.{}", text(suffix)), value));
+        exact.chain(wildcard).chain(self.any.iter().map(|value| (ANY_HOST.to_owned(), value)))
     }
 }
 

@@ -1,65 +1,50 @@
 //! Paths: exact, then regular expressions, then the longest prefix by whole path elements.
+//!
+//! Large configurations do not fit into the processor's caches, so a decision costs what its cache misses cost. Therefore
+//! a path is looked for among the hashes of its host's paths, which lie side by side, and what a decision needs of a rule
+//! is kept apart from all that comes later.
 
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
 use model::matches::PathMatchType;
 
-use crate::dictionary::Dictionary;
 use crate::precedence;
 use crate::rule::{Fate, Rule};
 
 /// Rules of all hosts by the path they ask for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PathIndex {
-    /// Each host has a space for exact paths and one for prefixes.
-    paths: Dictionary<Ranked>,
-    /// Of each path that several rules ask for, all but the best.
-    others: Box<[RuleRef]>,
-    regexes: Box<[RuleRef]>,
+    /// Host by host: exact paths, prefixes, regular expressions; each by hash, then in order of precedence.
+    entries: Box<[Entry]>,
+    texts: Box<[u8]>,
+    hasher: RandomState,
 }
 
-/// The rules that ask for one path, in order of precedence.
+/// One rule of one host.
 #[derive(Debug, Clone, Copy)]
-struct Ranked {
-    best: RuleRef,
-    others: Span,
-}
-
-/// What most decisions need to know of a rule.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RuleRef {
-    /// Position in the router.
-    pub(crate) id: u32,
+pub(crate) struct Entry {
+    /// Of the path.
+    hash: u32,
+    /// Position of the rule in the router.
+    pub(crate) rule: u32,
+    text_start: u32,
+    text_length: u32,
     pub(crate) fate: Fate,
     /// Nothing but the path is asked for.
     any_request: bool,
 }
 
-/// Where the rules of one host are.
+/// Where the entries of one host are.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HostPaths {
-    host: u32,
-    regexes: Span,
-    /// Longer paths, or starts of them, need not be looked up.
-    longest_exact: u32,
-    longest_prefix: u32,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Span {
-    start: u32,
+    exact_start: u32,
+    prefixes_start: u32,
+    regexes_start: u32,
     end: u32,
-}
-
-impl Span {
-    fn of<T>(self, all: &[T]) -> &[T] {
-        &all[self.start as usize..self.end as usize]
-    }
-
-    /// Appends, and says where.
-    fn append<T>(all: &mut Vec<T>, more: impl Iterator<Item = T>) -> Self {
-        let start = all.len() as u32;
-        all.extend(more);
-        Self { start, end: all.len() as u32 }
-    }
+    /// Longer starts of a path need not be looked for.
+    longest_prefix: u32,
 }
 
 /// Path and query of a URL.
@@ -82,14 +67,6 @@ fn starts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(whole, |start| start.iter().rposition(|b| *b == b'/').map(|slash| &start[..slash]))
 }
 
-fn exact_space(host: u32) -> u32 {
-    host << 1
-}
-
-fn prefix_space(host: u32) -> u32 {
-    host << 1 | 1
-}
-
 impl PathIndex {
     /// The best rule whose path fits and that `take` wants.
     pub(crate) fn find(
@@ -98,103 +75,123 @@ impl PathIndex {
         rules: &[Rule],
         path: &[u8],
         mut take: impl FnMut(&Rule) -> bool,
-    ) -> Option<RuleRef> {
-        let mut wanted = |rule: &RuleRef| rule.any_request || take(&rules[rule.id as usize]);
-        if path.len() <= host.longest_exact as usize
-            && let Some(found) = self.first(exact_space(host.host), path, &mut wanted)
-        {
-            return Some(found);
+    ) -> Option<&Entry> {
+        let mut wanted = |entry: &&Entry| entry.any_request || take(&rules[entry.rule as usize]);
+        let exact = self.with_path(host.exact_start, host.prefixes_start, path).find(&mut wanted);
+        if exact.is_some() {
+            return exact;
         }
-        for rule in host.regexes.of(&self.regexes) {
-            if rules[rule.id as usize].path_pattern_matches(path) && wanted(rule) {
-                return Some(*rule);
-            }
-        }
-        starts(path)
-            .filter(|start| start.len() <= host.longest_prefix as usize)
-            .find_map(|start| self.first(prefix_space(host.host), start, &mut wanted))
+        let regexes = &self.entries[host.regexes_start as usize..host.end as usize];
+        let mut fitting =
+            regexes.iter().filter(|entry| rules[entry.rule as usize].path_pattern_matches(path));
+        fitting.find(&mut wanted).or_else(|| {
+            starts(path).filter(|start| start.len() <= host.longest_prefix as usize).find_map(|start| {
+                self.with_path(host.prefixes_start, host.regexes_start, start).find(&mut wanted)
+            })
+        })
     }
 
-    fn first(&self, space: u32, path: &[u8], wanted: &mut impl FnMut(&RuleRef) -> bool) -> Option<RuleRef> {
-        let Ranked { best, others } = self.paths.get(space, path)?;
-        if wanted(best) {
-            return Some(*best);
-        }
-        others.of(&self.others).iter().copied().find(wanted)
+    /// The entries of exactly this path between two places.
+    fn with_path(&self, from: u32, to: u32, path: &[u8]) -> impl Iterator<Item = &Entry> {
+        let hash = hash(&self.hasher, path);
+        let entries = &self.entries[from as usize..to as usize];
+        let first = entries.partition_point(|entry| entry.hash < hash);
+        let same_hash = entries[first..].iter().take_while(move |entry| entry.hash == hash);
+        same_hash.filter(move |entry| self.text(entry) == path)
+    }
+
+    fn text(&self, entry: &Entry) -> &[u8] {
+        &self.texts[entry.text_start as usize..][..entry.text_length as usize]
     }
 
     /// Positions of a host's rules, in no particular order.
     pub(crate) fn rules_of(&self, host: &HostPaths) -> impl Iterator<Item = u32> {
-        let spaces = [exact_space(host.host), prefix_space(host.host)];
-        let ranked =
-            self.paths.iter().filter(move |(space, ..)| spaces.contains(space)).map(|(.., ranked)| ranked);
-        let by_path = ranked.flat_map(|r| std::iter::once(&r.best).chain(r.others.of(&self.others)));
-        by_path.chain(host.regexes.of(&self.regexes)).map(|rule| rule.id)
+        self.entries[host.exact_start as usize..host.end as usize].iter().map(|entry| entry.rule)
     }
+}
+
+fn hash(hasher: &RandomState, path: &[u8]) -> u32 {
+    hasher.hash_one(path) as u32
 }
 
 /// A [`PathIndex`] while hosts are added to it.
 #[derive(Debug)]
 pub(crate) struct Building<'r> {
     rules: &'r [Rule],
-    hosts: u32,
-    paths: Vec<(u32, &'r [u8], Ranked)>,
-    others: Vec<RuleRef>,
-    regexes: Vec<RuleRef>,
+    entries: Vec<Entry>,
+    texts: Vec<u8>,
+    /// Many hosts have the same paths.
+    text_starts: HashMap<&'r [u8], u32>,
+    hasher: RandomState,
 }
 
 impl<'r> Building<'r> {
     pub(crate) fn new(rules: &'r [Rule]) -> Self {
-        Self { rules, hosts: 0, paths: Vec::new(), others: Vec::new(), regexes: Vec::new() }
+        Self {
+            rules,
+            entries: Vec::new(),
+            texts: Vec::new(),
+            text_starts: HashMap::new(),
+            hasher: RandomState::default(),
+        }
     }
 
     /// Adds one host with its rules, by their positions in order of the file.
     pub(crate) fn add(&mut self, ids: &[u32]) -> HostPaths {
-        let rules = self.rules;
-        let place = |id: &u32| place(&rules[*id as usize]);
-        let mut ids = ids.to_vec();
-        ids.sort_by_cached_key(|id| (place(id), precedence::key(&rules[*id as usize])));
-        let mut host = HostPaths { host: self.hosts, ..HostPaths::default() };
-        self.hosts += 1;
-        for same_path in ids.chunk_by(|a, b| place(a) == place(b)) {
-            let mut refs = same_path.iter().map(|id| RuleRef::new(*id, &rules[*id as usize]));
-            let (kind, path) = place(&same_path[0]);
-            let (space, longest) = match kind {
-                PathMatchType::Exact => (exact_space(host.host), &mut host.longest_exact),
-                PathMatchType::PathPrefix => (prefix_space(host.host), &mut host.longest_prefix),
-                PathMatchType::RegularExpression => {
-                    host.regexes = Span::append(&mut self.regexes, refs);
-                    continue;
-                }
-            };
-            *longest = (*longest).max(path.len() as u32);
-            let Some(best) = refs.next() else { continue };
-            let others = Span::append(&mut self.others, refs);
-            self.paths.push((space, path, Ranked { best, others }));
+        let exact_start = self.entries.len();
+        let prefixes_start = self.add_kind(ids, PathMatchType::Exact);
+        let regexes_start = self.add_kind(ids, PathMatchType::PathPrefix);
+        let end = self.add_kind(ids, PathMatchType::RegularExpression);
+        let prefixes = &self.entries[prefixes_start..regexes_start];
+        HostPaths {
+            exact_start: exact_start as u32,
+            prefixes_start: prefixes_start as u32,
+            regexes_start: regexes_start as u32,
+            end: end as u32,
+            longest_prefix: prefixes.iter().map(|entry| entry.text_length).max().unwrap_or_default(),
         }
-        host
+    }
+
+    /// Adds the rules of one kind, and says where they end.
+    fn add_kind(&mut self, ids: &[u32], kind: PathMatchType) -> usize {
+        let rules = self.rules;
+        let hashed = |id: &u32| {
+            let rule = &rules[*id as usize];
+            (rule.path.kind == kind).then(|| (*id, rule, hash(&self.hasher, text(rule))))
+        };
+        let mut sorted: Vec<_> = ids.iter().filter_map(hashed).collect();
+        sorted.sort_by_cached_key(|(_, rule, hash)| (*hash, precedence::key(rule)));
+        for (id, rule, hash) in sorted {
+            let text = text(rule);
+            let text_start = *self.text_starts.entry(text).or_insert_with(|| {
+                self.texts.extend_from_slice(text);
+                (self.texts.len() - text.len()) as u32
+            });
+            self.entries.push(Entry {
+                hash,
+                rule: id,
+                text_start,
+                text_length: text.len() as u32,
+                fate: rule.fate(),
+                any_request: !rule.looks_beyond_the_path(),
+            });
+        }
+        self.entries.len()
     }
 
     pub(crate) fn finish(self) -> PathIndex {
-        let Self { paths, others, regexes, .. } = self;
-        PathIndex { paths: Dictionary::new(paths), others: others.into(), regexes: regexes.into() }
+        let Self { entries, texts, hasher, .. } = self;
+        PathIndex { entries: entries.into(), texts: texts.into(), hasher }
     }
 }
 
-impl RuleRef {
-    fn new(id: u32, rule: &Rule) -> Self {
-        Self { id, fate: rule.fate(), any_request: !rule.looks_beyond_the_path() }
-    }
-}
-
-/// What a rule is found by. Regular expressions are in one place, and tried one by one.
-fn place(rule: &Rule) -> (PathMatchType, &[u8]) {
-    let text = match rule.path.kind {
+/// What a path is found by. Regular expressions are tried one by one.
+fn text(rule: &Rule) -> &[u8] {
+    match rule.path.kind {
         PathMatchType::Exact => rule.path.value.as_bytes(),
         PathMatchType::PathPrefix => normal_prefix(&rule.path.value),
         PathMatchType::RegularExpression => b"",
-    };
-    (rule.path.kind, text)
+    }
 }
 
 #[cfg(test)]

@@ -36,10 +36,10 @@ pub struct Rule {
 pub(crate) enum Fate {
     Redirect,
     NoBackend,
-    /// All go to this group.
-    Forward(u16),
-    /// Several groups have weight.
-    Chance,
+    /// All go to the first group.
+    Forward,
+    /// The groups must be asked.
+    Pick,
 }
 
 impl Rule {
@@ -110,8 +110,8 @@ impl Rule {
             _ if self.redirects() => Fate::Redirect,
             (None, _) => Fate::NoBackend,
             (Some((_, only)), None) if only.endpoints().is_empty() => Fate::NoBackend,
-            (Some((at, _)), None) => u16::try_from(at).map_or(Fate::Chance, Fate::Forward),
-            _ => Fate::Chance,
+            (Some((0, _)), None) => Fate::Forward,
+            _ => Fate::Pick,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::Request;
 use crate::decision::Decision;
 use crate::forwarded::TrustedProxies;
 use crate::host::{HostTable, NormalHost};
-use crate::path::{HostPaths, PathIndex, RuleRef, split};
+use crate::path::{Entry, HostPaths, PathIndex, split};
 use crate::rule::Rule;
 
 /// One listener of the Gateway.
@@ -97,9 +97,9 @@ impl Router {
         let Some(of_host) = table.hosts.get(host.as_bytes()) else { return default(table.default_rule) };
         let (path, query) = split(request.url());
         match self.paths.find(&of_host.paths, &self.rules, path, |rule| rule.accepts(request, query)) {
-            Some(RuleRef { id, fate, .. }) => {
-                let rule = &self.rules[id as usize];
-                Decision::of_rule(listener, id, rule, fate, of_host.keyed_by_rule, random)
+            Some(Entry { rule: id, fate, .. }) => {
+                let rule = &self.rules[*id as usize];
+                Decision::of_rule(listener, *id, rule, *fate, of_host.keyed_by_rule, random)
             }
             None => default(of_host.default_rule),
         }

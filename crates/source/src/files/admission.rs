@@ -156,7 +156,6 @@ fn check(id: &ObjectId, value: &mut Value, violations: &mut Violations) {
     if !violations.is_empty() {
         return;
     }
-    metadata::rules(id, value, violations);
     match kind {
         Kind::Gateway => gateway::rules(value, violations),
         Kind::HttpRoute => http_route::rules(value, violations),

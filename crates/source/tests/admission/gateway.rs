@@ -148,12 +148,9 @@ fn classes_name_their_controller() {
         "spec.controllerName \"gateway\" must be a domain and a path such as `varnish-software.com/gateway`"
     );
     assert_eq!(refused(&object(CLASS, "GatewayClass", "")), "spec is missing; it is required");
-    assert_eq!(
-        refused(
-            &object(CLASS, "GatewayClass", "spec: {controllerName: a.b/c}")
-                .replace("thing", "thing, namespace: a")
-        ),
-        "metadata.namespace \"a\" must not be set: a GatewayClass belongs to no namespace; remove it"
+    // As with kubectl, the namespace of a cluster-wide object does not matter.
+    admitted(
+        &object(CLASS, "GatewayClass", "spec: {controllerName: a.b/c}").replace("thing", "thing, namespace: a"),
     );
 }
 

@@ -26,6 +26,9 @@ sub vcl_hash {
 }
 
 sub vcl_backend_fetch {
+	if (router.internal()) {
+		return (fetch);
+	}
 	router.fetch();
 }
 

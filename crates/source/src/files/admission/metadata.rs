@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::kind::Kind;
 use super::super::object::ObjectId;
-use super::super::schema::{Node, Violations};
+use super::super::schema::Node;
 use super::format;
 
 pub(super) fn describe(kind: Kind, schema: &mut Node) {
@@ -34,13 +34,8 @@ pub(super) fn normalise(id: &ObjectId, value: &mut Value) {
     metadata.remove("managedFields");
     if id.kind.namespaced() {
         metadata.insert("namespace".to_owned(), json!(id.key.namespace));
-    }
-}
-
-pub(super) fn rules(id: &ObjectId, value: &Value, violations: &mut Violations) {
-    let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
-    if !id.kind.namespaced() && !namespace.is_empty() {
-        let what = format_args!("must not be set: a {} belongs to no namespace; remove it", id.kind);
-        violations.add_value("metadata.namespace", namespace, what);
+    } else {
+        // As kubectl does: manifests of cluster-wide objects often name one.
+        metadata.remove("namespace");
     }
 }

@@ -1,0 +1,106 @@
+//! `check`: what would become of every object.
+
+use std::process::Output;
+
+use crate::support::{Origin, Program, Scene, class, gateway, parameters, route, route_to, service, user_vcl};
+
+fn check(scene: &Scene, arguments: &[&str]) -> (bool, String) {
+    let mut command = Program::command();
+    command.args(["check", "-f"]).arg(scene.path("manifests")).args(arguments);
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    assert!(stderr.is_empty(), "{}", String::from_utf8_lossy(&stderr));
+    (status.success(), String::from_utf8(stdout).unwrap())
+}
+
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    let found = text.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(found, "no line with {parts:?} in\n{text}");
+}
+
+#[test]
+fn good_manifests_end_with_success() {
+    let shop = Origin::new("shop");
+    let all = [class(), gateway("web", &[8080]), service("shop", &[shop.address()]), route_to("shop", "/", "shop")];
+    let (good, text) = check(&Scene::new(&all.concat()), &[]);
+    assert!(good, "{text}");
+    assert_eq!(
+        text,
+        "\
+ok: GatewayClass varnish: accepted
+ok: Gateway default/web: accepted
+ok: HTTPRoute default/shop: accepted by Gateway default/web
+ok: Gateway default/web: the VCL compiles
+All is well.
+"
+    );
+}
+
+#[test]
+fn every_problem_is_listed_and_counted() {
+    let bad_regex = route("regex", r#"  rules: [{matches: [{path: {type: RegularExpression, value: "/(x"}}]}]"#);
+    let scene = Scene::new(&[class(), gateway("web", &[8080]), bad_regex].concat());
+    scene.write("lost.yaml", &route_to("lost", "/lost", "nowhere"));
+    scene.write("broken.yaml", "kind: [Gateway");
+    scene.write("other.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: worker}\n");
+    let (good, text) = check(&scene, &[]);
+    assert!(!good, "{text}");
+    has(&text, &["problem: ", "broken.yaml", "line 1"]);
+    has(&text, &["problem: HTTPRoute default/lost", "Service default/nowhere does not exist", "create it"]);
+    has(&text, &["problem: HTTPRoute default/regex", "/(x"]);
+    has(&text, &["Deployment", "worker", "skipped"]);
+    has(&text, &["ok: Gateway default/web: accepted"]);
+    let problems = text.lines().filter(|line| line.starts_with("problem: ")).count();
+    has(text.lines().last().unwrap(), &[&format!("{problems} problems.")]);
+}
+
+#[test]
+fn a_service_without_endpoints_is_a_note() {
+    let all = [class(), gateway("web", &[8080]), service("empty", &[]), route_to("empty", "/", "empty")];
+    let (good, text) = check(&Scene::new(&all.concat()), &[]);
+    has(&text, &["note: ", "Service default/empty", "EndpointSlice"]);
+    assert!(good, "pods may come later: {text}");
+}
+
+#[test]
+fn vcl_that_does_not_compile_is_told_in_the_users_lines() {
+    let vcl = user_vcl("# mine\nsub vcl_recv {\n  set req.http.X = nonsense;\n}");
+    let (good, text) = check(&Scene::new(&(vcl + &gateway("web", &[8080]))), &[]);
+    assert!(!good, "{text}");
+    has(&text, &["problem: Gateway default/web: the VCL does not compile"]);
+    has(&text, &["ConfigMap default/my-vcl, key user.vcl, line 3"]);
+    has(&text, &["1 problem."]);
+    assert!(!text.contains("varnish-gateway-check-"), "no path of ours: {text}");
+}
+
+#[test]
+fn refused_arguments_and_missing_configmaps_are_problems() {
+    let class = parameters("{userVCLConfigMapRef: {name: nowhere}, varnishdExtraArgs: [-n, /x]}");
+    let (good, text) = check(&Scene::new(&(class + &gateway("web", &[8080]))), &[]);
+    assert!(!good, "{text}");
+    has(&text, &["problem: Gateway default/web", "ConfigMap default/nowhere", "create it"]);
+    has(&text, &["problem: Gateway default/web", "`-n /x` is refused"]);
+}
+
+#[test]
+fn two_gateways_on_one_port_are_a_problem() {
+    let all = [class(), gateway("one", &[8080]), gateway("two", &[8080])];
+    let (good, text) = check(&Scene::new(&all.concat()), &[]);
+    assert!(!good, "{text}");
+    has(&text, &["problem: Gateway default/two", "port 8080", "Gateway default/one"]);
+}
+
+#[test]
+fn without_varnishd_the_vcl_is_not_compiled_and_that_is_said() {
+    let scene = Scene::new(&[class(), gateway("web", &[8080])].concat());
+    let (good, text) = check(&scene, &["--varnishd", "/nonexistent"]);
+    assert!(good, "{text}");
+    has(&text, &["note: Gateway default/web", "not compiled", "apt-get install varnish"]);
+}
+
+#[test]
+fn no_gateway_is_a_problem() {
+    let (good, text) = check(&Scene::new(""), &[]);
+    assert!(!good, "{text}");
+    has(&text, &["problem: no Gateway", "controllerName varnish-software.com/gateway"]);
+}

@@ -1,0 +1,15 @@
+//! The built program, a real varnishd and real origins on loopback.
+//!
+//! Needs Debian's varnish, and the VMOD: `cargo build -p ghost` (`make test` does). One test: `cargo test -p gateway
+//! --test end-to-end NAME`. Every wait has a deadline, and every process ends with the value that stands for it.
+
+mod bad_input;
+mod chaperone_env;
+mod check;
+mod explain;
+mod files;
+mod lifecycle;
+mod reload;
+mod routing;
+mod support;
+mod user_vcl;

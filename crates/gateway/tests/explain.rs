@@ -1,0 +1,93 @@
+//! `explain`: where a request would go, and why not elsewhere.
+
+use std::net::SocketAddr;
+
+use crate::support::{Program, Scene, class, gateway, route, service};
+
+fn scene() -> Scene {
+    let at = |port: u16| [SocketAddr::from(([127, 0, 0, 1], port))];
+    let shop = route(
+        "shop",
+        r"
+  hostnames: [shop.example.com]
+  rules:
+  - name: cart
+    matches: [{path: {value: /cart}, method: POST}]
+    backendRefs: [{name: cart, port: 80}]
+  - matches: [{path: {value: /}, headers: [{name: X-Beta, value: yes-please}]}]
+    backendRefs: [{name: beta, port: 80}]
+  - matches: [{path: {value: /}}]
+    backendRefs: [{name: shop, port: 80, weight: 3}, {name: beta, port: 80}]
+  - matches: [{path: {type: Exact, value: /old}}]
+    filters: [{type: RequestRedirect, requestRedirect: {hostname: new.example.com, statusCode: 301}}]
+",
+    );
+    let any = route("any", "  rules: [{backendRefs: [{name: empty, port: 80}]}]");
+    let backends =
+        [service("shop", &at(9001)), service("cart", &at(9002)), service("beta", &at(9003)), service("empty", &[])];
+    Scene::new(&[class(), gateway("web", &[8080]), backends.concat(), shop, any].concat())
+}
+
+fn explain(scene: &Scene, arguments: &[&str]) -> (bool, String) {
+    let mut command = Program::command();
+    command.args(["explain", "-f"]).arg(scene.path("manifests")).args(arguments);
+    let output = command.output().unwrap();
+    (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    let found = text.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(found, "no line with {parts:?} in\n{text}");
+}
+
+#[test]
+fn route_rule_and_backends_are_named() {
+    let (good, text) = explain(&scene(), &["--host", "shop.example.com", "--path", "/x"]);
+    assert!(good, "{text}");
+    has(&text, &["Gateway default/web", "http-8080"]);
+    has(&text, &["route: HTTPRoute default/shop, rule 2"]);
+    has(&text, &["default/shop:80 (75 %: 127.0.0.1:9001)", "default/beta:80 (25 %: 127.0.0.1:9003)"]);
+}
+
+#[test]
+fn the_others_lost_for_a_reason() {
+    let scene = scene();
+    let (_, text) = explain(&scene, &["--host", "shop.example.com", "--path", "/cart/1", "--method", "POST"]);
+    has(&text, &["route: HTTPRoute default/shop, rule 0 `cart`"]);
+    has(&text, &["not HTTPRoute default/shop, rule 2", "fits too", "longer"]);
+    has(&text, &["not HTTPRoute default/shop, rule 1", "header", "X-Beta"]);
+    has(&text, &["not HTTPRoute default/shop, rule 3", "/old"]);
+    has(&text, &["not HTTPRoute default/any", "shop.example.com", "closer"]);
+    let (_, text) = explain(&scene, &["--host", "shop.example.com", "--path", "/cart"]);
+    has(&text, &["not HTTPRoute default/shop, rule 0 `cart`", "POST", "GET"]);
+}
+
+#[test]
+fn headers_count_and_redirects_say_where_to() {
+    let scene = scene();
+    let host = ["--host", "shop.example.com"];
+    let (_, text) = explain(&scene, &[&host[..], &["--path", "/x", "--header", "X-Beta: yes-please"]].concat());
+    has(&text, &["route: HTTPRoute default/shop, rule 1"]);
+    let (_, text) = explain(&scene, &[&host[..], &["--path", "/old?a=b"]].concat());
+    has(&text, &["answer: 301", "Location: http://new.example.com:8080/old?a=b"]);
+}
+
+#[test]
+fn a_backend_without_endpoints_is_500() {
+    let (_, text) = explain(&scene(), &["--host", "elsewhere.example.com", "--path", "/"]);
+    has(&text, &["route: HTTPRoute default/any, rule 0"]);
+    has(&text, &["answer: ", "500", "default/empty:80"]);
+}
+
+#[test]
+fn no_route_is_404_and_no_gateway_a_failure() {
+    let only_gateway = Scene::new(&[class(), gateway("web", &[8080])].concat());
+    let asked = ["--host", "x", "--path", "/"];
+    let (good, text) = explain(&only_gateway, &asked);
+    assert!(good, "{text}");
+    has(&text, &["answer: 404"]);
+    let (good, text) = explain(&only_gateway, &[&asked[..], &["--port", "9"]].concat());
+    assert!(!good);
+    has(&text, &["No Gateway of ours has a listener for this", "check"]);
+}

@@ -1,0 +1,18 @@
+//! What the tests are made of: a scene (a directory of manifests), origins, the gateway, a client.
+
+pub(crate) mod client;
+pub(crate) mod manifests;
+pub(crate) mod origin;
+pub(crate) mod ports;
+pub(crate) mod processes;
+pub(crate) mod program;
+pub(crate) mod scene;
+pub(crate) mod wait;
+
+pub(crate) use client::{Ask, Connection, Response, get};
+pub(crate) use manifests::{class, gateway, parameters, route, route_to, service, user_vcl};
+pub(crate) use origin::Origin;
+pub(crate) use ports::free_port;
+pub(crate) use program::Program;
+pub(crate) use scene::Scene;
+pub(crate) use wait::{PATIENCE, until, wait_for};

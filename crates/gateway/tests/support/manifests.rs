@@ -1,0 +1,122 @@
+//! Manifests as text, so that tests read as what users write.
+
+use std::net::SocketAddr;
+
+/// GatewayClass `varnish`, without parameters.
+pub(crate) fn class() -> String {
+    "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: varnish}
+spec: {controllerName: varnish-software.com/gateway}
+---
+"
+    .to_owned()
+}
+
+/// GatewayClass `varnish` with GatewayClassParameters of this spec.
+pub(crate) fn parameters(spec: &str) -> String {
+    format!(
+        "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {{name: varnish}}
+spec:
+  controllerName: varnish-software.com/gateway
+  parametersRef: {{group: gateway.varnish-software.com, kind: GatewayClassParameters, name: test}}
+---
+apiVersion: gateway.varnish-software.com/v1alpha1
+kind: GatewayClassParameters
+metadata: {{name: test}}
+spec: {spec}
+---
+"
+    )
+}
+
+/// GatewayClass `varnish` with user VCL out of a ConfigMap.
+pub(crate) fn user_vcl(vcl: &str) -> String {
+    let vcl: String = vcl.lines().map(|line| format!("    {line}\n")).collect();
+    let class = parameters("{userVCLConfigMapRef: {name: my-vcl}}");
+    format!(
+        "{class}\
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: my-vcl}}
+data:
+  user.vcl: |
+{vcl}---
+"
+    )
+}
+
+/// A Gateway of that class; one plain listener a port, named `http-PORT`.
+pub(crate) fn gateway(name: &str, ports: &[u16]) -> String {
+    let listener = |port: &u16| format!("    - {{name: http-{port}, protocol: HTTP, port: {port}}}\n");
+    let listeners: String = ports.iter().map(listener).collect();
+    format!(
+        "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: {name}}}
+spec:
+  gatewayClassName: varnish
+  listeners:
+{listeners}---
+"
+    )
+}
+
+/// An HTTPRoute of Gateway `web`. `spec` has two blanks before its fields.
+pub(crate) fn route(name: &str, spec: &str) -> String {
+    let spec = spec.trim_start_matches('\n').trim_end();
+    format!(
+        "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: {name}}}
+spec:
+  parentRefs: [{{name: web}}]
+{spec}
+---
+"
+    )
+}
+
+/// All requests for a path, to port 80 of a Service.
+pub(crate) fn route_to(name: &str, path: &str, service: &str) -> String {
+    route(
+        name,
+        &format!(
+            "  rules: [{{matches: [{{path: {{value: {path}}}}}], backendRefs: [{{name: {service}, port: 80}}]}}]"
+        ),
+    )
+}
+
+/// A Service with port 80, and its endpoints.
+pub(crate) fn service(name: &str, endpoints: &[SocketAddr]) -> String {
+    let mut text = format!(
+        "\
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec: {{ports: [{{port: 80}}]}}
+---
+"
+    );
+    for (number, endpoint) in endpoints.iter().enumerate() {
+        let (ip, port) = (endpoint.ip(), endpoint.port());
+        text.push_str(&format!(
+            "\
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: {name}-{number}, labels: {{kubernetes.io/service-name: {name}}}}}
+addressType: IPv4
+ports: [{{port: {port}}}]
+endpoints: [{{addresses: [\"{ip}\"]}}]
+---
+"
+        ));
+    }
+    text
+}

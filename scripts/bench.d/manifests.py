@@ -1,0 +1,168 @@
+"""The configuration that is measured: 10,000 HTTPRoutes, each with a Service and an endpoint of its own.
+
+1,000 hosts have 10 path prefixes each. One route in the middle is the one that requests are measured on.
+"""
+
+import json
+import os
+from pathlib import Path
+
+HOSTS, PATHS = 1_000, 10
+MEASURED = (HOSTS // 2, PATHS // 2)
+SOCKET = "http"
+
+CACHING = """\
+sub vcl_recv {
+  unset req.http.X-Ghost-Pass;
+}
+sub vcl_backend_response {
+  set beresp.ttl = 1h;
+}
+"""
+
+
+def host(number=MEASURED[0]):
+    return f"shop-{number}.example.com"
+
+
+def path(number=MEASURED[1]):
+    return f"/service-{number}"
+
+
+def all_routes():
+    return ((h, p) for h in range(HOSTS) for p in range(PATHS))
+
+
+def address(h, p):
+    """A loopback address of the endpoint's own; the measured one is where the origin listens."""
+    if (h, p) == MEASURED:
+        return "127.0.0.1"
+    nth = h * PATHS + p
+    return f"127.{1 + nth // 62_500}.{nth // 250 % 250}.{1 + nth % 250}"
+
+
+def place(file, text):
+    """Whole or not at all, as an editor or kubectl would."""
+    beside = Path(file).with_name(f".{Path(file).name}.new")
+    beside.write_text(text)
+    os.rename(beside, file)
+
+
+def gateway(port, vcl=None):
+    reference = f"userVCLConfigMapRef: {{name: bench-vcl}}" if vcl else "{}"
+    config_map = ""
+    if vcl:
+        indented = "".join(f"    {line}\n" for line in vcl.splitlines())
+        config_map = (
+            f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: bench-vcl}}\ndata:\n  user.vcl: |\n{indented}"
+        )
+    return f"""\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {{name: varnish}}
+spec:
+  controllerName: varnish-software.com/gateway
+  parametersRef: {{group: gateway.varnish-software.com, kind: GatewayClassParameters, name: bench}}
+---
+apiVersion: gateway.varnish-software.com/v1alpha1
+kind: GatewayClassParameters
+metadata: {{name: bench}}
+spec:
+  {reference}
+{config_map}---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: web}}
+spec:
+  gatewayClassName: varnish
+  listeners:
+    - {{name: {SOCKET}, protocol: HTTP, port: {port}}}
+"""
+
+
+def routes(mark=None):
+    """`mark` becomes a response header of the measured route, so that one can see which version serves."""
+    texts = []
+    for h, p in all_routes():
+        filters = ""
+        if (h, p) == MEASURED and mark is not None:
+            filters = f"""
+      filters:
+        - type: ResponseHeaderModifier
+          responseHeaderModifier: {{set: [{{name: X-Mark, value: "{mark}"}}]}}"""
+        texts.append(f"""\
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: route-{h}-{p}}}
+spec:
+  parentRefs: [{{name: web}}]
+  hostnames: [{host(h)}]
+  rules:
+    - matches: [{{path: {{type: PathPrefix, value: {path(p)}}}}}]{filters}
+      backendRefs: [{{name: service-{h}-{p}, port: 80}}]
+""")
+    return "---\n".join(texts)
+
+
+def services(port):
+    texts = (
+        f"""\
+apiVersion: v1
+kind: Service
+metadata: {{name: service-{h}-{p}}}
+spec: {{ports: [{{port: 80, targetPort: {port}}}]}}
+"""
+        for h, p in all_routes()
+    )
+    return "---\n".join(texts)
+
+
+def endpoints(port, moved=()):
+    """`moved` are routes whose endpoint is at another address: 127.0.0.2 for the measured, 126 further for others."""
+    texts = []
+    for h, p in all_routes():
+        at = address(h, p)
+        if (h, p) in moved:
+            at = "127.0.0.2" if (h, p) == MEASURED else at.replace("127.1.", "127.2.", 1)
+        texts.append(f"""\
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: service-{h}-{p}-1
+  labels: {{kubernetes.io/service-name: service-{h}-{p}}}
+addressType: IPv4
+ports: [{{port: {port}}}]
+endpoints: [{{addresses: ["{at}"]}}]
+""")
+    return "---\n".join(texts)
+
+
+def write(directory, gateway_port, origin_port, vcl=None):
+    directory.mkdir(mode=0o755)
+    place(directory / "gateway.yaml", gateway(gateway_port, vcl))
+    place(directory / "routes.yaml", routes())
+    place(directory / "services.yaml", services(origin_port))
+    place(directory / "endpoints.yaml", endpoints(origin_port))
+
+
+def routing(gateway_port, mark=None):
+    """routing.json as the operator writes it, for the chaperone without `serve` around it."""
+    socket = f"http-{gateway_port}"
+    vhosts = {}
+    for h, p in all_routes():
+        route = {
+            "hostname": host(h),
+            "path_match": {"type": "PathPrefix", "value": path(p)},
+            "service": f"service-{h}-{p}",
+            "namespace": "default",
+            "port": 80,
+            "port_name": "",
+            "listeners": [socket],
+            "listener_names": [SOCKET],
+            "route_name": f"default/route-{h}-{p}",
+            "rule_index": 0,
+            "priority": 10_000 + 100 * len(path(p)),
+        }
+        vhosts.setdefault(host(h), {"routes": []})["routes"].append(route)
+    listeners = [{"name": SOCKET, "socket": socket}]
+    return json.dumps({"version": 2, "listeners": listeners, "vhosts": vhosts})

@@ -1,0 +1,146 @@
+"""Processes that the benchmark starts: on which core, what they use, and how they end."""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PR_SET_PDEATHSIG = 1
+
+_libc = ctypes.CDLL(None)
+_started = []
+
+
+def cores():
+    """Who runs where, the same for every peer: (server, load generator, origin)."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        raise SystemExit("The benchmark needs two cores: one for the server, one for load and origin.")
+    return allowed[0], allowed[1], allowed[2] if len(allowed) > 2 else allowed[1]
+
+
+def start(command, core, log, **options):
+    """Starts a process on one core. It ends with end() or end_all(), or when we do, however we end."""
+
+    def prepare():
+        os.sched_setaffinity(0, {core})
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=options.pop("stdout", log),
+        stderr=log,
+        start_new_session=True,  # Ctrl-C is ours to handle.
+        preexec_fn=prepare,
+        **options,
+    )
+    _started.append(process)
+    return process
+
+
+def end(process):
+    """Asks, waits, insists; and leaves no descendant behind."""
+    family = {pid: _begun(pid) for pid in tree(process.pid)[1:]}
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    deadline = time.monotonic() + 5
+    while family and time.monotonic() < deadline:
+        family = {pid: begun for pid, begun in family.items() if begun and _begun(pid) == begun}
+        time.sleep(0.02)
+    for pid in family:
+        os.kill(pid, signal.SIGKILL)
+    if process in _started:
+        _started.remove(process)
+
+
+def end_all():
+    for process in reversed(_started[:]):
+        end(process)
+
+
+def tree(pid):
+    """The process and all that descend from it."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            if thread != str(pid):
+                children += Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
+    except OSError:
+        return [pid]
+    return [pid] + [below for child in children for below in tree(int(child))]
+
+
+def _stat(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _begun(pid):
+    stat = _stat(pid)
+    return stat[19] if stat and stat[0] != "Z" else None
+
+
+def cpu_seconds(pid):
+    """CPU time of the process and all that descend from it."""
+    stats = [stat for stat in map(_stat, tree(pid)) if stat]
+    return sum(int(stat[11]) + int(stat[12]) for stat in stats) / TICKS
+
+
+def core_seconds(core):
+    """Seconds that a core was busy, or stolen by the hypervisor."""
+    for line in Path("/proc/stat").read_text().splitlines():
+        words = line.split()
+        if words[0] == f"cpu{core}":
+            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, words[1:9])
+            return (user + nice + system + irq + softirq) / TICKS, steal / TICKS
+    return 0.0, 0.0
+
+
+def memory(pid):
+    """MiB of the process and all that descend from it; PSS counts shared pages once."""
+    sums = {"rss": 0, "pss": 0, "pss_anon": 0, "processes": {}}
+    for member in tree(pid):
+        try:
+            lines = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()
+            name = Path(f"/proc/{member}/comm").read_text().strip()
+        except OSError:
+            continue
+        kib = {words[0]: int(words[1]) for words in (line.split() for line in lines[1:])}
+        sums["rss"] += kib["Rss:"] / 1024
+        sums["pss"] += kib["Pss:"] / 1024
+        sums["pss_anon"] += kib.get("Pss_Anon:", 0) / 1024
+        sums["processes"][f"{name}[{len(sums['processes'])}]"] = round(kib["Pss:"] / 1024, 1)
+    return sums
+
+
+def free_ports(count, address="127.0.0.1"):
+    """Free at this moment; all are held until the last is known."""
+    held = [socket.socket() for _ in range(count)]
+    for one in held:
+        one.bind((address, 0))
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def wait_for(condition, what, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise RuntimeError(f"{what} did not happen within {seconds:.0f} s")

@@ -1,0 +1,97 @@
+"""Cached hits and pass: the gateway with 10,000 routes, bare varnishd, nginx and HAProxy, in turns."""
+
+from statistics import median
+
+import load
+import manifests
+import processes
+from servers import BODY, Bare, Gateway, Haproxy, Nginx, Origin
+
+LEAST = 0.95
+
+
+def hits(directory, plan):
+    return _measure(directory, plan, cached=True)
+
+
+def pass_(directory, plan):
+    return _measure(directory, plan, cached=False)
+
+
+def _measure(directory, plan, cached):
+    origin_port, *ports = processes.free_ports(5)
+    origin = Origin(directory, origin_port).ready()
+    vcl, bare = (manifests.CACHING, "bare-hits.vcl") if cached else (None, "bare-pass.vcl")
+    peers = [
+        Gateway(directory, ports[0], origin_port, vcl),
+        Bare(directory, ports[1], origin_port, bare),
+        Nginx(directory, ports[2], origin_port, cached),
+        Haproxy(directory, ports[3], origin_port, cached),
+    ]
+    path, host = f"{manifests.path()}/object", manifests.host()
+    for peer in peers:
+        peer.ready()
+        _check(peer, path)
+        load.wrk(peer, path, host, plan.warm_up)
+    rounds = []
+    for number in range(plan.rounds):
+        # Nobody is always the first, or always after the same one.
+        turn = number % len(peers)
+        for peer in peers[turn:] + peers[:turn]:
+            asked = origin.requests()
+            result = load.wrk(peer, path, host, plan.seconds)
+            result["origin_requests"] = origin.requests() - asked - 1
+            rounds.append({"round": number + 1, "server": peer.name, **result})
+            plan.say(f"  round {number + 1} {peer.name}: {result['requests_per_second']:.0f}/s")
+    for peer in [*peers, origin]:
+        peer.end()
+    return _summary(rounds, cached, path)
+
+
+def _check(peer, path):
+    for _ in range(2):
+        answer = peer.get(path)
+        if answer.status != 200 or answer.body.decode() != BODY:
+            raise RuntimeError(f"{peer.name} answers {path} with {answer.status}, {len(answer.body)} bytes")
+
+
+def _summary(rounds, cached, path):
+    names = list(dict.fromkeys(one["server"] for one in rounds))
+    of = {name: [one for one in rounds if one["server"] == name] for name in names}
+    keys = ("requests_per_second", "server_cpu_us_per_request", "p50_ms", "p99_ms")
+    medians = {name: {key: median(one[key] for one in of[name]) for key in keys} for name in names}
+    rate = {name: medians[name]["requests_per_second"] for name in names}
+    gateway, bare = Gateway.name, Bare.name
+    in_pairs = [
+        ours["requests_per_second"] / theirs["requests_per_second"]
+        for ours, theirs in zip(of[gateway], of[bare], strict=True)
+    ]
+    failed = sum(one["errors"] + one["not_2xx"] for one in rounds)
+    # A hit does not ask the origin, a pass asks once; what wrk leaves unfinished at its end may be added.
+    strays = [one for one in rounds if not _asked_rightly(one, cached)]
+    ratio = rate[gateway] / rate[bare]
+    kind = "cached hits" if cached else "pass"
+    verdicts = [
+        (f"{kind}: gateway with 10,000 routes / bare varnishd ≥ {LEAST}", f"{ratio:.3f}", ratio >= LEAST),
+        (f"{kind}: no failed request in any round", f"{failed} failed", failed == 0),
+    ]
+    return {
+        "path": path,
+        "rounds": rounds,
+        "medians": medians,
+        "ratio_of_medians": round(ratio, 4),
+        "ratio_by_round": [round(pair, 4) for pair in in_pairs],
+        "median_ratio_by_round": round(median(in_pairs), 4),
+        "ratio_of_cpu": round(
+            medians[bare]["server_cpu_us_per_request"] / medians[gateway]["server_cpu_us_per_request"], 4
+        ),
+        "ratio_to_bare": {name: round(rate[name] / rate[bare], 3) for name in names},
+        "rounds_that_were_not_what_they_should_be": strays,
+        "verdicts": verdicts,
+    }
+
+
+def _asked_rightly(one, cached):
+    if cached:
+        return one["origin_requests"] <= load.CONNECTIONS
+    return abs(one["origin_requests"] - one["requests"]) <= 2 * load.CONNECTIONS
