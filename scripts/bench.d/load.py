@@ -1,6 +1,7 @@
 """Load: wrk, and what it says."""
 
 import re
+import resource
 import subprocess
 import time
 
@@ -15,28 +16,41 @@ def command(server, path, host, seconds):
     return ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", "-H", f"Host: {host}", url]
 
 
-def wrk(server, path, host, seconds):
-    """One run, with the CPU time that the server took for it."""
-    core, load_core, _ = processes.cores()
-    before = processes.cpu_seconds(server.process.pid), processes.core_seconds(core), processes.core_seconds(load_core)
-    begun = time.monotonic()
+def wrk(server, path, host, seconds, origin=None):
+    """One run, with the CPU time that the server took for it, and that others took from it."""
+    load_core = processes.cores()[1]
+    begun, before = time.monotonic(), _used(server, origin)
     run = processes.start(command(server, path, host, seconds), load_core, subprocess.STDOUT, stdout=subprocess.PIPE)
     text = run.communicate(timeout=seconds + 30)[0].decode()
-    took = time.monotonic() - begun
     processes.end(run)
-    after = processes.cpu_seconds(server.process.pid), processes.core_seconds(core), processes.core_seconds(load_core)
-    cpu = after[0] - before[0]
-    busy, stolen = (after[1][i] - before[1][i] for i in (0, 1))
+    took = time.monotonic() - begun
+    used = {key: after - before[key] for key, after in _used(server, origin).items()}
+    share = {key: round(max(value, 0) / took, 3) for key, value in used.items()}
     result = parse(text)
-    requests = max(result["requests"], 1)
     return {
         **result,
-        "server_cpu_us_per_request": round(cpu / requests * 1e6, 2),
-        "server_core_busy": round(busy / took, 3),
-        # What others took of the server's core: a round with much of it is not worth much.
-        "server_core_others": round(max(busy - cpu, 0) / took, 3),
-        "server_core_stolen": round(stolen / took, 3),
-        "load_core_busy": round((after[2][0] - before[2][0]) / took, 3),
+        "server_cpu_us_per_request": round(used["server"] / max(result["requests"], 1) * 1e6, 2),
+        "server_core_busy": share["server_core"],
+        "load_core_busy": share["load_core"],
+        # A round in which strangers were busy on either core is not worth much.
+        "server_core_others": round(max(used["server_core"] - used["server"], 0) / took, 3),
+        "load_core_others": round(max(used["load_core"] - used["wrk"] - used["origin"], 0) / took, 3),
+        "stolen": share["stolen"],
+    }
+
+
+def _used(server, origin):
+    """CPU seconds until now."""
+    core, load_core, _ = processes.cores()
+    (server_core, stolen), (load_core, also_stolen) = processes.core_seconds(core), processes.core_seconds(load_core)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "server": processes.cpu_seconds(server.process.pid),
+        "origin": processes.cpu_seconds(origin.process.pid) if origin else 0.0,
+        "wrk": children.ru_utime + children.ru_stime,
+        "server_core": server_core,
+        "load_core": load_core,
+        "stolen": stolen + also_stolen,
     }
 
 

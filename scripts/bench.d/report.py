@@ -49,8 +49,8 @@ def throughput(title, explained):
         ]
         keys = (
             "round", "server", "requests_per_second", "requests", "errors", "not_2xx", "p50_ms", "p99_ms",
-            "server_cpu_us_per_request", "server_core_busy", "server_core_others", "server_core_stolen",
-            "load_core_busy", "origin_requests",
+            "server_cpu_us_per_request", "server_core_busy", "server_core_others", "load_core_busy",
+            "load_core_others", "stolen", "origin_requests",
         )  # fmt: skip
         strays = len(part["rounds_that_were_not_what_they_should_be"])
         return "\n\n".join([

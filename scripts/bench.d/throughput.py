@@ -39,7 +39,7 @@ def _measure(directory, plan, cached):
         turn = number % len(peers)
         for peer in peers[turn:] + peers[:turn]:
             asked = origin.requests()
-            result = load.wrk(peer, path, host, plan.seconds)
+            result = load.wrk(peer, path, host, plan.seconds, origin)
             result["origin_requests"] = origin.requests() - asked - 1
             rounds.append({"round": number + 1, "server": peer.name, **result})
             plan.say(f"  round {number + 1} {peer.name}: {result['requests_per_second']:.0f}/s")

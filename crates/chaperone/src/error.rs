@@ -26,6 +26,8 @@ pub enum Error {
     Admin(#[from] varnishadm::Error),
     #[error("the reload socket {address} did not answer: {cause}")]
     ReloadUnreachable { address: SocketAddr, cause: String },
+    #[error("varnishd's child changed its state during a reload")]
+    ReloadInterrupted,
     #[error("ghost refused the configuration: {cause}")]
     ReloadRefused { cause: String },
     #[error("the VCL does not compile: {message}")]
@@ -46,6 +48,12 @@ impl Error {
 
     /// The varnishd that runs goes on; only a new configuration was not taken.
     pub fn keeps_serving(&self) -> bool {
-        matches!(self, Self::VclCompile { .. } | Self::ReloadRefused { .. } | Self::ReloadUnreachable { .. })
+        matches!(
+            self,
+            Self::VclCompile { .. }
+                | Self::ReloadRefused { .. }
+                | Self::ReloadUnreachable { .. }
+                | Self::ReloadInterrupted
+        )
     }
 }

@@ -23,8 +23,13 @@ pub enum Event {
     VclReloaded {
         took: Duration,
     },
-    /// A change was not taken; what served before still does.
+    /// A configuration was not taken. What served before still does, if anything did.
     Refused {
+        why: String,
+        serving: bool,
+    },
+    /// It serves without one of its sockets, which is tried again.
+    NotListening {
         why: String,
     },
     /// It could not be started, and will be tried again.
@@ -39,6 +44,10 @@ pub enum Event {
     },
     /// The child runs again.
     Restarted,
+    /// A socket that it had to go without can be had now.
+    Restarting {
+        socket: String,
+    },
     /// No new traffic should come; requests are finished.
     Draining,
     Stopped,
@@ -87,18 +96,25 @@ impl Reporter {
         self.state.subscribe()
     }
 
+    /// What fails is tried again and again: the same reason is told once.
     pub(crate) fn tell(&self, event: &Event) {
+        let mut new = true;
         self.state.send_modify(|state| match event {
             Event::Serving { sockets } => {
-                state.serving = true;
+                (state.serving, state.draining) = (true, false);
                 state.sockets.clone_from(sockets);
             }
             Event::Restarted => state.serving = true,
             Event::Reloaded { .. } | Event::VclReloaded { .. } => state.refused = None,
-            Event::Refused { why } | Event::CannotStart { why, .. } => state.refused = Some(why.clone()),
+            Event::Refused { why, .. } | Event::CannotStart { why, .. } => {
+                new = state.refused.replace(why.clone()).as_ref() != Some(why);
+            }
             Event::Died { .. } | Event::Stopped => state.serving = false,
             Event::Draining => state.draining = true,
+            Event::NotListening { .. } | Event::Restarting { .. } => {}
         });
-        (self.listener)(event);
+        if new {
+            (self.listener)(event);
+        }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+
+use tokio::sync::Notify;
 
 use varnishadm::Admin;
 
@@ -21,21 +23,38 @@ pub struct Desired {
     pub vcl: Option<Arc<str>>,
 }
 
+/// The VCL that was last in use. It outlives varnishd: a new one begins with it where the newest is not taken.
+#[derive(Debug, Clone, Default)]
+pub struct LastGood(Arc<Mutex<Option<Arc<str>>>>);
+
+impl LastGood {
+    fn get(&self) -> Option<Arc<str>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, vcl: &Arc<str>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(vcl));
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Feed {
     ghost_config: PathBuf,
     loader: VclLoader,
     good_ghost: Option<Arc<[u8]>>,
+    /// In use in the varnishd that runs.
     good_vcl: Option<Arc<str>>,
+    last_good: LastGood,
 }
 
 impl Feed {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings, last_good: LastGood) -> Self {
         Self {
             ghost_config: settings.ghost_config(),
             loader: VclLoader::new(settings.work_dir.clone()),
             good_ghost: None,
             good_vcl: None,
+            last_good,
         }
     }
 
@@ -44,15 +63,25 @@ impl Feed {
         self.good_vcl = None;
     }
 
-    /// The first configuration of a varnishd whose child does not run yet. The last good one, where the newest is
-    /// not taken.
-    pub(crate) async fn begin(&mut self, admin: &Admin, desired: &Desired) -> Result<(), Error> {
-        let (Some(ghost), Some(vcl)) = (&desired.ghost, &desired.vcl) else { return Ok(()) };
+    /// The first configuration of a varnishd whose child does not run yet. With the last good VCL, where the newest
+    /// is not taken: then it says why.
+    pub(crate) async fn begin(&mut self, admin: &Admin, desired: &Desired) -> Result<Option<Error>, Error> {
+        let (Some(ghost), Some(vcl)) = (&desired.ghost, &desired.vcl) else { return Ok(None) };
         self.write(ghost).await?;
-        self.loader.load(admin, vcl).await?;
+        let (vcl, refused) = match self.loader.load(admin, vcl).await {
+            Ok(()) => (Arc::clone(vcl), None),
+            Err(e) => match self.last_good.get().filter(|good| e.keeps_serving() && good != vcl) {
+                Some(good) => {
+                    self.loader.load(admin, &good).await?;
+                    (good, Some(e))
+                }
+                None => return Err(e),
+            },
+        };
         self.good_ghost = Some(Arc::clone(ghost));
-        self.good_vcl = Some(Arc::clone(vcl));
-        Ok(())
+        self.last_good.set(&vcl);
+        self.good_vcl = Some(vcl);
+        Ok(refused)
     }
 
     /// Is there anything to do for this configuration?
@@ -62,17 +91,19 @@ impl Feed {
     }
 
     /// Brings a serving varnishd to the configuration. Both halves are tried: a VCL that does not compile does not
-    /// hold back routes.
+    /// hold back routes. Where there is news of the child meanwhile, ghost's answer is not waited for: the manager
+    /// holds the sockets, and a dead child's clients would wait, too.
     pub(crate) async fn apply(
         &mut self,
         admin: &Admin,
         ghost_socket: SocketAddr,
+        child_news: &Notify,
         desired: &Desired,
         reporter: &Reporter,
     ) -> Result<(), Error> {
         let routes = match &desired.ghost {
             Some(ghost) if desired.ghost != self.good_ghost => {
-                self.apply_ghost(ghost, ghost_socket, reporter).await
+                self.apply_ghost(ghost, ghost_socket, child_news, reporter).await
             }
             _ => Ok(()),
         };
@@ -87,11 +118,16 @@ impl Feed {
         &mut self,
         ghost: &Arc<[u8]>,
         ghost_socket: SocketAddr,
+        child_news: &Notify,
         reporter: &Reporter,
     ) -> Result<(), Error> {
         let begun = Instant::now();
         self.write(ghost).await?;
-        match reload::reload(ghost_socket).await {
+        let answer = tokio::select! {
+            answer = reload::reload(ghost_socket) => answer,
+            () = child_news.notified() => Err(Error::ReloadInterrupted),
+        };
+        match answer {
             Ok(status) => {
                 self.good_ghost = Some(Arc::clone(ghost));
                 for left_out in &status.left_out {
@@ -115,6 +151,7 @@ impl Feed {
         let begun = Instant::now();
         self.loader.load(admin, vcl).await?;
         self.good_vcl = Some(Arc::clone(vcl));
+        self.last_good.set(vcl);
         reporter.tell(&Event::VclReloaded { took: begun.elapsed() });
         Ok(())
     }

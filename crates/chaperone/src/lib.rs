@@ -11,7 +11,7 @@ mod error;
 mod event;
 mod feed;
 pub mod health;
-pub mod ports;
+mod ports;
 mod reload;
 mod settings;
 mod supervise;
@@ -20,6 +20,6 @@ mod vcl;
 
 pub use error::Error;
 pub use event::{Event, Reporter, State};
-pub use feed::Desired;
+pub use feed::{Desired, LastGood};
 pub use settings::{ListenSocket, Settings};
 pub use supervise::{Shutdown, run};

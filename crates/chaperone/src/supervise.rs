@@ -12,9 +12,9 @@ use varnishadm::{Admin, ChildState, ReverseListener, Secret};
 
 use crate::backoff::Backoff;
 use crate::event::{Event, Reporter};
-use crate::feed::{Desired, Feed};
+use crate::feed::{Desired, Feed, LastGood};
 use crate::varnishd::Varnishd;
-use crate::{Error, Settings, ports, reload};
+use crate::{Error, ListenSocket, Settings, ports, reload};
 
 /// Are we to go on?
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,17 +28,18 @@ pub enum Shutdown {
 
 /// From the start of varnishd to its first word on the CLI.
 const STARTING: Duration = Duration::from_secs(30);
-/// A child that dies without a word is found by asking.
-const ASK_CHILD: Duration = Duration::from_secs(1);
+/// A child that dies without a word is found by asking, and so is a port that has become free.
+const ASK: Duration = Duration::from_secs(1);
 
 /// Keeps one varnishd running and fed until `shutdown` says otherwise.
 pub async fn run(
     settings: Settings,
     desired: watch::Receiver<Desired>,
+    last_good: LastGood,
     reporter: Reporter,
     shutdown: watch::Receiver<Shutdown>,
 ) {
-    let feed = Feed::new(&settings);
+    let feed = Feed::new(&settings, last_good);
     Supervisor { settings, desired, reporter, shutdown, feed }.run().await;
 }
 
@@ -55,6 +56,8 @@ enum End {
     Shutdown,
     Died(Error),
     CannotStart(Error),
+    /// To be started again, with a socket that was not to be had before.
+    Restart,
 }
 
 /// A varnishd that we can talk to.
@@ -63,6 +66,8 @@ struct Running {
     listener: ReverseListener,
     secret: Secret,
     admin: Admin,
+    /// Sockets that it had to go without, since somebody else has the port.
+    missing: Vec<ListenSocket>,
 }
 
 impl Supervisor {
@@ -71,6 +76,7 @@ impl Supervisor {
         loop {
             let (event, again_in) = match self.life().await {
                 End::Shutdown => break,
+                End::Restart => continue,
                 End::Died(e) => {
                     let again_in = backoff.pause();
                     (Event::Died { why: e.to_string(), again_in }, again_in)
@@ -91,10 +97,11 @@ impl Supervisor {
 
     async fn life(&mut self) -> End {
         tokio::select! {
+            biased;
+            () = asked_to_stop(&mut self.shutdown) => return End::Shutdown,
             known = self.desired.wait_for(|d| d.ghost.is_some() && d.vcl.is_some()) => {
                 if known.is_err() { return End::Shutdown; }
             }
-            () = asked_to_stop(&mut self.shutdown) => return End::Shutdown,
         }
         let begun = Instant::now();
         let mut running = match self.start().await {
@@ -113,11 +120,11 @@ impl Supervisor {
     /// varnishd's manager, connected; its child does not run yet.
     async fn start(&mut self) -> Result<Running, Error> {
         prepare(&self.settings)?;
-        ports::check(&self.settings.sockets)?;
+        let (settings, missing) = self.with_free_ports()?;
         self.feed.forget();
         let secret = Secret::generate()?;
-        let listener = ReverseListener::bind(&self.settings.admin_address.to_string()).await?;
-        let mut varnishd = Varnishd::spawn(&self.settings, &listener, &secret).await?;
+        let listener = ReverseListener::bind(&settings.admin_address.to_string()).await?;
+        let mut varnishd = Varnishd::spawn(&settings, &listener, &secret).await?;
         let admin = tokio::select! {
             admin = listener.accept(&secret, STARTING) => admin?,
             output = varnishd.ended() => return Err(Error::Start { output }),
@@ -127,7 +134,28 @@ impl Supervisor {
             let ours = vmod_dir(&self.settings.work_dir);
             admin.param_set("vmod_path", &format!("{}:{known}", ours.display())).await?;
         }
-        Ok(Running { varnishd, listener, secret, admin })
+        Ok(Running { varnishd, listener, secret, admin, missing })
+    }
+
+    /// A socket whose port is taken does not keep the others from serving.
+    fn with_free_ports(&self) -> Result<(Settings, Vec<ListenSocket>), Error> {
+        let (mut free, mut missing, mut why) = (Vec::new(), Vec::new(), Vec::new());
+        for socket in &self.settings.sockets {
+            match ports::check(socket) {
+                Ok(()) => free.push(socket.clone()),
+                Err(e) => {
+                    missing.push(socket.clone());
+                    why.push(e);
+                }
+            }
+        }
+        if free.is_empty() && !why.is_empty() {
+            return Err(why.swap_remove(0));
+        }
+        for e in why {
+            self.reporter.tell(&Event::NotListening { why: e.to_string() });
+        }
+        Ok((Settings { sockets: free, ..self.settings.clone() }, missing))
     }
 
     /// Waits for a configuration that varnishd takes, and starts the child with it.
@@ -136,11 +164,13 @@ impl Supervisor {
         running: &mut Running,
         begun: Instant,
     ) -> Result<Option<SocketAddr>, Error> {
-        loop {
+        let refused = loop {
             let desired = self.desired.borrow_and_update().clone();
             match self.feed.begin(&running.admin, &desired).await {
-                Ok(()) => break,
-                Err(e) if e.keeps_serving() => self.reporter.tell(&Event::Refused { why: e.to_string() }),
+                Ok(refused) => break refused,
+                Err(e) if e.keeps_serving() => {
+                    self.reporter.tell(&Event::Refused { why: e.to_string(), serving: false });
+                }
                 Err(e) => return Err(e),
             }
             tokio::select! {
@@ -148,7 +178,7 @@ impl Supervisor {
                 () = asked_to_stop(&mut self.shutdown) => return Ok(None),
                 output = running.varnishd.ended() => return Err(Error::Start { output }),
             }
-        }
+        };
         running.admin.start().await?;
         let mut sockets = listening(&running.admin).await?;
         let ghost = sockets.iter().position(|(name, _)| name == RELOAD_SOCKET);
@@ -159,6 +189,9 @@ impl Supervisor {
         self.reporter.tell(&Event::Serving { sockets });
         let (rules, backends) = (status.rules, status.backends);
         self.reporter.tell(&Event::Reloaded { rules, backends, took: begun.elapsed() });
+        if let Some(e) = refused {
+            self.reporter.tell(&Event::Refused { why: e.to_string(), serving: true });
+        }
         Ok(Some(ghost_socket))
     }
 
@@ -166,8 +199,9 @@ impl Supervisor {
         let child_news = running.varnishd.child_news();
         let mut child_backoff = Backoff::new(Duration::ZERO, Duration::from_secs(30));
         let mut feed_backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-        let mut retry_at: Option<Instant> = None;
-        let mut ask_child = tokio::time::interval(ASK_CHILD);
+        let fed = self.feed.is_fed(&self.desired.borrow());
+        let mut retry_at = (!fed).then(|| Instant::now() + feed_backoff.pause());
+        let mut ask = tokio::time::interval(ASK);
         loop {
             let retry = async {
                 match retry_at {
@@ -185,21 +219,36 @@ impl Supervisor {
                 () = asked_to_stop(&mut self.shutdown) => return self.drain(ghost_socket).await,
                 output = running.varnishd.ended() => return End::Died(Error::Ended { output }),
                 () = child_news.notified() => true,
-                _ = ask_child.tick() => true,
+                _ = ask.tick() => {
+                    if let Some(socket) = running.missing.iter().find(|s| ports::check(s).is_ok()) {
+                        self.reporter.tell(&Event::Restarting { socket: socket.name.clone() });
+                        return match self.drain(ghost_socket).await {
+                            End::Shutdown if *self.shutdown.borrow() == Shutdown::Run => End::Restart,
+                            end => end,
+                        };
+                    }
+                    true
+                }
             };
             let done = if check {
                 self.check_child(&running.admin, &mut child_backoff).await
             } else {
                 let desired = self.desired.borrow_and_update().clone();
-                let applied = self.feed.apply(&running.admin, ghost_socket, &desired, &self.reporter).await;
+                let feed = &mut self.feed;
+                let applied =
+                    feed.apply(&running.admin, ghost_socket, &child_news, &desired, &self.reporter).await;
                 retry_at = match &applied {
                     Ok(()) => None,
+                    Err(Error::ReloadInterrupted) => Some(Instant::now()),
                     Err(e) => {
-                        self.reporter.tell(&Event::Refused { why: e.to_string() });
+                        self.reporter.tell(&Event::Refused { why: e.to_string(), serving: true });
                         Some(Instant::now() + feed_backoff.pause())
                     }
                 };
                 match applied {
+                    Err(Error::ReloadInterrupted | Error::ReloadUnreachable { .. }) => {
+                        self.check_child(&running.admin, &mut child_backoff).await
+                    }
                     Err(e) if e.keeps_serving() => Ok(()),
                     other => other,
                 }

@@ -73,13 +73,10 @@ impl Varnishd {
         let status = self.process.wait().await;
         // What it said last may still be in the pipe.
         tokio::time::sleep(Duration::from_millis(50)).await;
+        let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
         let lines = self.last_lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let said: Vec<_> = lines.iter().filter(|l| !l.starts_with("Debug:")).cloned().collect();
-        match (status, said.is_empty()) {
-            (_, false) => said.join("; "),
-            (Ok(status), true) => status.to_string(),
-            (Err(e), true) => e.to_string(),
-        }
+        let said: Vec<_> = lines.iter().filter(|line| !is_small_talk(line)).map(String::as_str).collect();
+        if said.is_empty() { status } else { format!("{} ({status})", said.join(" ")) }
     }
 
     /// Resolves when varnishd has said something of its child.
@@ -97,6 +94,14 @@ impl Varnishd {
     }
 }
 
+/// The greeting of the CLI on standard output, and what says nothing of an end.
+fn is_small_talk(line: &str) -> bool {
+    let greeting = ["---", "Varnish Cache CLI", "Linux,", "varnish-", "Type '", "(-? gives usage)"];
+    let ordinary = ["Debug:", "Info:", "Child launched OK", "Could not delete"];
+    greeting.iter().chain(&ordinary).any(|start| line.starts_with(start))
+        || line.bytes().all(|b| b.is_ascii_digit() || b == b' ')
+}
+
 fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     let mut all: Vec<OsString> = Vec::new();
     let mut add = |list: &[&str]| all.extend(list.iter().map(OsString::from));
@@ -110,6 +115,8 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     // We start the child, so that a crash is seen, told and slowed down.
     add(&["-p", "auto_restart=off"]);
     add(&["-p", &format!("pipe_timeout={}", settings.upgrade_idle.as_secs_f64())]);
+    // Ours must not cost a client the room for its own: the default is 64.
+    add(&["-p", "http_max_hdr=128"]);
     add(&["-p", UNREAD_TAGS]);
     let extra: Vec<&str> = settings.extra_args.iter().map(String::as_str).collect();
     add(&extra);

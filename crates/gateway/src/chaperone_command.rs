@@ -1,5 +1,6 @@
 //! `chaperone`: one varnishd, fed by routing.json, main.vcl and EndpointSlices in files.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use chaperone::environment::Environment;
-use chaperone::{Desired, Reporter, Settings};
+use chaperone::{Desired, LastGood, Reporter, Settings};
 use model::routing::Routing;
 use model::{Version, check_version};
 use source::files::Files;
@@ -31,7 +32,7 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
     let health =
         chaperone::health::serve(environment.health_address, environment.http_address, reporter.state());
     let feeding = feed(&environment, to_varnishd);
-    let running = chaperone::run(settings, desired, reporter, shutdown);
+    let running = chaperone::run(settings, desired, LastGood::default(), reporter, shutdown);
     tokio::select! {
         () = running => Ok(ExitCode::SUCCESS),
         failed = health => failed.context("HEALTH_ADDR").map(|()| ExitCode::FAILURE),
@@ -59,58 +60,78 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
     }
 }
 
-/// Reads all files again whenever one may have changed. What cannot be read leaves the last good in force.
+/// Reads all files again whenever one may have changed.
 async fn feed(environment: &Environment, to_varnishd: watch::Sender<Desired>) -> anyhow::Result<()> {
     let watched =
         [Some(&environment.vcl_path), Some(&environment.routing_path), environment.endpoints_path.as_ref()];
     let watched: Vec<PathBuf> = watched.into_iter().flatten().cloned().collect();
     let mut watch = Files::new(watched).watch()?;
-    let mut endpoints = environment.endpoints_path.clone().map(|path| Files::new(vec![path]));
-    let mut told = String::new();
+    let mut reader = Reader {
+        environment,
+        endpoints: environment.endpoints_path.clone().map(|path| Files::new(vec![path])),
+        vcl: None,
+        routing: None,
+        told: HashSet::new(),
+    };
     loop {
-        match read(environment, endpoints.as_mut()) {
-            Ok(desired) => {
-                told.clear();
-                to_varnishd.send_if_modified(|old| {
-                    let new = *old != desired;
-                    *old = desired;
-                    new
-                });
-            }
-            Err(e) => {
-                let message = format!("{e:#}; the last good configuration stays in use");
-                if message != told {
-                    tracing::warn!("{message}");
-                    told = message;
-                }
-            }
-        }
+        let desired = reader.read()?;
+        to_varnishd.send_if_modified(|old| {
+            let new = *old != desired;
+            *old = desired;
+            new
+        });
         watch.changed().await;
     }
 }
 
-fn read(environment: &Environment, endpoints: Option<&mut Files>) -> anyhow::Result<Desired> {
-    let vcl = read_text(&environment.vcl_path).context("VCL_PATH")?;
-    let mut routing = read_routing(&environment.routing_path).context("ROUTING_CONFIG_PATH")?;
-    let routes = routing.vhosts.values_mut().flat_map(|v| v.routes.iter_mut().chain(&mut v.default_route));
-    for route in routes.chain(&mut routing.default).filter(|r| r.service.is_some()) {
-        route.namespace.get_or_insert_with(|| environment.namespace.clone());
-    }
-    let index = match endpoints {
-        Some(files) => {
-            let loaded = files.load();
-            for problem in &loaded.problems {
-                tracing::warn!("{problem}");
+/// The files as they last made sense, each for itself: a bad one holds back no other.
+struct Reader<'a> {
+    environment: &'a Environment,
+    endpoints: Option<Files>,
+    vcl: Option<Arc<str>>,
+    routing: Option<Routing>,
+    /// What was wrong at the last look, so that it is told once.
+    told: HashSet<String>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) -> anyhow::Result<Desired> {
+        let Environment { namespace, vcl_path, routing_path, .. } = self.environment;
+        let mut wrong = Vec::new();
+        let vcl = read_text(vcl_path).context("VCL_PATH").map(Arc::from);
+        take(&mut self.vcl, vcl, &mut wrong);
+        let routing = read_routing(routing_path, namespace, &mut wrong).context("ROUTING_CONFIG_PATH");
+        take(&mut self.routing, routing, &mut wrong);
+        let index = match &mut self.endpoints {
+            Some(files) => {
+                let loaded = files.load();
+                wrong.extend(loaded.problems.iter().map(ToString::to_string));
+                EndpointIndex::new(loaded.snapshot.endpoint_slices.values().map(|slice| &**slice))
             }
-            EndpointIndex::new(loaded.snapshot.endpoint_slices.values().map(|slice| &**slice))
+            None => EndpointIndex::new([]),
+        };
+        let ghost = self.routing.as_ref().map(|routing| {
+            let (ghost, notices) = resolve(routing, &index);
+            for notice in notices {
+                tracing::debug!("{notice}");
+            }
+            serde_json::to_vec(&ghost)
+        });
+        for message in wrong.iter().filter(|message| !self.told.contains(*message)) {
+            tracing::warn!("{message}");
         }
-        None => EndpointIndex::new([]),
-    };
-    let (ghost, notices) = resolve(&routing, &index);
-    for notice in notices {
-        tracing::debug!("{notice}");
+        self.told = wrong.into_iter().collect();
+        Ok(Desired { ghost: ghost.transpose()?.map(Arc::from), vcl: self.vcl.clone() })
     }
-    Ok(Desired { ghost: Some(serde_json::to_vec(&ghost)?.into()), vcl: Some(Arc::from(vcl)) })
+}
+
+/// The new for the old, if it is good.
+fn take<T>(old: &mut Option<T>, new: anyhow::Result<T>, wrong: &mut Vec<String>) {
+    match (new, &old) {
+        (Ok(new), _) => *old = Some(new),
+        (Err(e), Some(_)) => wrong.push(format!("{e:#}; the last good one stays in use")),
+        (Err(e), None) => wrong.push(format!("{e:#}; nothing is served without it")),
+    }
 }
 
 fn read_text(path: &Path) -> anyhow::Result<String> {
@@ -118,18 +139,26 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
 }
 
 /// A newer operator may write fields that we do not know: they are told, and ignored.
-fn read_routing(path: &Path) -> anyhow::Result<Routing> {
+fn read_routing(path: &Path, namespace: &str, wrong: &mut Vec<String>) -> anyhow::Result<Routing> {
     let text = read_text(path)?;
     let at = || path.display().to_string();
     let Version { version } = serde_json::from_str(&text).with_context(at)?;
     check_version("routing.json", version).with_context(at)?;
     let mut unknown = Vec::new();
     let mut json = serde_json::Deserializer::from_str(&text);
-    let routing =
+    let mut routing: Routing =
         serde_ignored::deserialize(&mut json, |field| unknown.push(field.to_string())).with_context(at)?;
-    if let Some(first) = unknown.first() {
-        let count = unknown.len();
-        tracing::warn!("{}: {count} unknown fields are ignored, the first is {first}", path.display());
+    match unknown.as_slice() {
+        [] => {}
+        [field] => wrong.push(format!("{}: the unknown field {field} is ignored", at())),
+        [first, others @ ..] => {
+            let more = others.len();
+            wrong.push(format!("{}: the unknown fields {first} and {more} more are ignored", at()));
+        }
+    }
+    let routes = routing.vhosts.values_mut().flat_map(|v| v.routes.iter_mut().chain(&mut v.default_route));
+    for route in routes.chain(&mut routing.default).filter(|r| r.service.is_some()) {
+        route.namespace.get_or_insert_with(|| namespace.to_owned());
     }
     Ok(routing)
 }

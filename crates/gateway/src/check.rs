@@ -7,10 +7,10 @@ use translate::{GatewayPlan, Key};
 
 use crate::cli::{CheckArguments, Varnish};
 use crate::compile_vcl::{Compiled, compile};
-use crate::{input, verdict};
+use crate::{input, shared_ports, verdict};
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
-    let (translation, snapshot, problems) = input::read(&arguments.files);
+    let (mut translation, snapshot, problems) = input::read(&arguments.files);
     let mut to = io::stdout().lock();
     let mut bad = 0_usize;
     for problem in &problems {
@@ -31,6 +31,10 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
         if !notices[..at].contains(notice) {
             writeln!(to, "note: {notice}")?;
         }
+    }
+    // In a cluster each has an address of its own.
+    for conflict in shared_ports::settle(&snapshot, &mut translation.gateways) {
+        writeln!(to, "note: on one machine: {conflict}")?;
     }
     if translation.gateways.is_empty() {
         bad += 1;

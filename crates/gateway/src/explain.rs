@@ -119,14 +119,14 @@ fn answer(request: &Asked<'_>, explanation: &Explanation<'_>) -> String {
     let Some(rule) = decision.rule() else { return "404, no route matches".to_owned() };
     match decision.action() {
         Action::NotFound => "404, no route matches".to_owned(),
-        Action::NoBackend => "500, the route has no backend for this request".to_owned(),
         Action::Redirect => {
             let (host, url) = (request.arguments.host.as_bytes(), request.arguments.path.as_bytes());
             rule.redirect(request.socket, host, url).map_or("a redirect".to_owned(), |(status, location)| {
                 format!("{status}, Location: {}", String::from_utf8_lossy(&location))
             })
         }
-        Action::Forward { .. } => {
+        // Which of the groups it is, chance decides.
+        Action::Forward { .. } | Action::NoBackend => {
             let total: u64 = rule.groups().iter().map(|g| u64::from(g.weight())).sum();
             let groups = rule.groups().iter().filter(|g| g.weight() > 0).map(|group| {
                 let name = if group.name().is_empty() { "an invalid backendRef" } else { group.name() };
@@ -137,7 +137,10 @@ fn answer(request: &Asked<'_>, explanation: &Explanation<'_>) -> String {
                     _ => format!("{name} ({share:.0} %: {})", endpoints.join(", ")),
                 }
             });
-            format!("from {}", groups.collect::<Vec<_>>().join(" or "))
+            match groups.collect::<Vec<_>>().as_slice() {
+                [] => "500, the rule has no backendRef with a weight".to_owned(),
+                groups => format!("from {}", groups.join(" or ")),
+            }
         }
     }
 }

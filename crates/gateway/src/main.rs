@@ -8,6 +8,7 @@ mod console;
 mod explain;
 mod input;
 mod serve;
+mod shared_ports;
 mod signals;
 mod verdict;
 mod vmod;

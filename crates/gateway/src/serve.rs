@@ -3,25 +3,29 @@
 mod instance;
 mod news;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::Context;
 use chaperone::{Desired, Event, ListenSocket, Settings, Shutdown};
 use source::files::{Files, Loaded};
 use tokio::sync::watch;
-use translate::{GatewayPlan, Infra, Key, Snapshot};
+use translate::{GatewayPlan, Infra, Key};
 
 use crate::cli::ServeArguments;
-use crate::serve::instance::Instance;
+use crate::serve::instance::{Ended, Instance};
 use crate::serve::news::News;
-use crate::{input, signals, verdict, vmod};
+use crate::{input, shared_ports, signals, verdict, vmod};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let mut shutdown = signals::watch_signals()?;
-    let state = StateDir::new(arguments.state_dir.clone())?;
+    let state = StateDir::new(arguments.state_dir.as_deref()).with_context(|| {
+        let dir = arguments.state_dir.clone().unwrap_or_else(std::env::temp_dir);
+        format!("no state directory at {}", dir.display())
+    })?;
     let mut files = Files::new(arguments.files.files.clone());
     let mut changes = files.watch()?;
     let mut machine = Machine {
@@ -30,6 +34,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         arguments,
         shutdown: shutdown.clone(),
         instances: BTreeMap::new(),
+        ending: Vec::new(),
         places: BTreeMap::new(),
         news: News::default(),
     };
@@ -40,8 +45,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             _ = shutdown.wait_for(|s| *s > Shutdown::Run) => break,
         }
     }
-    for (_, instance) in std::mem::take(&mut machine.instances) {
-        instance.ended().await;
+    for ended in machine.all_ended() {
+        ended.wait().await;
     }
     drop(state);
     Ok(ExitCode::SUCCESS)
@@ -54,13 +59,13 @@ enum StateDir {
 }
 
 impl StateDir {
-    fn new(given: Option<PathBuf>) -> std::io::Result<Self> {
+    fn new(given: Option<&Path>) -> std::io::Result<Self> {
         use std::os::unix::fs::PermissionsExt;
         // varnishd's own user must pass through.
         let passable = std::fs::Permissions::from_mode(0o755);
         Ok(match given {
             Some(dir) => {
-                std::fs::create_dir_all(&dir)?;
+                std::fs::create_dir_all(dir)?;
                 Self::Given(std::path::absolute(dir)?)
             }
             None => Self::Temporary(
@@ -84,6 +89,8 @@ struct Machine {
     vmod: Option<PathBuf>,
     shutdown: watch::Receiver<Shutdown>,
     instances: BTreeMap<Key, Instance>,
+    /// varnishds that were told to stop, and the ports that they have until then.
+    ending: Vec<(Key, BTreeSet<u16>, Ended)>,
     /// Every Gateway that was ever started, numbered from 0.
     places: BTreeMap<Key, u16>,
     news: News,
@@ -95,22 +102,16 @@ impl Machine {
         if !changed && !self.instances.is_empty() {
             return;
         }
-        let translation = translate::translate(&snapshot);
+        let mut translation = translate::translate(&snapshot);
         self.news.verdicts(verdict::of(&translation.statuses));
         self.news.no_gateway(translation.gateways.is_empty());
         let endpoints = input::endpoints(&snapshot);
         let mut notices = translation.notices;
-        let conflicts = port_conflicts(&snapshot, &translation.gateways);
-        self.news.conflicts(conflicts.values());
+        let conflicts = shared_ports::settle(&snapshot, &mut translation.gateways);
+        self.news.conflicts(conflicts.iter());
 
-        self.instances.retain(|key, instance| {
-            let stays = translation.gateways.contains_key(key) && !conflicts.contains_key(key);
-            if !stays {
-                instance.stop();
-            }
-            stays
-        });
-        for (key, plan) in translation.gateways.iter().filter(|(key, _)| !conflicts.contains_key(*key)) {
+        self.stop_changed(&translation.gateways);
+        for (key, plan) in &translation.gateways {
             let (ghost, of_endpoints) = input::ghost(plan, &endpoints);
             notices.extend(of_endpoints);
             match serde_json::to_vec(&ghost) {
@@ -121,32 +122,59 @@ impl Machine {
         self.news.notices(notices);
     }
 
-    /// Starts, feeds, restarts or stops one Gateway's varnishd.
+    /// Stops all varnishds that are not wanted any more, or not as they are, before any is started: one may
+    /// need the port of another.
+    fn stop_changed(&mut self, plans: &BTreeMap<Key, GatewayPlan>) {
+        self.ending.retain(|(_, _, ended)| !ended.is_so());
+        self.instances.retain(|key, instance| {
+            let infra = plans.get(key).map(|plan| &plan.infra);
+            // Without sockets there is nothing to listen on; verdicts say why.
+            let wanted =
+                infra.is_some_and(|infra| infra.as_ref().is_none_or(|infra| !infra.sockets.is_empty()));
+            let changed = infra.and_then(Option::as_ref).is_some_and(|infra| *infra != instance.infra);
+            if !wanted || changed {
+                instance.stop();
+                let ports = instance.infra.sockets.iter().map(|socket| socket.port).collect();
+                self.ending.push((key.clone(), ports, instance.ended()));
+            }
+            wanted
+        });
+    }
+
+    /// What must be over before a varnishd can start in this place.
+    fn in_the_way(&self, key: &Key, infra: &Infra) -> Vec<Ended> {
+        let blocks = |other: &Key, ports: &BTreeSet<u16>| {
+            other == key || infra.sockets.iter().any(|socket| ports.contains(&socket.port))
+        };
+        let blocking = self.ending.iter().filter(|(other, ports, _)| blocks(other, ports));
+        blocking.map(|(_, _, ended)| ended.clone()).collect()
+    }
+
+    fn all_ended(&self) -> impl Iterator<Item = Ended> {
+        let ending = self.ending.iter().map(|(_, _, ended)| ended.clone());
+        ending.chain(self.instances.values().map(Instance::ended))
+    }
+
+    /// Starts, feeds or restarts one Gateway's varnishd.
     fn bring(&mut self, key: &Key, plan: &GatewayPlan, ghost: Arc<[u8]>) {
         let routes = instance::count_routes(&plan.routing);
         let vcl = plan.main_vcl.as_deref().map(Arc::from);
         let desired = Desired { ghost: Some(ghost), vcl };
-        let settings = plan.infra.as_ref().map(|infra| self.settings(key, infra));
-        match (self.instances.get_mut(key), plan.infra.as_ref().zip(settings)) {
-            // Without sockets there is nothing to listen on; verdicts say why.
-            (instance, Some((infra, _))) if infra.sockets.is_empty() => {
-                if let Some(instance) = instance {
-                    instance.stop();
-                    self.instances.remove(key);
-                }
-            }
-            (Some(instance), Some((infra, settings))) if instance.infra != *infra => {
+        let served = plan.infra.as_ref().filter(|infra| !infra.sockets.is_empty());
+        let served = served.map(|infra| (infra, self.settings(key, infra), self.in_the_way(key, infra)));
+        match (self.instances.get_mut(key), served) {
+            (Some(instance), Some((infra, settings, after))) if instance.infra != *infra => {
                 tracing::info!(
                     event = "restarting",
                     object = %format_args!("Gateway {key}"),
                     "Gateway {key}: restarting varnishd, since its listeners or arguments changed"
                 );
-                instance.restart(settings, infra.clone());
+                instance.restart(settings, infra.clone(), after);
                 instance.feed(desired, routes);
             }
             (Some(instance), _) => instance.feed(desired, routes),
-            (None, Some((infra, settings))) => {
-                let instance = Instance::start(settings, infra.clone(), self.shutdown.clone());
+            (None, Some((infra, settings, after))) => {
+                let instance = Instance::start(settings, infra.clone(), self.shutdown.clone(), after);
                 instance.feed(desired, routes);
                 self.instances.insert(key.clone(), instance);
             }
@@ -180,29 +208,6 @@ impl Machine {
     }
 }
 
-/// Two Gateways cannot share a port of one machine: the older has it, and the other hears so.
-fn port_conflicts(snapshot: &Snapshot, plans: &BTreeMap<Key, GatewayPlan>) -> BTreeMap<Key, String> {
-    let age = |key: &Key| snapshot.gateways.get(key).and_then(|g| g.metadata.creation_timestamp.clone());
-    let mut by_age: Vec<_> = plans.iter().collect();
-    by_age.sort_by_key(|(key, _)| age(key));
-    let mut taken: BTreeMap<u16, &Key> = BTreeMap::new();
-    let mut conflicts = BTreeMap::new();
-    for (key, plan) in by_age {
-        let ports: Vec<_> = plan.infra.iter().flat_map(|i| &i.sockets).map(|s| s.port).collect();
-        match ports.iter().find_map(|port| taken.get(port).map(|by| (port, by))) {
-            Some((port, by)) => {
-                let message = format!(
-                    "Gateway {key}: not served: port {port} belongs to Gateway {by}, which is older. \
-                     Give its listener another port, or move both listeners into one Gateway"
-                );
-                conflicts.insert(key.clone(), message);
-            }
-            None => taken.extend(ports.into_iter().map(|port| (port, key))),
-        }
-    }
-    conflicts
-}
-
 /// One line for what a varnishd does.
 pub(crate) fn tell(name: &str, event: &Event) {
     let seconds = |d: &std::time::Duration| d.as_secs_f64();
@@ -232,11 +237,27 @@ pub(crate) fn tell(name: &str, event: &Event) {
                 "{name}: reloaded the VCL in {ms:.0} ms"
             );
         }
-        Event::Refused { why } => {
-            tracing::warn!(
-                event = "refused",
+        Event::Refused { why, serving } => {
+            let meanwhile = if *serving {
+                "what was served before is still served"
+            } else {
+                "nothing is served until this is mended"
+            };
+            tracing::warn!(event = "refused", object = name, "{name}: {why}\n  {meanwhile}");
+        }
+        Event::NotListening { why } => {
+            tracing::error!(
+                event = "not-listening",
                 object = name,
-                "{name}: {why}\n  what was served before is still served"
+                "{name}: {why} (the other listeners serve, and this one is tried again)"
+            );
+        }
+        Event::Restarting { socket } => {
+            tracing::info!(
+                event = "restarting",
+                object = name,
+                socket,
+                "{name}: restarting varnishd, since {socket} is free now"
             );
         }
         Event::CannotStart { why, again_in } => {
@@ -244,8 +265,7 @@ pub(crate) fn tell(name: &str, event: &Event) {
                 event = "cannot-start",
                 object = name,
                 again_in = seconds(again_in),
-                "{name}: {why} (trying again in {} s)",
-                seconds(again_in)
+                "{name}: {why} (it is tried again)"
             );
         }
         Event::Died { why, again_in } => {
@@ -253,8 +273,8 @@ pub(crate) fn tell(name: &str, event: &Event) {
                 event = "died",
                 object = name,
                 again_in = seconds(again_in),
-                "{name}: {why}; starting it again in {} s",
-                seconds(again_in)
+                "{name}: {why}; it is started again{}",
+                if again_in.is_zero() { String::new() } else { format!(" in {} s", seconds(again_in)) }
             );
         }
         Event::Restarted => {

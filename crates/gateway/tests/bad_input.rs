@@ -22,7 +22,8 @@ impl Site {
 
     fn of_class(class: &str) -> Self {
         let (port, shop) = (free_port(), Origin::new("shop"));
-        let rest = [gateway("web", &[port]), service("shop", &[shop.address()]), route_to("good", "/good", "shop")];
+        let rest =
+            [gateway("web", &[port]), service("shop", &[shop.address()]), route_to("good", "/good", "shop")];
         let scene = Scene::new(&(class.to_owned() + &rest.concat()));
         let program = scene.serve();
         Self { port, program, scene, _shop: shop }
@@ -61,7 +62,7 @@ fn an_unknown_kind_is_named_and_skipped() {
     let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: worker}\nspec: {}\n";
     let others = format!("{deployment}---\n{}", route_to("beside", "/beside", "shop"));
     site.scene.write("others.yaml", &others);
-    site.program.wait_for_line(&["warning: Deployment default/worker", "others.yaml", "skipped"]);
+    site.program.wait_for_line(&["warning: Deployment worker", "others.yaml", "skipped"]);
     until("its neighbour is used", || get(site.port, "x", "/beside").status == 200);
     site.still_serves();
 }
@@ -82,7 +83,11 @@ fn a_bad_regular_expression_is_told_and_marks_its_own_route() {
 fn a_service_without_endpoints_is_told_and_answers_500() {
     let site = Site::new();
     site.scene.write("empty.yaml", &(service("empty", &[]) + &route_to("empty", "/empty", "empty")));
-    site.program.wait_for_line(&["Service default/empty", "EndpointSlice", "kubernetes.io/service-name: empty"]);
+    site.program.wait_for_line(&[
+        "Service default/empty",
+        "EndpointSlice",
+        "kubernetes.io/service-name: empty",
+    ]);
     until("it answers 500", || get(site.port, "x", "/empty").status == 500);
     site.still_serves();
 }
@@ -141,7 +146,8 @@ fn a_port_that_is_taken_is_told_and_used_when_it_is_free() {
 fn a_gateway_whose_only_port_is_taken_waits_for_it() {
     let (port, shop) = (free_port(), Origin::new("shop"));
     let holder = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    let rest = [class(), gateway("web", &[port]), service("shop", &[shop.address()]), route_to("shop", "/", "shop")];
+    let rest =
+        [class(), gateway("web", &[port]), service("shop", &[shop.address()]), route_to("shop", "/", "shop")];
     let scene = Scene::new(&rest.concat());
     let program = scene.start();
     program.wait_for_line(&["error: Gateway default/web", &format!("port {port}"), "taken"]);
@@ -162,7 +168,8 @@ fn a_missing_varnishd_is_told_with_the_package() {
 
 #[test]
 fn refused_varnishd_arguments_are_told_one_by_one_and_the_rest_is_used() {
-    let arguments = "[-M, 'localhost:1', -S, /x, -F, -f, /x.vcl, -n, /x, -a, ':1', -j, none, -p, thread_pool_min=21]";
+    let arguments =
+        "[-M, 'localhost:1', -S, /x, -F, -f, /x.vcl, -n, /x, -a, ':1', -j, none, -p, thread_pool_min=21]";
     let site = Site::of_class(&parameters(&format!("{{varnishdExtraArgs: {arguments}}}")));
     let line = site.program.wait_for_line(&["Gateway default/web", "varnishdExtraArgs"]);
     for refused in ["-M localhost:1", "-S /x", "-F", "-f /x.vcl", "-n /x", "-a :1", "-j none"] {
@@ -176,7 +183,8 @@ fn refused_varnishd_arguments_are_told_one_by_one_and_the_rest_is_used() {
 #[test]
 fn an_argument_that_varnishd_itself_refuses_is_told_in_its_words() {
     let scene = Scene::new(
-        &[parameters("{varnishdExtraArgs: [-p, no_such_parameter=1]}"), gateway("web", &[free_port()])].concat(),
+        &[parameters("{varnishdExtraArgs: [-p, no_such_parameter=1]}"), gateway("web", &[free_port()])]
+            .concat(),
     );
     let program = scene.start();
     program.wait_for_line(&["error: Gateway default/web", "no_such_parameter"]);
@@ -202,8 +210,10 @@ fn the_same_object_twice_is_told_and_the_first_is_used() {
 #[test]
 fn a_gateway_of_an_unknown_class_is_told() {
     let site = Site::new();
-    site.scene
-        .write("lost.yaml", &gateway("lost", &[free_port()]).replace("ClassName: varnish", "ClassName: unknown"));
+    site.scene.write(
+        "lost.yaml",
+        &gateway("lost", &[free_port()]).replace("ClassName: varnish", "ClassName: unknown"),
+    );
     site.program.wait_for_line(&["Gateway default/lost", "GatewayClass unknown", "create the class"]);
     site.still_serves();
 }

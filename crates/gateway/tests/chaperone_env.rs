@@ -1,1 +1,310 @@
-//! Soon.
+//! `chaperone`: one varnishd, by environment variables and files, as the seeds have it.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Ask, Connection, Origin, Program, Scene, free_port, get, service, until};
+
+/// The seed's own example, with ports and paths of the test's.
+struct Site {
+    scene: Scene,
+    port: u16,
+    health: u16,
+    program: Program,
+}
+
+/// What the operator would write for a Gateway without user VCL.
+fn main_vcl(mark: &str) -> String {
+    let vcl = |name: &str| {
+        fs::read_to_string(format!("{}/../translate/src/vcl/{name}.vcl", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    let user = format!("sub vcl_deliver {{\n  set resp.http.X-Mark = \"{mark}\";\n}}\n");
+    format!("{}\n{user}\n{}", vcl("preamble"), vcl("postamble"))
+}
+
+/// The seed's routing.json, for this path.
+fn routing(port: u16, path: &str) -> Value {
+    json!({
+        "version": 2,
+        "vhosts": {
+            "api.example.com": {
+                "routes": [{
+                    "hostname": "api.example.com",
+                    "path_match": {"type": "PathPrefix", "value": path},
+                    "service": "api-v2",
+                    "namespace": "default",
+                    "port": 8080,
+                    "weight": 100,
+                    "listeners": [format!("http-{port}")],
+                    "route_name": "default/api-v2-route",
+                    "priority": 10300,
+                    "rule_index": 0
+                }]
+            }
+        }
+    })
+}
+
+/// EndpointSlices for the Service of that route.
+fn endpoints(origin: &Origin) -> String {
+    service("api-v2", &[origin.address()])
+}
+
+impl Site {
+    /// Files are the test's own to write before it starts.
+    fn start(scene: Scene, port: u16, more: &[(&str, &str)]) -> Self {
+        let (health, admin, reload) = (free_port(), free_port(), free_port());
+        let path = |name: &str| scene.path(name).display().to_string();
+        let mut command = Program::command();
+        command
+            .arg("chaperone")
+            .env("NAMESPACE", "default")
+            .env("VARNISH_ADMIN_PORT", admin.to_string())
+            .env("VARNISH_HTTP_ADDR", format!("localhost:{port}"))
+            .env("VARNISH_LISTEN", format!("http-{port}=:{port},http"))
+            .env("GHOST_RELOAD_ADDR", format!("127.0.0.1:{reload}"))
+            .env("VCL_PATH", path("main.vcl"))
+            .env("ROUTING_CONFIG_PATH", path("routing.json"))
+            .env("GHOST_CONFIG_PATH", path("ghost.json"))
+            .env("ENDPOINTS_PATH", path("manifests"))
+            .env("WORK_DIR", path("varnish"))
+            .env("HEALTH_ADDR", format!(":{health}"))
+            .env("VARNISHD_EXTRA_ARGS", "-p;thread_pool_stack=160k")
+            .envs(more.iter().copied());
+        let program = Program::spawn(command);
+        Self { scene, port, health, program }
+    }
+
+    fn new(origin: &Origin) -> Self {
+        let (scene, port) = (Scene::new(&endpoints(origin)), free_port());
+        let site = Self::start(scene, port, &[]);
+        site.write("main.vcl", &main_vcl("one"));
+        site.write("routing.json", &routing(port, "/v2").to_string());
+        site.program.wait_for_line(&["chaperone: reloaded"]);
+        site
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let aside = self.scene.path("aside");
+        fs::write(&aside, text).unwrap();
+        fs::rename(aside, self.scene.path(name)).unwrap();
+    }
+
+    fn get(&self, path: &str) -> crate::support::Response {
+        get(self.port, "api.example.com", path)
+    }
+
+    fn probe(&self, path: &str) -> Option<(u16, Value)> {
+        let response = Ask::get("probe", path).try_send(self.health).ok()?;
+        Some((response.status, serde_json::from_slice(&response.body).unwrap()))
+    }
+
+    fn ready(&self) -> u16 {
+        self.probe("/readyz").expect("the health endpoint answers").0
+    }
+}
+
+#[test]
+fn the_seeds_example_serves() {
+    let origin = Origin::new("api");
+    let site = Site::new(&origin);
+    site.program
+        .wait_for_line(&["chaperone: listening on", &format!("0.0.0.0:{} (http-{})", site.port, site.port)]);
+    assert_eq!(site.get("/v2/users").origin(), "api");
+    assert_eq!(site.get("/v1").status, 404);
+    assert_eq!(get(site.port, "other.example.com", "/v2").status, 404);
+    assert_eq!(origin.last_seen().header("X-Gateway-Route"), Some("default/api-v2-route"));
+    let ghost: Value = serde_json::from_slice(&fs::read(site.scene.path("ghost.json")).unwrap()).unwrap();
+    let backend = &ghost["vhosts"]["api.example.com"]["routes"][0]["backend_groups"][0]["backends"][0];
+    assert_eq!(*backend, json!({"address": "127.0.0.1", "port": origin.address().port()}));
+    assert!(site.scene.path("varnish/varnishd").is_dir(), "WORK_DIR is used");
+    site.program.varnishd_of("-p thread_pool_stack=160k");
+}
+
+#[test]
+fn files_are_followed_without_a_restart() {
+    let (one, two) = (Origin::new("one"), Origin::new("two"));
+    let site = Site::new(&one);
+    let varnishd = site.program.varnishd();
+    site.write("routing.json", &routing(site.port, "/v3").to_string());
+    until("routing.json is followed", || site.get("/v3").status == 200);
+    assert_eq!(site.get("/v2").status, 404);
+    site.scene.write("all.yaml", &endpoints(&two));
+    until("EndpointSlices are followed", || site.get("/v3").origin() == "two");
+    site.write("main.vcl", &main_vcl("two"));
+    until("main.vcl is followed", || site.get("/v3").header("X-Mark") == Some("two"));
+    assert_eq!(site.program.varnishd(), varnishd, "the very same processes");
+}
+
+#[test]
+fn a_mounted_configmap_is_followed() {
+    let origin = Origin::new("api");
+    let (scene, port) = (Scene::new(&endpoints(&origin)), free_port());
+    let mount = scene.path("mount");
+    let version = |number: u32, path: &str| {
+        let dir = mount.join(format!("..{number}"));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("main.vcl"), main_vcl("mounted")).unwrap();
+        fs::write(dir.join("routing.json"), routing(port, path).to_string()).unwrap();
+        std::os::unix::fs::symlink(format!("..{number}"), mount.join("..data_tmp")).unwrap();
+        fs::rename(mount.join("..data_tmp"), mount.join("..data")).unwrap();
+    };
+    version(1, "/v2");
+    for name in ["main.vcl", "routing.json"] {
+        std::os::unix::fs::symlink(format!("..data/{name}"), mount.join(name)).unwrap();
+    }
+    let [vcl, routes] = ["main.vcl", "routing.json"].map(|name| mount.join(name).display().to_string());
+    let site = Site::start(scene, port, &[("VCL_PATH", &vcl), ("ROUTING_CONFIG_PATH", &routes)]);
+    site.program.wait_for_line(&["chaperone: reloaded"]);
+    assert_eq!(site.get("/v2").status, 200);
+    version(2, "/v3");
+    until("the swapped version is served", || site.get("/v3").status == 200);
+}
+
+#[test]
+fn another_version_is_refused_and_the_last_good_stays() {
+    let origin = Origin::new("api");
+    let site = Site::new(&origin);
+    let mut newer = routing(site.port, "/v3");
+    newer["version"] = 3.into();
+    site.write("routing.json", &newer.to_string());
+    site.program.wait_for_line(&["routing.json has version 3", "version 2 only", "of one release"]);
+    assert_eq!([site.get("/v2").status, site.get("/v3").status], [200, 404]);
+    assert_eq!(site.ready(), 200);
+    // A bad one holds back no other.
+    site.write("main.vcl", &main_vcl("two"));
+    until("main.vcl is followed all the same", || site.get("/v2").header("X-Mark") == Some("two"));
+    let other = Origin::new("other");
+    site.scene.write("all.yaml", &endpoints(&other));
+    until("EndpointSlices are followed all the same", || site.get("/v2").origin() == "other");
+    site.write("routing.json", "{\"version\": 2, \"vhosts\": [");
+    site.program.wait_for_line(&["routing.json", "line 1", "stays in use"]);
+    site.write("routing.json", &routing(site.port, "/v3").to_string());
+    until("a good one is taken again", || site.get("/v3").status == 200);
+}
+
+#[test]
+fn ghost_refuses_another_version_of_its_file_over_the_reload_socket() {
+    let origin = Origin::new("api");
+    let (scene, port, reload) = (Scene::new(&endpoints(&origin)), free_port(), free_port());
+    let site = Site::start(scene, port, &[("GHOST_RELOAD_ADDR", &format!("127.0.0.1:{reload}"))]);
+    site.write("main.vcl", &main_vcl("one"));
+    site.write("routing.json", &routing(port, "/v2").to_string());
+    site.program.wait_for_line(&["chaperone: reloaded"]);
+    let good = fs::read_to_string(site.scene.path("ghost.json")).unwrap();
+    site.write("ghost.json", &good.replace("\"version\":2", "\"version\":1"));
+    let refused = get(reload, "ghost", "/.varnish-ghost/reload");
+    assert_eq!(refused.status, 500);
+    let why = refused.header("x-ghost-error").unwrap();
+    assert!(why.contains("ghost.json") && why.contains("version 1"), "{why}");
+    assert_eq!(site.get("/v2").origin(), "api");
+    // The next change writes a good one, and the good one is taken.
+    site.write("routing.json", &routing(port, "/v3").to_string());
+    until("a change heals it", || site.get("/v3").status == 200);
+}
+
+#[test]
+fn unknown_fields_of_a_newer_operator_are_told_and_accepted() {
+    let origin = Origin::new("api");
+    let site = Site::new(&origin);
+    let mut newer = routing(site.port, "/v3");
+    newer["vhosts"]["api.example.com"]["routes"][0]["teleport"] = true.into();
+    site.write("routing.json", &newer.to_string());
+    until("it is taken", || site.get("/v3").status == 200);
+    let line = site.program.wait_for_line(&["warning: ", "routing.json", "teleport", "ignored"]);
+    assert!(!line.contains("1 unknown fields"), "{line}");
+    // Said once, though the file is read at each change of any other.
+    site.write("main.vcl", &main_vcl("two"));
+    until("another file has changed", || site.get("/v3").header("X-Mark") == Some("two"));
+    assert_eq!(site.program.count_lines(&["teleport"]), 1, "{}", site.program.text());
+}
+
+#[test]
+fn probes_tell_readiness_from_life() {
+    let origin = Origin::new("api");
+    let (scene, port) = (Scene::new(&endpoints(&origin)), free_port());
+    let mut site = Site::start(scene, port, &[]);
+    // Without any configuration: alive, not ready.
+    until("it is alive", || site.probe("/healthz").is_some_and(|(status, _)| status == 200));
+    assert_eq!(site.ready(), 503);
+    site.program.wait_for_line(&["warning: ", "main.vcl"]);
+    site.write("main.vcl", &main_vcl("one"));
+    site.write("routing.json", &routing(port, "/hold").to_string());
+    until("it is ready", || site.ready() == 200);
+    // A reload that fails changes nothing, but is shown.
+    site.write("main.vcl", "vcl 4.1;\nthis is no VCL\n");
+    until("the refusal is shown", || {
+        site.probe("/readyz").is_some_and(|(status, body)| status == 200 && body["refused"].is_string())
+    });
+    assert_eq!(Ask::get("probe", "/nonsense").send(site.health).status, 404);
+    // Whoever is served is served to the end, but no one new is invited.
+    let mut in_flight = Connection::open(port).unwrap();
+    in_flight.write(&Ask::get("api.example.com", "/hold")).unwrap();
+    origin.wait_for("/hold");
+    site.program.signal(Signal::TERM);
+    until("it is not ready while it drains", || site.ready() == 503);
+    assert_eq!(site.probe("/readyz").unwrap().1["draining"], true);
+    assert_eq!(site.probe("/healthz").unwrap().0, 200);
+    origin.release();
+    assert_eq!(in_flight.read("GET").unwrap().status, 200);
+    assert!(site.program.wait_for_exit().success());
+}
+
+#[test]
+fn defaults_and_lists_are_those_of_the_seeds() {
+    let origin = Origin::new("api");
+    let [one, two] = [free_port(), free_port()];
+    let listen = format!("http-{one}=:{one},http;http-{two}=127.0.0.1:{two},http");
+    // Neither GHOST_CONFIG_PATH nor NAMESPACE: beside the rest, and `default`.
+    let more = [("VARNISH_LISTEN", listen.as_str()), ("GHOST_CONFIG_PATH", ""), ("NAMESPACE", "")];
+    let site = Site::start(Scene::new(&endpoints(&origin)), one, &more);
+    site.write("main.vcl", &main_vcl("one"));
+    let mut routes = routing(one, "/v2");
+    let route = &mut routes["vhosts"]["api.example.com"]["routes"][0];
+    route["listeners"] = json!([]);
+    route.as_object_mut().unwrap().remove("namespace");
+    site.write("routing.json", &routes.to_string());
+    site.program.wait_for_line(&["chaperone: reloaded"]);
+    for port in [one, two] {
+        assert_eq!(get(port, "api.example.com", "/v2").origin(), "api");
+    }
+    assert!(site.scene.path("varnish/ghost.json").is_file());
+}
+
+#[test]
+fn bad_variables_end_the_program_and_are_named() {
+    for (name, value, why) in [
+        ("VARNISH_LISTEN", "web", "{proto}-{port}"),
+        ("VARNISH_ADMIN_PORT", "many", "port number"),
+        ("HEALTH_ADDR", "8081", "address:port"),
+        ("GHOST_RELOAD_ADDR", "0.0.0.0:1969", "loopback"),
+    ] {
+        let mut site = Site::start(Scene::new(""), free_port(), &[(name, value)]);
+        assert!(!site.program.wait_for_exit().success());
+        site.program.wait_for_line(&["error: ", name, value, why]);
+    }
+}
+
+#[test]
+fn refused_varnishd_arguments_are_told_and_the_rest_is_used() {
+    let origin = Origin::new("api");
+    let (scene, port) = (Scene::new(&endpoints(&origin)), free_port());
+    let site = Site::start(scene, port, &[("VARNISHD_EXTRA_ARGS", "-p;thread_pool_min=21;-n;/tmp/x")]);
+    site.write("main.vcl", &main_vcl("one"));
+    site.write("routing.json", &routing(port, "/v2").to_string());
+    site.program.wait_for_line(&["error: VARNISHD_EXTRA_ARGS", "`-n /tmp/x` is refused", "remove it"]);
+    site.program.wait_for_line(&["chaperone: reloaded"]);
+    site.program.varnishd_of("-p thread_pool_min=21");
+    assert_eq!(site.get("/v2").origin(), "api");
+}
+
+#[test]
+fn a_health_port_that_is_taken_ends_the_program_and_is_named() {
+    let health = free_port();
+    let _holder = std::net::TcpListener::bind(("0.0.0.0", health)).unwrap();
+    let mut site = Site::start(Scene::new(""), free_port(), &[("HEALTH_ADDR", &format!(":{health}"))]);
+    assert!(!site.program.wait_for_exit().success());
+    site.program.wait_for_line(&["error: ", "HEALTH_ADDR", &health.to_string()]);
+}

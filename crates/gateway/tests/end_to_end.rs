@@ -3,6 +3,14 @@
 //! Needs Debian's varnish, and the VMOD: `cargo build -p ghost` (`make test` does). One test: `cargo test -p gateway
 //! --test end-to-end NAME`. Every wait has a deadline, and every process ends with the value that stands for it.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+#![allow(clippy::print_stderr, reason = "the gateway's log goes with the failure")]
+
 mod bad_input;
 mod chaperone_env;
 mod check;

@@ -23,8 +23,12 @@ fn scene() -> Scene {
 ",
     );
     let any = route("any", "  rules: [{backendRefs: [{name: empty, port: 80}]}]");
-    let backends =
-        [service("shop", &at(9001)), service("cart", &at(9002)), service("beta", &at(9003)), service("empty", &[])];
+    let backends = [
+        service("shop", &at(9001)),
+        service("cart", &at(9002)),
+        service("beta", &at(9003)),
+        service("empty", &[]),
+    ];
     Scene::new(&[class(), gateway("web", &[8080]), backends.concat(), shop, any].concat())
 }
 
@@ -67,7 +71,8 @@ fn the_others_lost_for_a_reason() {
 fn headers_count_and_redirects_say_where_to() {
     let scene = scene();
     let host = ["--host", "shop.example.com"];
-    let (_, text) = explain(&scene, &[&host[..], &["--path", "/x", "--header", "X-Beta: yes-please"]].concat());
+    let (_, text) =
+        explain(&scene, &[&host[..], &["--path", "/x", "--header", "X-Beta: yes-please"]].concat());
     has(&text, &["route: HTTPRoute default/shop, rule 1"]);
     let (_, text) = explain(&scene, &[&host[..], &["--path", "/old?a=b"]].concat());
     has(&text, &["answer: 301", "Location: http://new.example.com:8080/old?a=b"]);

@@ -3,9 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::support::{
-    Ask, Origin, Program, Scene, class, free_port, gateway, get, route_to, service, until,
-};
+use crate::support::{Ask, Origin, Program, Scene, class, free_port, gateway, get, route_to, service, until};
 
 /// Gateway `web` and Service `shop`; routes are the test's own.
 fn base(port: u16, origin: &Origin) -> String {
@@ -29,7 +27,11 @@ fn documents_lists_and_json_are_read() {
         )
     };
     scene.write("one.json", &rule("alone"));
-    let list = format!(r#"{{"apiVersion": "v1", "kind": "List", "items": [{}, {}]}}"#, rule("first"), rule("second"));
+    let list = format!(
+        r#"{{"apiVersion": "v1", "kind": "List", "items": [{}, {}]}}"#,
+        rule("first"),
+        rule("second")
+    );
     scene.write("list.json", &list);
     let listed = route_to("in-yaml", "/in-yaml", "shop").replace("---\n", "");
     let indented: String = listed.lines().map(|line| format!("  {line}\n")).collect();

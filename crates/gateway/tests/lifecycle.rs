@@ -22,7 +22,12 @@ struct Site {
 impl Site {
     fn new(arguments: &[&str]) -> Self {
         let (port, shop) = (free_port(), Origin::new("shop"));
-        let all = [class(), gateway("web", &[port]), service("shop", &[shop.address()]), route_to("shop", "/", "shop")];
+        let all = [
+            class(),
+            gateway("web", &[port]),
+            service("shop", &[shop.address()]),
+            route_to("shop", "/", "shop"),
+        ];
         let scene = Scene::new(&all.concat());
         let program = scene.start_with(arguments);
         program.wait_for_line(&["reloaded 1 routes"]);
@@ -106,7 +111,10 @@ fn a_temporary_state_directory_goes_with_the_program() {
     fs::create_dir(&temporary).unwrap();
     fs::set_permissions(&temporary, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Program::command();
-    command.env("TMPDIR", &temporary).args(["serve", "--bind", "127.0.0.1", "-f"]).arg(scene.path("manifests"));
+    command
+        .env("TMPDIR", &temporary)
+        .args(["serve", "--bind", "127.0.0.1", "-f"])
+        .arg(scene.path("manifests"));
     let mut program = Program::spawn(command);
     program.wait_for_line(&["Gateway default/web: reloaded"]);
     let left = || fs::read_dir(&temporary).unwrap().count();
@@ -192,6 +200,9 @@ fn the_end_of_a_gateway_that_was_just_removed_is_waited_for() {
     site.scene.write("all.yaml", &class());
     site.program.wait_for_line(&["Gateway default/web: draining"]);
     site.program.signal(Signal::TERM);
+    // Long enough to end, if it did not wait.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(site.program.is_running());
     site.shop.release();
     assert_eq!(in_flight.read("GET").unwrap().status, 200);
     assert!(site.program.wait_for_exit().success());
@@ -209,8 +220,11 @@ fn json_logs_are_one_object_a_line() {
     program.signal(Signal::TERM);
     program.wait_for_exit();
     program.wait_for_line(&["\"event\":\"stopped\""]);
-    let lines: Vec<serde_json::Value> =
-        program.lines().iter().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect();
+    let lines: Vec<serde_json::Value> = program
+        .lines()
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect();
     for line in &lines {
         for field in ["timestamp", "level", "message"] {
             assert!(line[field].is_string(), "{field} in {line}");

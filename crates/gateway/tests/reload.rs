@@ -135,7 +135,12 @@ fn user_vcl_changes_by_a_vcl_reload_and_old_vcls_are_discarded() {
     }
     program.wait_for_lines(3, &["Gateway default/web: reloaded the VCL in"]);
     assert_eq!(program.varnishd(), varnishd, "the very same processes");
-    assert_eq!(program.count_lines(&["reloaded 1 routes"]), 1, "routes were not reloaded: {}", program.text());
+    assert_eq!(
+        program.count_lines(&["reloaded 1 routes"]),
+        1,
+        "routes were not reloaded: {}",
+        program.text()
+    );
     // varnishd keeps what it compiled in a directory for each VCL.
     until("one VCL is left", || {
         let entries = fs::read_dir(scene.state("web", "varnishd")).unwrap();

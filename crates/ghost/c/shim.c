@@ -198,8 +198,6 @@ gs_set_url(struct http *hp, const char *url, size_t n)
 
 const char *gs_local_socket(VRT_CTX) { return (ctx->sp == NULL ? NULL : VRT_r_local_socket(ctx)); }
 const char *gs_client_ip(VRT_CTX) { return (SES_Get_String_Attr(ctx->sp, SA_CLIENT_IP)); }
-/* Not a restart. An ESI include counts: its headers are the client's own, as they came in. */
-int gs_first_visit(VRT_CTX) { return (ctx->req->restarts == 0); }
 int gs_on_backend_side(VRT_CTX) { return (ctx->bo != NULL && ctx->req == NULL); }
 void gs_hint(VRT_CTX, VCL_BACKEND d) { VRT_l_req_backend_hint(ctx, d); }
 VCL_BACKEND gs_hinted(VRT_CTX) { return (ctx->req->director_hint); }

@@ -74,7 +74,6 @@ unsafe extern "C" {
 
     pub(crate) fn gs_local_socket(ctx: *const Ctx) -> *const c_char;
     pub(crate) fn gs_client_ip(ctx: *const Ctx) -> *const c_char;
-    pub(crate) fn gs_first_visit(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_on_backend_side(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_hint(ctx: *const Ctx, director: Director);
     pub(crate) fn gs_hinted(ctx: *const Ctx) -> Director;

@@ -66,38 +66,53 @@ unsafe extern "C" fn vmod_router_recv(ctx: *const Ctx, ghost: *const Ghost) -> u
             return 1;
         }
         // SAFETY: as above; the request is this thread's.
-        unsafe {
-            if let Some(message) = Message::new(ffi::gs_req(ctx)) {
-                message.remove_headers_with(GHOST_PREFIX);
-                message.remove_headers_with(GATEWAY_PREFIX);
-                lower_case_host(message);
-                if let Some(task) = Task::of(ctx, ghost) {
-                    if ffi::gs_first_visit(ctx) == 1 {
-                        forwarded::set(ctx, message, task.table(), socket);
-                    }
-                    route(ctx, ghost, task, message, socket);
-                }
-            }
-        }
+        unsafe { arrive(ctx, ghost, Call::Generated) };
         0
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router_route(ctx: *const Ctx, ghost: *const Ghost) {
-    guarded(ctx, (), || {
-        // SAFETY: Varnish passes a live context and our object; the request is this thread's.
-        unsafe {
-            let (ghost, socket) = (&*ghost, local_socket(ctx));
-            if let (Some(message), Some(task)) = (Message::new(ffi::gs_req(ctx)), Task::of(ctx, ghost)) {
-                for name in [LISTENER_HEADER, ROUTE_HEADER, PASS_HEADER] {
-                    message.remove_header(name);
-                }
-                lower_case_host(message);
-                route(ctx, ghost, task, message, socket);
+    // SAFETY: Varnish passes a live context and our object; the request is this thread's.
+    guarded(ctx, (), || unsafe { arrive(ctx, &*ghost, Call::Users) });
+}
+
+/// Who asks for the routing.
+#[derive(PartialEq)]
+enum Call {
+    Generated,
+    /// Other headers of our names may be the user's by now.
+    Users,
+}
+
+/// Routes the request, and makes its headers the gateway's own.
+///
+/// # Safety
+/// `ctx` must be the live context of a client's task.
+unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, call: Call) {
+    // SAFETY: the caller's promise; the request is this thread's.
+    unsafe {
+        let socket = local_socket(ctx);
+        let (Some(message), Some(task)) = (Message::new(ffi::gs_req(ctx)), Task::of(ctx, ghost)) else {
+            return;
+        };
+        // As the client sent it: at the first call, and again after std.rollback(req), which ends the task's state too.
+        // On a restart it is not.
+        let untouched = task.decision().is_none();
+        if untouched || call == Call::Generated {
+            message.remove_headers_with(GHOST_PREFIX);
+            message.remove_headers_with(GATEWAY_PREFIX);
+        } else {
+            for name in [LISTENER_HEADER, ROUTE_HEADER, PASS_HEADER] {
+                message.remove_header(name);
             }
         }
-    });
+        lower_case_host(message);
+        if untouched {
+            forwarded::set(ctx, message, task.table(), socket);
+        }
+        route(ctx, ghost, task, message, socket);
+    }
 }
 
 /// Decides, and tells Varnish and user VCL what was decided.
@@ -140,7 +155,14 @@ fn lower_case_host(message: Message<'_>) {
 unsafe extern "C" fn vmod_router_websocket(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
     guarded(ctx, 0, || {
         // SAFETY: Varnish passes a live context and our object.
-        let message = unsafe { Message::new(ffi::gs_req(ctx)) };
+        let message = unsafe {
+            if Task::existing(ctx, &*ghost).is_none() {
+                // std.rollback(req) has taken the routing along, and X-Ghost-Pass: the postamble, which begins here, would
+                // cache what must pass.
+                arrive(ctx, &*ghost, Call::Generated);
+            }
+            Message::new(ffi::gs_req(ctx))
+        };
         u32::from(forwards(ctx, ghost) == Some(true) && message.is_some_and(asks_for_websocket))
     })
 }

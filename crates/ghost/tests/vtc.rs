@@ -31,6 +31,8 @@ cases! {
     a_reload_swaps_the_configuration
     a_reload_with_many_bad_entries_succeeds
     a_restart_is_routed_by_the_same_configuration
+    a_rolled_back_request_is_routed_anew
+    a_thousand_endpoints_come_and_go
     a_thousand_rules_work_and_reload
     a_tls_front_speaks_proxy_over_a_unix_socket
     a_websocket_to_an_unreachable_endpoint_finds_another

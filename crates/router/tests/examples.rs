@@ -5,7 +5,8 @@
 #[path = "support/request.rs"]
 mod request;
 
-use model::ghost::Config;
+use model::ghost::{Config, Route, Vhost};
+use model::matches::{PathMatch, PathMatchType};
 use router::{Action, Compiled, Router, Verdict};
 use serde_json::{Value, json};
 
@@ -133,6 +134,21 @@ fn rules_that_are_equal_keep_the_order_of_the_file() {
         route("youngest", prefix("/a")),
     ]));
     assert_eq!(winner(&router, &Sample::get("a.com", "/a")), "older");
+}
+
+/// With so many, some of the missing paths have the hash of one that is there.
+#[test]
+fn paths_are_compared_and_not_only_their_hashes() {
+    let path = |n: u32| PathMatch { kind: PathMatchType::Exact, value: format!("/{n}") };
+    let route = |n| Route { path_match: Some(path(n)), rule_index: n, ..Route::default() };
+    let there = 0..150_000;
+    let vhost = Vhost { routes: there.clone().map(route).collect(), default_route: None };
+    let config = Config { vhosts: [("a.com".to_owned(), vhost)].into(), ..Config::default() };
+    let router = Router::compile(&config).unwrap().router;
+    for n in 0..450_000 {
+        let found = router.decide(&Sample::get("a.com", &format!("/{n}")), 0).rule().map(|r| r.rule_index());
+        assert_eq!(found, there.contains(&n).then_some(n));
+    }
 }
 
 #[test]

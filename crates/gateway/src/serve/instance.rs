@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chaperone::{Desired, Event, Reporter, Settings, Shutdown};
+use chaperone::{Desired, Event, LastGood, Reporter, Settings, Shutdown};
 use model::routing::Routing;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use translate::Infra;
 
 use crate::serve::tell;
@@ -17,17 +16,46 @@ pub(crate) struct Instance {
     desired: watch::Sender<Desired>,
     /// HTTPRoutes in the configuration that was sent last, for the lines that people read.
     routes: Arc<AtomicUsize>,
+    last_good: LastGood,
     /// The machine's own, which all Gateways hear.
     machine: watch::Receiver<Shutdown>,
     shutdown: watch::Sender<Shutdown>,
-    task: JoinHandle<()>,
+    ended: Ended,
+}
+
+/// The end of a varnishd, for whoever has to wait for it.
+#[derive(Clone)]
+pub(crate) struct Ended(watch::Receiver<()>);
+
+impl Ended {
+    pub(crate) fn is_so(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
+
+    pub(crate) async fn wait(mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
 }
 
 impl Instance {
-    pub(crate) fn start(settings: Settings, infra: Infra, machine: watch::Receiver<Shutdown>) -> Self {
-        let (desired, routes) = (watch::Sender::default(), Arc::default());
-        let (shutdown, task) = spawn(settings, &desired, &routes, &machine, None);
-        Self { infra, desired, routes, machine, shutdown, task }
+    /// Starts once those are over.
+    pub(crate) fn start(
+        settings: Settings,
+        infra: Infra,
+        machine: watch::Receiver<Shutdown>,
+        after: Vec<Ended>,
+    ) -> Self {
+        let mut instance = Self {
+            infra,
+            desired: watch::Sender::default(),
+            routes: Arc::default(),
+            last_good: LastGood::default(),
+            machine,
+            shutdown: watch::Sender::default(),
+            ended: Ended(watch::Sender::default().subscribe()),
+        };
+        instance.spawn(settings, after);
+        instance
     }
 
     pub(crate) fn feed(&self, new: Desired, routes: usize) {
@@ -41,67 +69,60 @@ impl Instance {
         });
     }
 
-    /// The old varnishd is drained before the new one takes its ports.
-    pub(crate) fn restart(&mut self, settings: Settings, infra: Infra) {
-        self.stop();
-        let old = std::mem::replace(&mut self.task, tokio::spawn(async {}));
-        let (shutdown, task) = spawn(settings, &self.desired, &self.routes, &self.machine, Some(old));
-        (self.infra, self.shutdown, self.task) = (infra, shutdown, task);
+    /// Another varnishd, once those before it are over; what was good for the old one is good for it.
+    pub(crate) fn restart(&mut self, settings: Settings, infra: Infra, after: Vec<Ended>) {
+        self.infra = infra;
+        self.spawn(settings, after);
     }
 
+    /// Drains, then ends.
     pub(crate) fn stop(&self) {
-        let _ = self.shutdown.send(Shutdown::Drain);
+        self.shutdown.send_replace(Shutdown::Drain);
     }
 
-    /// Resolves when its varnishd is gone.
-    pub(crate) async fn ended(self) {
-        if let Err(e) = self.task.await {
-            tracing::error!("the task of a Gateway failed: {e}");
-        }
+    pub(crate) fn ended(&self) -> Ended {
+        self.ended.clone()
     }
-}
 
-fn spawn(
-    settings: Settings,
-    desired: &watch::Sender<Desired>,
-    routes: &Arc<AtomicUsize>,
-    machine: &watch::Receiver<Shutdown>,
-    after: Option<JoinHandle<()>>,
-) -> (watch::Sender<Shutdown>, JoinHandle<()>) {
-    let (shutdown, heard) = watch::channel(Shutdown::Run);
-    let (name, routes) = (settings.name.clone(), Arc::clone(routes));
-    let reporter = Reporter::new(move |event| match event {
-        // People count HTTPRoutes; ghost counts each match of each rule.
-        Event::Reloaded { backends, took, .. } => {
-            let rules = routes.load(Ordering::Relaxed) as u64;
-            tell(&name, &Event::Reloaded { rules, backends: *backends, took: *took });
-        }
-        other => tell(&name, other),
-    });
-    let (desired, mut machine, forward) = (desired.subscribe(), machine.clone(), shutdown.clone());
-    let task = tokio::spawn(async move {
-        if let Some(old) = after {
-            let _ = old.await;
-        }
-        let pass_on = async {
-            loop {
-                let asked = *machine.borrow_and_update();
-                forward.send_if_modified(|now| {
-                    let more = asked > *now;
-                    *now = asked.max(*now);
-                    more
-                });
-                if machine.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
+    fn spawn(&mut self, settings: Settings, after: Vec<Ended>) {
+        let (ending, ended) = watch::channel(());
+        let (shutdown, heard) = watch::channel(Shutdown::Run);
+        let (name, routes) = (settings.name.clone(), Arc::clone(&self.routes));
+        let reporter = Reporter::new(move |event| match event {
+            // People count HTTPRoutes; ghost counts each match of each rule.
+            Event::Reloaded { backends, took, .. } => {
+                let rules = routes.load(Ordering::Relaxed) as u64;
+                tell(&name, &Event::Reloaded { rules, backends: *backends, took: *took });
             }
-        };
-        tokio::select! {
-            () = chaperone::run(settings, desired, reporter, heard) => {}
-            () = pass_on => {}
-        }
-    });
-    (shutdown, task)
+            other => tell(&name, other),
+        });
+        let (desired, last_good) = (self.desired.subscribe(), self.last_good.clone());
+        let (mut machine, forward) = (self.machine.clone(), shutdown.clone());
+        tokio::spawn(async move {
+            for ended in after {
+                ended.wait().await;
+            }
+            let pass_on = async {
+                loop {
+                    let asked = *machine.borrow_and_update();
+                    forward.send_if_modified(|now| {
+                        let more = asked > *now;
+                        *now = asked.max(*now);
+                        more
+                    });
+                    if machine.changed().await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                }
+            };
+            tokio::select! {
+                () = chaperone::run(settings, desired, last_good, reporter, heard) => {}
+                () = pass_on => {}
+            }
+            drop(ending);
+        });
+        (self.shutdown, self.ended) = (shutdown, Ended(ended));
+    }
 }
 
 /// HTTPRoutes that have a part in a configuration.

@@ -46,7 +46,8 @@ fn connections_are_kept_on_both_sides() {
     let mut connection = Connection::open(site.port).unwrap();
     for number in 0..50 {
         let url = format!("/{number}");
-        let ask = if number % 2 == 0 { Ask::get("x", &url) } else { Ask::new("POST", "x", &url).body(bytes(9)) };
+        let ask =
+            if number % 2 == 0 { Ask::get("x", &url) } else { Ask::new("POST", "x", &url).body(bytes(9)) };
         assert_eq!(connection.exchange(&ask).status, 200);
     }
     assert_eq!(site.origin().seen().len(), 50);

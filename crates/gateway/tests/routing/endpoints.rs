@@ -2,9 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::support::{
-    Ask, Origin, Scene, class, free_port, gateway, get, route, route_to, service, until,
-};
+use crate::support::{Ask, Origin, Scene, class, free_port, gateway, get, route, route_to, service, until};
 
 #[test]
 fn a_dead_endpoint_beside_a_living_one_is_never_seen_by_a_client() {
@@ -16,7 +14,11 @@ fn a_dead_endpoint_beside_a_living_one_is_never_seen_by_a_client() {
     let _gateway = scene.serve();
     for number in 0..50 {
         let url = format!("/{number}");
-        let ask = if number % 5 == 0 { Ask::new("POST", "x", &url).body(vec![1; 100]) } else { Ask::get("x", &url) };
+        let ask = if number % 5 == 0 {
+            Ask::new("POST", "x", &url).body(vec![1; 100])
+        } else {
+            Ask::get("x", &url)
+        };
         let response = ask.send(port);
         assert_eq!((response.status, response.origin()), (200, "alive"), "request {number}");
     }
@@ -24,11 +26,15 @@ fn a_dead_endpoint_beside_a_living_one_is_never_seen_by_a_client() {
 
 #[test]
 fn all_ready_endpoints_of_all_slices_share_the_requests() {
-    let (port, one, two, unready) = (free_port(), Origin::new("one"), Origin::new("two"), Origin::new("unready"));
+    let (port, one, two, unready) =
+        (free_port(), Origin::new("one"), Origin::new("two"), Origin::new("unready"));
     let backends = service("shop", &[one.address(), two.address(), unready.address()]);
     let backends = backends.replace(
         &format!("ports: [{{port: {}}}]\nendpoints: [{{", unready.address().port()),
-        &format!("ports: [{{port: {}}}]\nendpoints: [{{conditions: {{ready: false}}, ", unready.address().port()),
+        &format!(
+            "ports: [{{port: {}}}]\nendpoints: [{{conditions: {{ready: false}}, ",
+            unready.address().port()
+        ),
     );
     let scene =
         Scene::new(&[class(), gateway("web", &[port]), backends, route_to("shop", "/", "shop")].concat());

@@ -18,7 +18,8 @@ fn a_route_serves_on_the_listeners_that_it_names() {
         to("port", &format!(", port: {two}")),
     ];
     let scene = Scene::new(
-        &[class(), gateway("web", &[one, two]), service("shop", &[origin.address()]), routes.concat()].concat(),
+        &[class(), gateway("web", &[one, two]), service("shop", &[origin.address()]), routes.concat()]
+            .concat(),
     );
     let gateway = scene.serve();
     for port in [one, two] {

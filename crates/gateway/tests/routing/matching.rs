@@ -8,7 +8,10 @@ use crate::support::{Ask, Response, get, route, route_to};
 #[test]
 fn hosts_match_exactly_then_by_wildcard_then_without() {
     let to = |name: &str, hosts: &str| {
-        route(name, &format!("  hostnames: [{hosts}]\n  rules: [{{backendRefs: [{{name: {name}, port: 80}}]}}]"))
+        route(
+            name,
+            &format!("  hostnames: [{hosts}]\n  rules: [{{backendRefs: [{{name: {name}, port: 80}}]}}]"),
+        )
     };
     let routes = [
         to("exact", "shop.example.com"),
@@ -103,10 +106,8 @@ fn weights_split_requests_and_zero_gets_none() {
 
 #[test]
 fn an_invalid_backend_answers_500_for_its_share_only() {
-    let routes = route(
-        "half",
-        "  rules: [{backendRefs: [{name: good, port: 80}, {name: missing, port: 80}]}]",
-    );
+    let routes =
+        route("half", "  rules: [{backendRefs: [{name: good, port: 80}, {name: missing, port: 80}]}]");
     let site = Site::new(&["good"], &routes);
     site.program.wait_for_line(&["HTTPRoute default/half", "Service default/missing does not exist"]);
     let statuses: Vec<_> = (0..60).map(|_| get(site.port, "x", "/").status).collect();
@@ -116,7 +117,8 @@ fn an_invalid_backend_answers_500_for_its_share_only() {
 
 #[test]
 fn no_route_is_404_and_no_endpoint_500_both_as_json() {
-    let site = Site::new(&["good"], &(route_to("good", "/good", "good") + &route_to("lost", "/lost", "lost")));
+    let site =
+        Site::new(&["good"], &(route_to("good", "/good", "good") + &route_to("lost", "/lost", "lost")));
     let json = |response: &Response| -> serde_json::Value {
         assert_eq!(response.header("Content-Type"), Some("application/json"));
         serde_json::from_slice(&response.body).unwrap()

@@ -15,7 +15,7 @@ use crate::request::Sample;
 
 const HOSTNAMES: [&str; 6] = ["a.com", "*.a.com", "b.a.com", "*.b.a.com", "*", "c.org"];
 const SOCKETS: [&str; 2] = ["http-80", "https-443"];
-const PATHS: [&str; 7] = ["/", "/a", "/a/", "/a/b", "/ab", "/a-b", "/a/b/c"];
+const PATHS: [&str; 9] = ["/", "/", "/a", "/a", "/a/", "/a/b", "/ab", "/a-b", "/a/b/c"];
 /// Two of them are no regular expressions; `a)|(b` would be one inside parentheses.
 const PATH_PATTERNS: [&str; 8] = ["/a.*", "/a/[a-c]", "/a|/ab", "/(a|ab)/?", ".*", "/a", "/(a", "/a)|(/b"];
 
@@ -53,7 +53,7 @@ type Routes = (BTreeMap<String, Vhost>, Option<Route>);
 
 fn routes(listeners: Vec<String>) -> impl Strategy<Value = Routes> {
     let route = route(listeners).boxed();
-    let vhost = (vec(route.clone(), 0..7), option::weighted(0.2, route.clone()))
+    let vhost = (vec(route.clone(), 0..10), option::weighted(0.2, route.clone()))
         .prop_map(|(routes, default_route)| Vhost { routes, default_route });
     (btree_map(select(&HOSTNAMES[..]).prop_map(str::to_owned), vhost, 1..5), option::weighted(0.3, route))
 }
@@ -96,10 +96,10 @@ fn path_match() -> impl Strategy<Value = PathMatch> {
 }
 
 fn conditions(names: &'static [&'static str]) -> impl Strategy<Value = Vec<ValueMatch>> {
-    let exact = select(&["1", "2", ""][..]).prop_map(|v| (ValueMatchType::Exact, v));
+    let exact = select(&["1", "1", "1", "2", ""][..]).prop_map(|v| (ValueMatchType::Exact, v));
     let pattern =
-        select(&["[12]", "1|2", ".*", "("][..]).prop_map(|v| (ValueMatchType::RegularExpression, v));
-    let condition = (select(names), prop_oneof![5 => exact, 1 => pattern])
+        select(&["[12]", "1|2", ".*", "1.*", "("][..]).prop_map(|v| (ValueMatchType::RegularExpression, v));
+    let condition = (select(names), prop_oneof![9 => exact, 1 => pattern])
         .prop_map(|(name, (kind, value))| ValueMatch { name: name.into(), value: value.into(), kind });
     prop_oneof![3 => Just(Vec::new()), 2 => vec(condition, 1..3)]
 }
@@ -135,17 +135,32 @@ fn number(config: &mut Config) {
 pub(crate) fn request() -> impl Strategy<Value = Sample> {
     let hosts =
         ["a.com", "A.com:80", "a.com.", "b.a.com", "c.a.com", "x.b.a.com", ".a.com", "aa.com", "c.org", ""];
-    let paths = ["/", "/a", "/a/", "/a/b", "/ab", "/a-b", "/a/b/c", "/a/b/", "/a//b", "/A", "/b", "", "*"];
+    let paths =
+        ["/", "/a", "/a/", "/a/b", "/ab", "/a-b", "/a/b/c", "/a/b/c", "/a/b/", "/a//b", "/A", "/b", "", "*"];
     let queries = [
-        "", "", "", "?", "?a=1", "?a=2&a=1", "?b=1&a=1", "?a&b=2", "?A=1", "?%61=1", "?a=%31", "?a+b=1",
+        "",
+        "",
+        "",
+        "?",
+        "?a=1",
+        "?a=2&a=1",
+        "?b=1&a=1",
+        "?a=1&a+b=1&b=1",
+        "?a=1&a+b=1&b=1",
+        "?a=1&a+b=1&b=1",
+        "?a&b=2",
+        "?A=1",
+        "?%61=1",
+        "?a=%31",
+        "?a+b=1",
         "?a=1?b=2",
     ];
     let sockets = ["http-80", "http-80", "https-443", "https-443", "http-8080"];
-    let header = (select(&["x-v", "X-v", "x-w"][..]), select(&["1", "2", "3", ""][..]));
+    let header = (select(&["x-v", "X-v", "x-w"][..]), select(&["1", "1", "1", "2", "3", ""][..]));
     let header = header.prop_map(|(name, value)| (name.to_owned(), value.to_owned()));
     let url = (select(paths.to_vec()), select(queries.to_vec()));
     let method = select(&["GET", "GET", "POST", "PUT", "get"][..]);
-    (select(sockets.to_vec()), select(hosts.to_vec()), method, url, vec(header, 0..4)).prop_map(
+    (select(sockets.to_vec()), select(hosts.to_vec()), method, url, vec(header, 0..6)).prop_map(
         |(socket, host, method, (path, query), headers)| Sample {
             socket: socket.to_owned(),
             method: method.to_owned(),
