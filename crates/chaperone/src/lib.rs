@@ -23,3 +23,4 @@ pub use event::{Event, Reporter, State};
 pub use feed::{Desired, LastGood};
 pub use settings::{ListenSocket, Settings};
 pub use supervise::{Shutdown, run};
+pub use vcl::compiler_message;

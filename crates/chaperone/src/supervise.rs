@@ -164,6 +164,7 @@ impl Supervisor {
         running: &mut Running,
         begun: Instant,
     ) -> Result<Option<SocketAddr>, Error> {
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         let refused = loop {
             let desired = self.desired.borrow_and_update().clone();
             match self.feed.begin(&running.admin, &desired).await {
@@ -175,6 +176,7 @@ impl Supervisor {
             }
             tokio::select! {
                 changed = self.desired.changed() => if changed.is_err() { return Ok(None) },
+                () = tokio::time::sleep(backoff.pause()) => {}
                 () = asked_to_stop(&mut self.shutdown) => return Ok(None),
                 output = running.varnishd.ended() => return Err(Error::Start { output }),
             }

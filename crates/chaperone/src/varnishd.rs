@@ -115,6 +115,9 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     // We start the child, so that a crash is seen, told and slowed down.
     add(&["-p", "auto_restart=off"]);
     add(&["-p", &format!("pipe_timeout={}", settings.upgrade_idle.as_secs_f64())]);
+    // Discarding a VCL waits for idle connections to hosts that have died, up to backend_idle_timeout (60 s). The
+    // manager must not take that for a dead child.
+    add(&["-p", "cli_timeout=120"]);
     // Ours must not cost a client the room for its own: the default is 64.
     add(&["-p", "http_max_hdr=128"]);
     add(&["-p", UNREAD_TAGS]);

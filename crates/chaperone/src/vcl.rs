@@ -32,9 +32,11 @@ impl VclLoader {
         tokio::fs::write(&file, text).await.map_err(Error::file(&file))?;
         let loaded = admin.with_timeout(COMPILING).vcl_load(&name, &file, LoadState::Auto).await;
         if let Err(e) = loaded {
-            return Err(match e.status() {
-                Some(_) => Error::VclCompile { message: explain(text, &e) },
-                None => e.into(),
+            return Err(match e {
+                varnishadm::Error::Status { text: message, .. } => {
+                    Error::VclCompile { message: compiler_message(text, &message) }
+                }
+                e => e.into(),
             });
         }
         admin.vcl_use(&name).await?;
@@ -53,16 +55,21 @@ async fn discard_others(admin: &Admin, used: &str) {
     }
 }
 
-fn explain(text: &str, error: &varnishadm::Error) -> String {
-    let message = match error {
-        varnishadm::Error::Status { text, .. } => text.clone(),
-        other => other.to_string(),
-    };
-    let message = translate::vcl::explain_compiler_message(text, &message);
-    let noise = |line: &&str| {
-        !line.is_empty()
-            && !line.starts_with("Running VCC-compiler failed")
-            && *line != "VCL compilation failed"
-    };
-    message.lines().map(str::trim_end).filter(noise).collect::<Vec<_>>().join("\n")
+/// What varnishd's compiler says of `main_vcl`, in the user's own line numbers and without its small talk.
+pub fn compiler_message(main_vcl: &str, message: &str) -> String {
+    let message = translate::vcl::explain_compiler_message(main_vcl, message);
+    let noise = [
+        "Message from VCC-compiler:",
+        "Running VCC-compiler failed",
+        "VCL compilation failed",
+        "Could not delete '",
+    ];
+    let says = |line: &&str| !line.is_empty() && !noise.iter().any(|noise| line.starts_with(noise));
+    let mut lines: Vec<_> = message.lines().map(str::trim_end).filter(says).collect();
+    if message.contains("(Permission denied)") {
+        lines.push(
+            "varnishd's own user must be let through every directory on that path: `chmod o+x` them, or choose another",
+        );
+    }
+    lines.join("\n")
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -30,9 +31,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let Ok((stream, _)) = listener.accept().await else { continue };
             let (name, served) = (Arc::clone(&name), Arc::clone(&served));
             tokio::spawn(async move {
-                let answer = service_fn(|request| {
-                    let response = answer(&name, served.fetch_add(1, Ordering::Relaxed) + 1, &request);
-                    async move { Ok::<_, Infallible>(response) }
+                let answer = service_fn(|request: Request<Incoming>| {
+                    let (asked, body) = request.into_parts();
+                    let response = answer(&name, served.fetch_add(1, Ordering::Relaxed) + 1, &asked);
+                    async move {
+                        // To the end: whoever is answered while still sending sees a broken connection.
+                        let _ = body.collect().await;
+                        Ok::<_, Infallible>(response)
+                    }
                 });
                 let _ = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), answer)
@@ -47,9 +53,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn answer(name: &str, count: u64, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let mut body = format!("Hello from {name}, request {count}\n{} {}\n", request.method(), request.uri());
-    for (header, value) in request.headers() {
+fn answer(name: &str, count: u64, asked: &Parts) -> Response<Full<Bytes>> {
+    let mut body = format!("Hello from {name}, request {count}\n{} {}\n", asked.method, asked.uri);
+    for (header, value) in &asked.headers {
         body.push_str(&format!("{header}: {}\n", String::from_utf8_lossy(value.as_bytes())));
     }
     let mut response = Response::new(Full::new(Bytes::from(body)));

@@ -38,7 +38,7 @@ pub(crate) fn compile(varnish: &Varnish, vcl: &str) -> anyhow::Result<Compiled> 
         Ok(output) if output.status.success() => Ok(Compiled::Yes),
         Ok(output) => {
             let message = String::from_utf8_lossy(&output.stderr);
-            Ok(Compiled::No(translate::vcl::explain_compiler_message(vcl, message.trim())))
+            Ok(Compiled::No(chaperone::compiler_message(vcl, &message)))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::support::processes::is_alive;
 use crate::support::{
@@ -47,6 +48,25 @@ fn endpoints_come_and_go_without_a_restart() {
     scene.write("shop.yaml", &service("shop", &[one.address(), two.address()]));
     until("both answer", || get(port, "x", "/").origin() == "one" && get(port, "x", "/").origin() == "two");
     assert_eq!(program.varnishd(), varnishd, "the very same processes");
+}
+
+#[test]
+fn an_endpoint_that_died_without_a_word_holds_nobody_up() {
+    let (port, dying, other) = (free_port(), Origin::new("dying"), Origin::new("other"));
+    let scene = Scene::new(&[class(), gateway("web", &[port]), route_to("shop", "/", "shop")].concat());
+    scene.write("shop.yaml", &service("shop", &[dying.address()]));
+    let program = scene.serve();
+    let mut connection = Connection::open(port).unwrap();
+    assert_eq!(connection.exchange(&Ask::get("x", "/")).origin(), "dying");
+    dying.fall_silent();
+    // varnishd has idle connections to it, whose other end it waits for.
+    let begun = Instant::now();
+    scene.write("shop.yaml", &service("shop", &[other.address()]));
+    until("the other endpoint answers", || connection.exchange(&Ask::get("x", "/")).origin() == "other");
+    scene.write("more.yaml", &route_to("more", "/more", "nowhere"));
+    until("changes go on", || connection.exchange(&Ask::get("x", "/more")).status == 500);
+    program.wait_for_lines(3, &["Gateway default/web: reloaded"]);
+    assert!(begun.elapsed() < Duration::from_secs(20), "took {:?}", begun.elapsed());
 }
 
 #[test]
@@ -110,7 +130,7 @@ fn identical_bytes_cause_no_reload() {
         // The same bytes, then the same objects in other words.
         scene.write("all.yaml", &text);
         scene.write("route.yaml", &format!("# round {round}\n{}", route_to("one", "/one", "shop")));
-        std::thread::sleep(std::time::Duration::from_millis(150));
+        std::thread::sleep(Duration::from_millis(150));
     }
     // A real change shows that the others were looked at.
     scene.write("route.yaml", &route_to("two", "/two", "shop"));

@@ -9,6 +9,7 @@ use model::Timeouts;
 
 use crate::error::Error;
 use crate::ffi::{self, Ctx, Director, NewBackend, OwnedDirector, RawCluster, c_string};
+use crate::retire;
 
 /// What makes two backends the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,9 +27,17 @@ impl BackendKey {
 
 /// One endpoint in varnishd.
 pub(crate) struct Backend {
-    director: OwnedDirector,
-    /// After the director: the counters go last.
-    _cluster: Arc<Cluster>,
+    /// There until it is dropped.
+    director: Option<OwnedDirector>,
+    cluster: Arc<Cluster>,
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        if let Some(director) = self.director.take() {
+            retire::later(director, Arc::clone(&self.cluster));
+        }
+    }
 }
 
 /// Shared memory for the counters of backends that were made together.
@@ -69,11 +78,11 @@ impl Backend {
         // SAFETY: ctx is live, `from` and what it points to outlive the call, Varnish copies them.
         let director = unsafe { ffi::gs_backend_new(ctx, &from, cluster.0) };
         let director = OwnedDirector::new(director).ok_or(Error::Backend(key.address))?;
-        Ok(Self { director, _cluster: cluster })
+        Ok(Self { director: Some(director), cluster })
     }
 
     pub(crate) fn raw(&self) -> Director {
-        self.director.raw()
+        self.director.as_ref().map_or(std::ptr::null(), OwnedDirector::raw)
     }
 }
 

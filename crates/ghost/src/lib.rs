@@ -5,7 +5,8 @@
 //!
 //! The way of a request: `vmod.rs` (what VCL calls) → `task.rs` (the decision, kept while the request lives) →
 //! `target.rs` (a director that carries the decision to the fetch and picks the endpoint) or `answer.rs` (404, 500,
-//! redirects). The way of a reload: `control.rs` → `object.rs` → `table.rs` → `backend.rs`.
+//! redirects). The way of a reload: `control.rs` → `object.rs` → `table.rs` → `backend.rs`, and
+//! `retire.rs` for endpoints that are gone.
 
 mod answer;
 mod backend;
@@ -15,6 +16,7 @@ mod ffi;
 mod forwarded;
 mod message;
 mod object;
+mod retire;
 mod table;
 mod target;
 mod task;

@@ -11,7 +11,7 @@ use crate::message::{ClientRequest, Message, c_bytes, local_socket};
 use crate::object::Ghost;
 use crate::table::Table;
 use crate::task::Task;
-use crate::{answer, forwarded, target};
+use crate::{answer, forwarded, retire, target};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const PASS_LINE: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -37,8 +37,11 @@ unsafe extern "C" fn vmod_router__init(
         match Ghost::new(ctx, &path) {
             // SAFETY: as above.
             Ok(ghost) => unsafe { *out = Box::into_raw(ghost) },
-            // SAFETY: as above.
-            Err(e) => unsafe { ffi::gs_fail(ctx, c_string(&format!("ghost: {e}")).as_ptr()) },
+            Err(e) => {
+                retire::finish();
+                // SAFETY: as above.
+                unsafe { ffi::gs_fail(ctx, c_string(&format!("ghost: {e}")).as_ptr()) }
+            }
         }
     });
 }
@@ -50,6 +53,7 @@ unsafe extern "C" fn vmod_router__fini(object: *mut *mut Ghost) {
     if !ghost.is_null() {
         // SAFETY: as above.
         drop(unsafe { Box::from_raw(ghost) });
+        retire::finish();
     }
 }
 

@@ -26,6 +26,8 @@ struct Shared {
     connections: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
     stopped: AtomicBool,
+    /// Leaves open what its peer has closed.
+    stubborn: AtomicBool,
 }
 
 /// A request as it came in.
@@ -54,6 +56,7 @@ impl Origin {
             connections: AtomicUsize::new(0),
             open: Mutex::default(),
             stopped: AtomicBool::new(false),
+            stubborn: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || accepting.accept(&listener));
@@ -81,6 +84,11 @@ impl Origin {
     /// How many connections there have been.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// From now on it closes no connection, like a host that has died without a word.
+    pub(crate) fn fall_silent(&self) {
+        self.shared.stubborn.store(true, Ordering::Relaxed);
     }
 
     /// Answers what was held, and holds nothing any more.
@@ -115,7 +123,9 @@ impl Shared {
                 let end = stream.try_clone();
                 // Its peer may close at any time; then so do we, though `open` has the stream, too.
                 let _ = shared.serve(stream);
-                let _ = end.and_then(|stream| stream.shutdown(Shutdown::Both));
+                if !shared.stubborn.load(Ordering::Relaxed) {
+                    let _ = end.and_then(|stream| stream.shutdown(Shutdown::Both));
+                }
             });
         }
     }
