@@ -118,3 +118,42 @@ impl Reporter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn the_same_reason_is_told_once_until_something_works() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let reporter = Reporter::new({
+            let told = Arc::clone(&told);
+            move |event| told.lock().unwrap().push(format!("{event:?}"))
+        });
+        let refused = |why: &str| reporter.tell(&Event::Refused { why: why.to_owned(), serving: true });
+        refused("a");
+        refused("a");
+        refused("b");
+        reporter.tell(&Event::VclReloaded { took: Duration::ZERO });
+        refused("b");
+        assert_eq!(told.lock().unwrap().len(), 4);
+        assert_eq!(reporter.state().borrow().refused.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_failed_reload_does_not_end_readiness_and_draining_does() {
+        let reporter = Reporter::new(|_| {});
+        let ready = || reporter.state().borrow().ready();
+        assert!(!ready());
+        reporter.tell(&Event::Serving { sockets: Vec::new() });
+        reporter.tell(&Event::Refused { why: "a".to_owned(), serving: true });
+        assert!(ready());
+        reporter.tell(&Event::Draining);
+        assert!(!ready());
+        // Drained to be started again.
+        reporter.tell(&Event::Serving { sockets: Vec::new() });
+        assert!(ready());
+    }
+}

@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: origin NAME ADDRESS:PORT".into());
     };
     let (name, served) = (Arc::<str>::from(name), Arc::new(AtomicU64::new(0)));
-    let listener = TcpListener::bind(&address).await?;
+    let listener = TcpListener::bind(&address).await.map_err(|e| format!("{address}: {e}"))?;
     let parent = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     let accepting = async {
         loop {

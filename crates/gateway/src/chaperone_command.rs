@@ -49,8 +49,8 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         name: "chaperone".to_owned(),
         varnishd: arguments.varnish.varnishd.clone(),
         vmod: vmod::find(arguments.varnish.vmod.as_deref()),
-        work_dir: environment.work_dir.clone(),
-        ghost_config: environment.ghost_path.clone(),
+        work_dir: absolute(&environment.work_dir),
+        ghost_config: environment.ghost_path.as_deref().map(absolute),
         sockets: environment.listen.clone(),
         reload_address: environment.reload_address,
         admin_address: environment.admin_address,
@@ -58,6 +58,11 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         upgrade_idle: UPGRADE_IDLE,
         drain_timeout: arguments.drain_timeout,
     }
+}
+
+/// varnishd's child works in a directory of its own.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Reads all files again whenever one may have changed.

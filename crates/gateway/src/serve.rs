@@ -107,7 +107,8 @@ impl Machine {
         self.news.no_gateway(translation.gateways.is_empty());
         let endpoints = input::endpoints(&snapshot);
         let mut notices = translation.notices;
-        let conflicts = shared_ports::settle(&snapshot, &mut translation.gateways);
+        let has_now = |key: &Key, port| self.instances.get(key).is_some_and(|i| i.has_port(port));
+        let conflicts = shared_ports::settle(&snapshot, &mut translation.gateways, has_now);
         self.news.conflicts(conflicts.iter());
 
         self.stop_changed(&translation.gateways);

@@ -107,6 +107,7 @@ fn two_gateways_on_one_port_are_told_and_the_first_keeps_it() {
     let site = Site::new();
     let (port, own) = (site.port, free_port());
     let other = route_to("other", "/good", "shop").replace("{name: web}", "{name: other}");
+    // Its name comes first in the alphabet, and it may be of the same second: neither takes the port from who has it.
     site.scene.write("other.yaml", &(gateway("other", &[port, own]) + &other));
     let line = ["Gateway default/other", &format!("port {port}"), "Gateway default/web", "another port"];
     site.program.wait_for_line(&line);

@@ -9,10 +9,11 @@ use crate::support::{Ask, Connection, Origin, Program, Scene, free_port, get, se
 
 /// The seed's own example, with ports and paths of the test's.
 struct Site {
-    scene: Scene,
     port: u16,
     health: u16,
+    /// Before the scene: the program ends while its files are there.
     program: Program,
+    scene: Scene,
 }
 
 /// What the operator would write for a Gateway without user VCL.
@@ -60,6 +61,7 @@ impl Site {
         let mut command = Program::command();
         command
             .arg("chaperone")
+            .current_dir(scene.path(""))
             .env("NAMESPACE", "default")
             .env("VARNISH_ADMIN_PORT", admin.to_string())
             .env("VARNISH_HTTP_ADDR", format!("localhost:{port}"))
@@ -74,7 +76,7 @@ impl Site {
             .env("VARNISHD_EXTRA_ARGS", "-p;thread_pool_stack=160k")
             .envs(more.iter().copied());
         let program = Program::spawn(command);
-        Self { scene, port, health, program }
+        Self { port, health, program, scene }
     }
 
     fn new(origin: &Origin) -> Self {
@@ -257,8 +259,9 @@ fn defaults_and_lists_are_those_of_the_seeds() {
     let origin = Origin::new("api");
     let [one, two] = [free_port(), free_port()];
     let listen = format!("http-{one}=:{one},http;http-{two}=127.0.0.1:{two},http");
-    // Neither GHOST_CONFIG_PATH nor NAMESPACE: beside the rest, and `default`.
-    let more = [("VARNISH_LISTEN", listen.as_str()), ("GHOST_CONFIG_PATH", ""), ("NAMESPACE", "")];
+    // Neither GHOST_CONFIG_PATH nor NAMESPACE: beside the rest, and `default`. Paths may be relative.
+    let listen = ("VARNISH_LISTEN", listen.as_str());
+    let more = [listen, ("GHOST_CONFIG_PATH", ""), ("NAMESPACE", ""), ("WORK_DIR", "varnish")];
     let site = Site::start(Scene::new(&endpoints(&origin)), one, &more);
     site.write("main.vcl", &main_vcl("one"));
     let mut routes = routing(one, "/v2");

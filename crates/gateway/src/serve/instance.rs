@@ -75,6 +75,10 @@ impl Instance {
         self.spawn(settings, after);
     }
 
+    pub(crate) fn has_port(&self, port: u16) -> bool {
+        self.infra.sockets.iter().any(|socket| socket.port == port)
+    }
+
     /// Drains, then ends.
     pub(crate) fn stop(&self) {
         self.shutdown.send_replace(Shutdown::Drain);

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 
@@ -72,16 +72,16 @@ impl Program {
     /// Waits until there are as many such lines, and gives the last.
     #[track_caller]
     pub(crate) fn wait_for_lines(&self, count: usize, parts: &[&str]) -> String {
-        let deadline = std::time::Instant::now() + super::PATIENCE;
+        let deadline = Instant::now() + super::PATIENCE;
         loop {
             let lines = self.lines();
             let mut found = lines.iter().filter(|line| parts.iter().all(|part| line.contains(part)));
             if let Some(line) = found.nth(count - 1) {
                 return line.clone();
             }
-            let waiting = std::time::Instant::now() < deadline;
+            let waiting = Instant::now() < deadline;
             assert!(waiting, "no line number {count} with {parts:?} in\n{}", lines.join("\n"));
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -126,8 +126,13 @@ impl Drop for Program {
         let started = self.descendants();
         let _ = self.process.kill();
         let _ = self.process.wait();
-        for pid in started {
-            signal(pid, Signal::KILL);
+        for pid in &started {
+            signal(*pid, Signal::KILL);
+        }
+        // They may still write where a test wants to tidy up.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while started.iter().any(|pid| is_alive(*pid)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
         }
         if std::thread::panicking() {
             eprintln!("--- the gateway's log\n{}\n---", self.text());

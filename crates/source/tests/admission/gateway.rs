@@ -150,7 +150,8 @@ fn classes_name_their_controller() {
     assert_eq!(refused(&object(CLASS, "GatewayClass", "")), "spec is missing; it is required");
     // As with kubectl, the namespace of a cluster-wide object does not matter.
     admitted(
-        &object(CLASS, "GatewayClass", "spec: {controllerName: a.b/c}").replace("thing", "thing, namespace: a"),
+        &object(CLASS, "GatewayClass", "spec: {controllerName: a.b/c}")
+            .replace("thing", "thing, namespace: a"),
     );
 }
 
