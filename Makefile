@@ -19,8 +19,9 @@ demo: setup ## Build, and serve examples/quickstart until Ctrl-C
 test: setup ## Run every test: Rust, .vtc in varnishd, end to end, and the VMOD on Varnish 7.7
 	$(MAKE) test-rust test-trixie
 
+# The first line for the VMOD: `cargo test` does not build a cdylib.
 test-rust:
-	$(CARGO) build --workspace --all-targets
+	$(CARGO) build --workspace
 	$(CARGO) test --workspace
 
 test-trixie: ## The VMOD against Varnish 7.7, in a root of Debian trixie
