@@ -28,6 +28,8 @@ pub enum Event {
         why: String,
         serving: bool,
     },
+    /// What was refused before is no longer asked for, or was taken.
+    Mended,
     /// It serves without one of its sockets, which is tried again.
     NotListening {
         why: String,
@@ -97,7 +99,7 @@ impl Reporter {
     }
 
     /// What fails is tried again and again: the same reason is told once.
-    pub(crate) fn tell(&self, event: &Event) {
+    pub fn tell(&self, event: &Event) {
         let mut new = true;
         self.state.send_modify(|state| match event {
             Event::Serving { sockets } => {
@@ -106,6 +108,7 @@ impl Reporter {
             }
             Event::Restarted => state.serving = true,
             Event::Reloaded { .. } | Event::VclReloaded { .. } => state.refused = None,
+            Event::Mended => new = state.refused.take().is_some(),
             Event::Refused { why, .. } | Event::CannotStart { why, .. } => {
                 new = state.refused.replace(why.clone()).as_ref() != Some(why);
             }

@@ -139,9 +139,7 @@ impl Feed {
             }
             Err(e) => {
                 // A VCL reload or a new child would read the file.
-                if let Some(good) = self.good_ghost.clone() {
-                    self.write(&good).await?;
-                }
+                self.restore().await?;
                 Err(e)
             }
         }
@@ -154,6 +152,14 @@ impl Feed {
         self.last_good.set(vcl);
         reporter.tell(&Event::VclReloaded { took: begun.elapsed() });
         Ok(())
+    }
+
+    /// A new child reads the file: it must be the one that was good, whoever wrote to it since.
+    pub(crate) async fn restore(&self) -> Result<(), Error> {
+        match &self.good_ghost {
+            Some(good) => self.write(good).await,
+            None => Ok(()),
+        }
     }
 
     /// Whole or not at all: ghost may read at any time.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
 use hyper_util::rt::TokioIo;
-use model::names::{ERROR_HEADER, RELOAD_PATH, STATUS_PATH};
+use model::names::{DRAIN_PATH, ERROR_HEADER, RELOAD_PATH, STATUS_PATH};
 use tokio::net::TcpStream;
 
 use crate::Error;
@@ -29,6 +29,11 @@ const LARGEST_ANSWER: usize = 1 << 20;
 /// Makes ghost read its file again.
 pub(crate) async fn reload(address: SocketAddr) -> Result<GhostStatus, Error> {
     get(address, RELOAD_PATH).await
+}
+
+/// From now on, ghost's answers end their connections.
+pub(crate) async fn drain(address: SocketAddr) -> Result<GhostStatus, Error> {
+    get(address, DRAIN_PATH).await
 }
 
 pub(crate) async fn status(address: SocketAddr) -> Result<GhostStatus, Error> {

@@ -240,7 +240,10 @@ impl Supervisor {
                 let applied =
                     feed.apply(&running.admin, ghost_socket, &child_news, &desired, &self.reporter).await;
                 retry_at = match &applied {
-                    Ok(()) => None,
+                    Ok(()) => {
+                        self.reporter.tell(&Event::Mended);
+                        None
+                    }
                     Err(Error::ReloadInterrupted) => Some(Instant::now()),
                     Err(e) => {
                         self.reporter.tell(&Event::Refused { why: e.to_string(), serving: true });
@@ -298,6 +301,7 @@ impl Supervisor {
             () = tokio::time::sleep(again_in) => {}
             () = asked_to_stop(&mut self.shutdown) => return Ok(()),
         }
+        self.feed.restore().await?;
         admin.start().await?;
         self.reporter.tell(&Event::Restarted);
         Ok(())
@@ -310,6 +314,8 @@ impl Supervisor {
         }
         self.reporter.tell(&Event::Draining);
         let finished = async {
+            // Clients that stay connected are asked to go with their next answer.
+            let _ = reload::drain(ghost_socket).await;
             while reload::status(ghost_socket).await.is_ok_and(|status| status.in_flight > 0) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

@@ -33,8 +33,9 @@ impl VclLoader {
         let loaded = admin.with_timeout(COMPILING).vcl_load(&name, &file, LoadState::Auto).await;
         if let Err(e) = loaded {
             return Err(match e {
+                // The name changes from try to try; the reason should not.
                 varnishadm::Error::Status { text: message, .. } => {
-                    Error::VclCompile { message: compiler_message(text, &message) }
+                    Error::VclCompile { message: compiler_message(text, &message.replace(&name, "main.vcl")) }
                 }
                 e => e.into(),
             });

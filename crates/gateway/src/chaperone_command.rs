@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use chaperone::environment::Environment;
-use chaperone::{Desired, LastGood, Reporter, Settings};
+use chaperone::{Desired, Event, LastGood, Reporter, Settings};
 use model::routing::Routing;
 use model::{Version, check_version};
 use source::files::Files;
@@ -31,7 +31,7 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
 
     let health =
         chaperone::health::serve(environment.health_address, environment.http_address, reporter.state());
-    let feeding = feed(&environment, to_varnishd);
+    let feeding = feed(&environment, to_varnishd, reporter.clone());
     let running = chaperone::run(settings, desired, LastGood::default(), reporter, shutdown);
     tokio::select! {
         () = running => Ok(ExitCode::SUCCESS),
@@ -66,7 +66,11 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Reads all files again whenever one may have changed.
-async fn feed(environment: &Environment, to_varnishd: watch::Sender<Desired>) -> anyhow::Result<()> {
+async fn feed(
+    environment: &Environment,
+    to_varnishd: watch::Sender<Desired>,
+    reporter: Reporter,
+) -> anyhow::Result<()> {
     let watched =
         [Some(&environment.vcl_path), Some(&environment.routing_path), environment.endpoints_path.as_ref()];
     let watched: Vec<PathBuf> = watched.into_iter().flatten().cloned().collect();
@@ -77,6 +81,7 @@ async fn feed(environment: &Environment, to_varnishd: watch::Sender<Desired>) ->
         vcl: None,
         routing: None,
         told: HashSet::new(),
+        reporter,
     };
     loop {
         let desired = reader.read()?;
@@ -97,6 +102,7 @@ struct Reader<'a> {
     routing: Option<Routing>,
     /// What was wrong at the last look, so that it is told once.
     told: HashSet<String>,
+    reporter: Reporter,
 }
 
 impl Reader<'_> {
@@ -122,8 +128,13 @@ impl Reader<'_> {
             }
             serde_json::to_vec(&ghost)
         });
+        // Not within the call below: whoever looks at the state must let go before it is told anything.
+        let serving = self.reporter.state().borrow().serving;
         for message in wrong.iter().filter(|message| !self.told.contains(*message)) {
-            tracing::warn!("{message}");
+            self.reporter.tell(&Event::Refused { why: message.clone(), serving });
+        }
+        if wrong.is_empty() && !self.told.is_empty() {
+            self.reporter.tell(&Event::Mended);
         }
         self.told = wrong.into_iter().collect();
         Ok(Desired { ghost: ghost.transpose()?.map(Arc::from), vcl: self.vcl.clone() })

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A Kubernetes gateway that caches: the Gateway API on Varnish Cache.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "varnish-gateway", version)]
 pub(crate) struct Cli {
     /// How to print what happens.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
@@ -99,7 +99,7 @@ pub(crate) struct ExplainArguments {
     #[arg(long)]
     pub(crate) host: String,
     /// Path and query.
-    #[arg(long)]
+    #[arg(long, value_parser = path)]
     pub(crate) path: String,
     #[arg(long, default_value = "GET")]
     pub(crate) method: String,
@@ -119,6 +119,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .map_err(|_| ())
         .and_then(|s| Duration::try_from_secs_f64(s).map_err(|_| ()))
         .map_err(|()| "a number of seconds is needed".to_owned())
+}
+
+fn path(text: &str) -> Result<String, String> {
+    if text.starts_with('/') { Ok(text.to_owned()) } else { Err("a path begins with `/`".to_owned()) }
 }
 
 fn header(text: &str) -> Result<(String, String), String> {

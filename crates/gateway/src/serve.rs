@@ -278,6 +278,9 @@ pub(crate) fn tell(name: &str, event: &Event) {
                 if again_in.is_zero() { String::new() } else { format!(" in {} s", seconds(again_in)) }
             );
         }
+        Event::Mended => {
+            tracing::info!(event = "mended", object = name, "{name}: nothing is refused any more");
+        }
         Event::Restarted => {
             tracing::info!(event = "restarted", object = name, "{name}: varnishd's child runs again");
         }

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use model::names::{ERROR_HEADER, RELOAD_PATH, STATUS_PATH};
+use model::names::{DRAIN_PATH, ERROR_HEADER, RELOAD_PATH, STATUS_PATH};
 use serde_json::json;
 
 use crate::answer::Said;
 use crate::ffi::{Ctx, c_string, gs_log};
 use crate::message::Message;
-use crate::object::{Ghost, IN_FLIGHT};
+use crate::object::{DRAINING, Ghost, IN_FLIGHT};
 use crate::table::Table;
 
 /// An answer lives in the fetch's workspace (`workspace_backend`, 64 KiB by default). One that does not fit would make
@@ -44,10 +44,13 @@ impl Control {
                     said(500, Some(format!("{ERROR_HEADER}: {why}")), &json!({ "error": why }))
                 }
             }
+        } else if path == DRAIN_PATH.as_bytes() {
+            DRAINING.store(true, Ordering::Relaxed);
+            said(200, None, &status(ghost, &ghost.table()))
         } else if path == STATUS_PATH.as_bytes() {
             said(200, None, &status(ghost, &ghost.table()))
         } else {
-            let paths = format!("this socket knows {RELOAD_PATH} and {STATUS_PATH}");
+            let paths = format!("this socket knows {RELOAD_PATH}, {STATUS_PATH} and {DRAIN_PATH}");
             said(404, None, &json!({ "error": paths }))
         }
     }

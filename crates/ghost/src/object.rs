@@ -1,7 +1,7 @@
 //! The object that VCL makes: the configuration in force, and the way to the next one.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -12,6 +12,9 @@ use crate::control::Control;
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedDirector};
 use crate::table::{Table, read_aside};
+
+/// varnishd is about to end: clients are asked to leave. It is never taken back.
+pub(crate) static DRAINING: AtomicBool = AtomicBool::new(false);
 
 /// Requests that have been routed and are not yet over, in all VCLs of this varnishd.
 pub(crate) static IN_FLIGHT: AtomicI64 = AtomicI64::new(0);

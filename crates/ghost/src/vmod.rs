@@ -2,13 +2,14 @@
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 
 use model::names::{GATEWAY_PREFIX, GHOST_PREFIX, LISTENER_HEADER, PASS_HEADER, RELOAD_SOCKET, ROUTE_HEADER};
 use router::{Action, Decision};
 
 use crate::ffi::{self, Ctx, Director, OwnedDirector, c_string};
 use crate::message::{ClientRequest, Message, c_bytes, local_socket};
-use crate::object::Ghost;
+use crate::object::{DRAINING, Ghost};
 use crate::table::Table;
 use crate::task::Task;
 use crate::{answer, forwarded, retire, target};
@@ -262,6 +263,9 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         let Some(mut resp) = resp else { return };
         if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
             rule.edit_response(&mut resp);
+        }
+        if DRAINING.load(Ordering::Relaxed) {
+            resp.set_header("Connection", b"close");
         }
         resp.remove_headers_with(GHOST_PREFIX);
         // SAFETY: as above.

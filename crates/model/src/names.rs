@@ -15,6 +15,8 @@ pub const RELOAD_PORT: u16 = 1969;
 pub const RELOAD_PATH: &str = "/.varnish-ghost/reload";
 /// What ghost serves now, as JSON.
 pub const STATUS_PATH: &str = "/.varnish-ghost/status";
+/// Makes every answer from then on end its connection.
+pub const DRAIN_PATH: &str = "/.varnish-ghost/drain";
 /// On an answer of the reload socket: why the reload failed.
 pub const ERROR_HEADER: &str = "x-ghost-error";
 

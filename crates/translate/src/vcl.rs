@@ -60,21 +60,26 @@ fn without_version(text: &str) -> String {
 pub enum Place {
     /// In the user's part: where that comes from, and the line there.
     User { origin: String, line: usize },
+    /// In what we generate behind the user's part.
+    AfterUser { origin: String, last_line: usize },
     /// In what we generate.
     Generated { line: usize },
 }
 
 /// Where a line of main.vcl, counted from 1, comes from.
 pub fn locate(main_vcl: &str, line: usize) -> Place {
-    let mut begin = None;
+    let (mut begin, mut end) = (None, None);
     for (at, text) in main_vcl.lines().enumerate().take(line) {
         if begin.is_none() {
             begin = text.strip_prefix(USER_BEGIN).map(|origin| (at + 1, origin));
         } else if text == USER_END {
-            return Place::Generated { line };
+            end = Some(at + 1);
         }
     }
     match begin {
+        Some((begin, origin)) if end.is_some_and(|end| line > end) => {
+            Place::AfterUser { origin: origin.to_owned(), last_line: end.map_or(0, |end| end - begin - 1) }
+        }
         Some((begin, origin)) if line > begin => {
             Place::User { origin: origin.to_owned(), line: line - begin }
         }
@@ -96,6 +101,14 @@ pub fn explain_compiler_message(main_vcl: &str, message: &str) -> String {
             (Some(Place::User { origin, line }), Some(quoted)) => {
                 explained.push_str(&before[..quoted]);
                 explained.push_str(&format!("({origin}, line {line}"));
+            }
+            (Some(Place::AfterUser { origin, last_line }), Some(quoted)) => {
+                // What is missing at the end of one part shows at the beginning of the next.
+                explained.push_str(&before[..quoted]);
+                explained.push_str(&format!(
+                    "({origin}, after its last line {last_line}: is a `}}` or a `;` missing?; main.vcl Line {}",
+                    &after[..digits]
+                ));
             }
             _ => {
                 explained.push_str(before);
@@ -135,7 +148,15 @@ mod tests {
         assert_eq!(locate(&vcl, line), place);
         assert_eq!(locate(&vcl, 1), Place::Generated { line: 1 });
         let last = vcl.lines().count();
-        assert_eq!(locate(&vcl, last), Place::Generated { line: last });
+        let after = Place::AfterUser { origin: "ConfigMap a/b, key user.vcl".into(), last_line: 6 };
+        assert_eq!(locate(&vcl, last), after);
+        let message = format!("Unexpected\n('/run/x.vcl' Line {last} Pos 1)");
+        assert_eq!(
+            explain_compiler_message(&vcl, &message),
+            format!(
+                "Unexpected\n(ConfigMap a/b, key user.vcl, after its last line 6: is a `}}` or a `;` missing?; main.vcl Line {last} Pos 1)"
+            )
+        );
         let message = format!("Expected STRING\n('/run/x.vcl' Line {line} Pos 21)\n\tset req");
         assert_eq!(
             explain_compiler_message(&vcl, &message),

@@ -22,6 +22,11 @@ pub(crate) struct News {
 
 impl News {
     pub(crate) fn problems(&mut self, now: &[Problem]) {
+        let subject = |p: &Problem| p.object.clone().unwrap_or_else(|| p.file.clone());
+        let still: HashSet<_> = now.iter().map(subject).collect();
+        for mended in self.problems.iter().map(subject).collect::<HashSet<_>>().difference(&still) {
+            tracing::info!(event = "mended", object = mended, "{mended}: no longer a problem");
+        }
         for problem in replace(&mut self.problems, now.iter().cloned()) {
             if problem.is_error() {
                 tracing::error!(event = "bad-input", "{problem}");
