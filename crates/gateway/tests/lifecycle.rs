@@ -167,6 +167,15 @@ fn a_child_that_dies_is_told_and_started_again() {
 }
 
 #[test]
+fn a_new_child_begins_with_the_last_good_file_whoever_wrote_to_it() {
+    let site = Site::new(&[]);
+    fs::write(site.scene.state("web", "ghost.json"), r#"{"version": 9, "vhosts": {}}"#).unwrap();
+    signal(site.program.varnishd().child, Signal::KILL);
+    site.program.wait_for_line(&["Gateway default/web: varnishd's child runs again"]);
+    assert_eq!(get(site.port, "x", "/").origin(), "shop");
+}
+
+#[test]
 fn a_change_while_the_child_is_dead_is_not_lost() {
     let site = Site::new(&[]);
     for round in 0..5 {

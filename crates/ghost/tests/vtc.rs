@@ -40,6 +40,7 @@ cases! {
     an_empty_group_answers_500_for_its_share
     an_unreachable_endpoint_is_tried_once_more_on_another
     an_unreachable_group_gets_no_third_try
+    draining_answers_end_their_connections
     endpoints_may_be_ipv6
     esi_includes_are_routed_each_by_itself
     forwarded_headers_are_the_gateways_own_word
