@@ -35,7 +35,8 @@ pub(crate) struct Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         if let Some(director) = self.director.take() {
-            retire::later(director, Arc::clone(&self.cluster));
+            // In this order: the counters go last.
+            retire::later((director, Arc::clone(&self.cluster)));
         }
     }
 }

@@ -58,6 +58,7 @@ pub(crate) struct RawAnswer {
 }
 
 unsafe extern "C" {
+    pub(crate) fn gs_give_memory_back();
     pub(crate) fn gs_req(ctx: *const Ctx) -> *mut Http;
     pub(crate) fn gs_bereq(ctx: *const Ctx) -> *mut Http;
     pub(crate) fn gs_resp(ctx: *const Ctx) -> *mut Http;

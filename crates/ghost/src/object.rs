@@ -10,7 +10,8 @@ use model::names::GHOST_CONFIG_ENV;
 use crate::answer::Answer;
 use crate::control::Control;
 use crate::error::Error;
-use crate::ffi::{Ctx, OwnedDirector};
+use crate::ffi::{self, Ctx, OwnedDirector};
+use crate::retire;
 use crate::table::{Table, read_aside};
 
 /// varnishd is about to end: clients are asked to leave. It is never taken back.
@@ -51,6 +52,8 @@ impl Ghost {
         let control = unsafe { Control::new(&raw const *ghost) };
         let control = Answer::Control(control).director(ctx, "ghost.control")?;
         let _ = ghost.control.set(control);
+        // SAFETY: it takes nothing.
+        unsafe { ffi::gs_give_memory_back() };
         Ok(ghost)
     }
 
@@ -68,7 +71,7 @@ impl Ghost {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let compiled = read_aside(&self.path)?;
         let new = Arc::new(Table::new(ctx, compiled, Some(&self.table()))?);
-        self.current.store(Arc::clone(&new));
+        retire::release(self.current.swap(Arc::clone(&new)));
         self.reloads.fetch_add(1, Ordering::Relaxed);
         Ok(new)
     }

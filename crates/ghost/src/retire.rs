@@ -1,18 +1,19 @@
-//! Gives endpoints up, aside from requests and reloads.
+//! Gives endpoints and old configurations up, aside from requests and reloads.
 //!
 //! With a backend's last reference Varnish ends its idle connections, and waits until the other side has done so, too.
 //! A host that died without a word never does: the wait lasts until the connections time out, after a minute. Neither a
-//! reload nor the request that happens to let go of the old configuration shall stand still for so long.
+//! reload nor the request that happens to let go of the old configuration shall stand still for so long. Nor shall that
+//! request free 10,000 directors, which takes longer than all else that is done for it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use crate::backend::Cluster;
-use crate::ffi::OwnedDirector;
+use crate::ffi;
+use crate::table::Table;
 
-/// A backend's director, and after it the memory of its counters.
-type Retired = (OwnedDirector, Arc<Cluster>);
+/// Whatever is given up by dropping it.
+type Retired = Box<dyn Send>;
 
 #[derive(Default)]
 struct Retiring {
@@ -29,10 +30,10 @@ fn retiring() -> MutexGuard<'static, Option<Retiring>> {
 }
 
 /// Gives it up soon.
-pub(crate) fn later(director: OwnedDirector, cluster: Arc<Cluster>) {
+pub(crate) fn later(retired: impl Send + 'static) {
     let mut guard = retiring();
     let state = guard.get_or_insert_default();
-    state.waiting.push_back((director, cluster));
+    state.waiting.push_back(Box::new(retired));
     if !state.running {
         if let Some(done) = state.thread.take() {
             let _ = done.join();
@@ -44,18 +45,31 @@ pub(crate) fn later(director: OwnedDirector, cluster: Arc<Cluster>) {
 }
 
 fn work() {
+    let mut freed = false;
     loop {
         let next = {
             let mut guard = retiring();
             let state = guard.get_or_insert_default();
             let next = state.waiting.pop_front();
-            state.running = next.is_some();
+            state.running = next.is_some() || freed;
             next
         };
         match next {
-            Some(retired) => drop(retired),
+            Some(retired) => {
+                drop(retired);
+                freed = true;
+            }
+            // SAFETY: it takes nothing.
+            None if std::mem::take(&mut freed) => unsafe { ffi::gs_give_memory_back() },
             None => return,
         }
+    }
+}
+
+/// Lets go of a configuration; the last one to do so gives it up.
+pub(crate) fn release(table: Arc<Table>) {
+    if let Some(table) = Arc::into_inner(table) {
+        later(table);
     }
 }
 
@@ -66,10 +80,11 @@ pub(crate) fn finish() {
             Some(state) => (state.thread.take(), std::mem::take(&mut state.waiting)),
             None => return,
         };
-        drop(rest);
-        match thread {
-            Some(thread) => drop(thread.join()),
-            None => return,
+        if thread.is_none() && rest.is_empty() {
+            return;
         }
+        // A configuration leaves its backends to give up.
+        drop(rest);
+        thread.map(JoinHandle::join);
     }
 }

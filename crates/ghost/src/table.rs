@@ -25,7 +25,8 @@ pub(crate) struct Table {
     backends: HashMap<BackendKey, Arc<Backend>>,
     /// Header lines that requests borrow, by rule.
     route_lines: Box<[CString]>,
-    sockets: HashMap<Box<[u8]>, SocketLines>,
+    /// A few: looking at each is faster than a hash.
+    sockets: Box<[(Box<[u8]>, SocketLines)]>,
     /// Entries that had to be left out.
     pub(crate) problems: Vec<String>,
 }
@@ -115,7 +116,7 @@ impl Table {
 
     /// The lines of a socket; of any, where only files of the seeds' form know it.
     pub(crate) fn socket_lines(&self, socket: &[u8]) -> Option<&SocketLines> {
-        self.sockets.get(socket)
+        self.sockets.iter().find(|(name, _)| **name == *socket).map(|(_, lines)| lines)
     }
 
     pub(crate) fn backend_count(&self) -> usize {

@@ -8,6 +8,7 @@ use router::{Decision, Rule};
 
 use crate::ffi::{self, Ctx};
 use crate::object::{Ghost, IN_FLIGHT};
+use crate::retire;
 use crate::table::Table;
 
 /// Lives in the task's workspace, so that a hit costs no allocation.
@@ -79,6 +80,7 @@ fn id(ghost: &Ghost) -> *const c_void {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_task_fini(task: *mut c_void) {
     IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
-    // SAFETY: written by Task::of, dropped once; the memory is the workspace's.
-    unsafe { task.cast::<Task>().drop_in_place() };
+    // SAFETY: written by Task::of, taken once; the memory is the workspace's.
+    let Task { table, .. } = unsafe { task.cast::<Task>().read() };
+    retire::release(table);
 }
