@@ -10,6 +10,8 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PR_SET_PDEATHSIG = 1
+# Of a core, taken by processes that are not part of the measurement.
+DISTURBED = 0.05
 
 _libc = ctypes.CDLL(None)
 _started = []
@@ -106,6 +108,17 @@ def core_seconds(core):
             user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, words[1:9])
             return (user + nice + system + irq + softirq) / TICKS, steal / TICKS
     return 0.0, 0.0
+
+
+def wait_for_quiet(seconds):
+    """While none of ours works, waits until nobody else does: whether the cores were idle within that time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        before = [core_seconds(core)[0] for core in cores()]
+        time.sleep(0.5)
+        if all(core_seconds(core)[0] - was < 0.5 * DISTURBED for core, was in zip(cores(), before)):
+            return True
+    return False
 
 
 def memory(pid):

@@ -12,6 +12,8 @@ import processes
 from servers import HERE, Gateway, Origin
 
 CONNECTIONS = 16
+# So that the one core is busy, and not so busy that reloads wait for it.
+PAUSE = 0.003
 # Half of the requests pass, half are hits.
 VCL = """\
 sub vcl_recv {
@@ -99,5 +101,5 @@ def _under_load(gateway, origin_port, plan):
 
 def _client(gateway):
     paths = [f"{manifests.path()}/{kind}" for kind in ("pass", "cached")]
-    command = [sys.executable, HERE / "steady.py", gateway.port, CONNECTIONS, manifests.host(), *paths]
+    command = [sys.executable, HERE / "steady.py", gateway.port, CONNECTIONS, PAUSE, manifests.host(), *paths]
     return processes.start(command, processes.cores()[1], gateway.log, stdout=subprocess.PIPE)

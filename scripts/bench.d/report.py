@@ -48,20 +48,22 @@ def throughput(title, explained):
             for name, found in part["medians"].items()
         ]
         keys = (
-            "round", "server", "requests_per_second", "requests", "errors", "not_2xx", "p50_ms", "p99_ms",
+            "round", "server", "counts", "disturbed", "requests_per_second", "requests", "errors", "not_2xx", "p50_ms", "p99_ms",
             "server_cpu_us_per_request", "server_core_busy", "server_core_others", "load_core_busy",
             "load_core_others", "stolen", "origin_requests",
         )  # fmt: skip
-        strays = len(part["rounds_that_were_not_what_they_should_be"])
         return "\n\n".join([
             f"## {title}",
             explained,
             table(["median", "requests/s", "to bare varnishd", "server CPU µs/request", "p50 ms", "p99 ms"], medians),
             f"Gateway to bare varnishd: {part['ratio_of_medians']:.3f} by medians, {part['median_ratio_by_round']:.3f} "
             f"by rounds ({', '.join(f'{pair:.3f}' for pair in part['ratio_by_round'])}), {part['ratio_of_cpu']:.3f} by "
-            f"CPU time per request. Rounds in which the origin was asked more or less than it should be: {strays}.",
-            "Every round (core columns: share of the time; `others` is what processes beside the server took of its core):",
-            table(keys, [[one[key] for key in keys] for one in part["rounds"]]),
+            f"CPU time per request. {part['counted_although_disturbed']} of the runs that count were disturbed by other "
+            f"processes of the machine (more than 5% of a core); {part['runs_that_asked_the_origin_wrongly']} runs asked the "
+            "origin more or less often than they should.",
+            "Every run. A disturbed run is repeated, twice at most, and the last one counts. `busy`, `others` and `stolen` are "
+            "shares of the time; `others` are processes that are not part of the measurement.",
+            table(keys, [[one[key] for key in keys] for one in part["runs"]]),
         ])  # fmt: skip
 
     return write

@@ -1,8 +1,8 @@
 """A client that counts every failure: 1 KiB answers over kept connections, until SIGTERM.
 
-    steady.py PORT CONNECTIONS HOST PATH…
+    steady.py PORT CONNECTIONS PAUSE HOST PATH…
 
-Says in JSON what it saw. Nothing is tried again: a connection that ends before the whole answer is a failed request.
+A connection rests PAUSE seconds after each answer. Says in JSON what it saw. Nothing is tried again: a connection that ends before the whole answer is a failed request.
 """
 
 import json
@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 
 LENGTH = 1024
 PATIENCE = 10.0
@@ -35,7 +35,6 @@ class Connection:
         except OSError as error:
             self.drop()
             seen[f"failed: {type(error).__name__}"] += 1
-            time.sleep(0.01)
             return False
         return True
 
@@ -68,36 +67,38 @@ class Connection:
         self.socket = None
 
 
-def main(port, count, host, *paths):
+def main(port, count, pause, host, *paths):
     requests = [f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode() for path in paths]
-    seen, slowest, waiting = Counter(), 0.0, selectors.DefaultSelector()
+    seen, slowest, waiting, resting = Counter(), 0.0, selectors.DefaultSelector(), deque()
     going = [True]
     signal.signal(signal.SIGTERM, lambda *_: going.clear())
 
-    def ask(connection):
-        while going and not connection.ask(requests, seen):
-            pass
-        if going:
-            waiting.register(connection.socket, selectors.EVENT_READ, connection)
+    def rest(connection):
+        resting.append((time.monotonic() + float(pause), connection))
 
     for turn in range(int(count)):
-        ask(Connection(int(port), turn))
+        rest(Connection(int(port), turn))
     # What has begun is finished; it counts, too.
-    while waiting.get_map():
-        for key, _ in waiting.select(0.2):
-            connection, handle = key.data, key.fileobj
-            outcome = connection.read()
+    while going or waiting.get_map():
+        while going and resting and resting[0][0] <= time.monotonic():
+            connection = resting.popleft()[1]
+            if connection.ask(requests, seen):
+                waiting.register(connection.socket, selectors.EVENT_READ, connection)
+            else:
+                rest(connection)
+        for key, _ in waiting.select(0.001):
+            outcome = key.data.read()
             if outcome:
-                waiting.unregister(handle)
+                waiting.unregister(key.fileobj)
                 seen[outcome] += 1
-                slowest = max(slowest, time.monotonic() - connection.begun)
-                ask(connection)
+                slowest = max(slowest, time.monotonic() - key.data.begun)
+                rest(key.data)
         late = [key for key in waiting.get_map().values() if time.monotonic() - key.data.begun > PATIENCE]
         for key in late:
             waiting.unregister(key.fileobj)
             key.data.drop()
             seen[f"failed: no answer within {PATIENCE:.0f} s"] += 1
-            ask(key.data)
+            rest(key.data)
     return {"seen": dict(seen), "slowest_ms": round(slowest * 1e3, 1)}
 
 

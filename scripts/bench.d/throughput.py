@@ -8,6 +8,8 @@ import processes
 from servers import BODY, Bare, Gateway, Haproxy, Nginx, Origin
 
 LEAST = 0.95
+# So often is a run repeated that others disturbed. All are published; the undisturbed count, where there are any.
+REPEATS = 2
 
 
 def hits(directory, plan):
@@ -19,33 +21,53 @@ def pass_(directory, plan):
 
 
 def _measure(directory, plan, cached):
-    origin_port, *ports = processes.free_ports(5)
-    origin = Origin(directory, origin_port).ready()
-    vcl, bare = (manifests.CACHING, "bare-hits.vcl") if cached else (None, "bare-pass.vcl")
-    peers = [
-        Gateway(directory, ports[0], origin_port, vcl),
-        Bare(directory, ports[1], origin_port, bare),
-        Nginx(directory, ports[2], origin_port, cached),
-        Haproxy(directory, ports[3], origin_port, cached),
-    ]
-    path, host = f"{manifests.path()}/object", manifests.host()
-    for peer in peers:
-        peer.ready()
-        _check(peer, path)
-        load.wrk(peer, path, host, plan.warm_up)
-    rounds = []
+    path, rounds = f"{manifests.path()}/object", []
     for number in range(plan.rounds):
+        # One start of varnishd differs from the next by several per cent for as long as it runs: every round starts anew.
+        place = directory / f"round-{number}"
+        place.mkdir(mode=0o755)
+        origin_port, *ports = processes.free_ports(5)
+        origin = Origin(place, origin_port).ready()
+        peers = _peers(place, ports, origin_port, cached)
+        for peer in peers:
+            peer.ready()
+            _check(peer, path)
+            load.wrk(peer, path, manifests.host(), plan.warm_up)
         # Nobody is always the first, or always after the same one.
         turn = number % len(peers)
         for peer in peers[turn:] + peers[:turn]:
-            asked = origin.requests()
-            result = load.wrk(peer, path, host, plan.seconds, origin)
-            result["origin_requests"] = origin.requests() - asked - 1
-            rounds.append({"round": number + 1, "server": peer.name, **result})
-            plan.say(f"  round {number + 1} {peer.name}: {result['requests_per_second']:.0f}/s")
-    for peer in [*peers, origin]:
-        peer.end()
+            rounds += _run(peer, origin, path, number + 1, plan)
+        for server in [*peers, origin]:
+            server.end()
     return _summary(rounds, cached, path)
+
+
+def _run(peer, origin, path, number, plan):
+    """One run that nobody disturbed, and before it those that somebody did."""
+    runs = []
+    for _ in range(1 + REPEATS):
+        processes.wait_for_quiet(plan.patience)
+        asked = origin.requests()
+        result = load.wrk(peer, path, manifests.host(), plan.seconds, origin)
+        result["origin_requests"] = origin.requests() - asked - 1
+        others = max(result["server_core_others"], result["load_core_others"])
+        result["disturbed"] = "yes" if others > processes.DISTURBED else "no"
+        runs.append({"round": number, "server": peer.name, "counts": "no", **result})
+        plan.say(f"  round {number} {peer.name}: {result['requests_per_second']:.0f}/s, disturbed: {result['disturbed']}")
+        if result["disturbed"] == "no":
+            break
+    runs[-1]["counts"] = "yes"
+    return runs
+
+
+def _peers(directory, ports, origin, cached):
+    vcl, bare = (manifests.CACHING, "bare-hits.vcl") if cached else (None, "bare-pass.vcl")
+    return [
+        Gateway(directory, ports[0], origin, vcl),
+        Bare(directory, ports[1], origin, bare),
+        Nginx(directory, ports[2], origin, cached),
+        Haproxy(directory, ports[3], origin, cached),
+    ]
 
 
 def _check(peer, path):
@@ -57,7 +79,7 @@ def _check(peer, path):
 
 def _summary(rounds, cached, path):
     names = list(dict.fromkeys(one["server"] for one in rounds))
-    of = {name: [one for one in rounds if one["server"] == name] for name in names}
+    of = {name: [one for one in rounds if one["server"] == name and one["counts"] == "yes"] for name in names}
     keys = ("requests_per_second", "server_cpu_us_per_request", "p50_ms", "p99_ms")
     medians = {name: {key: median(one[key] for one in of[name]) for key in keys} for name in names}
     rate = {name: medians[name]["requests_per_second"] for name in names}
@@ -69,15 +91,17 @@ def _summary(rounds, cached, path):
     failed = sum(one["errors"] + one["not_2xx"] for one in rounds)
     # A hit does not ask the origin, a pass asks once; what wrk leaves unfinished at its end may be added.
     strays = [one for one in rounds if not _asked_rightly(one, cached)]
+    disturbed = [one for runs in of.values() for one in runs if one["disturbed"] == "yes"]
     ratio = rate[gateway] / rate[bare]
+    note = f" ({len(disturbed)} of {sum(map(len, of.values()))} runs disturbed)" if disturbed else ""
     kind = "cached hits" if cached else "pass"
     verdicts = [
-        (f"{kind}: gateway with 10,000 routes / bare varnishd ≥ {LEAST}", f"{ratio:.3f}", ratio >= LEAST),
+        (f"{kind}: gateway with 10,000 routes / bare varnishd ≥ {LEAST}", f"{ratio:.3f}{note}", ratio >= LEAST),
         (f"{kind}: no failed request in any round", f"{failed} failed", failed == 0),
     ]
     return {
         "path": path,
-        "rounds": rounds,
+        "runs": rounds,
         "medians": medians,
         "ratio_of_medians": round(ratio, 4),
         "ratio_by_round": [round(pair, 4) for pair in in_pairs],
@@ -86,7 +110,8 @@ def _summary(rounds, cached, path):
             medians[bare]["server_cpu_us_per_request"] / medians[gateway]["server_cpu_us_per_request"], 4
         ),
         "ratio_to_bare": {name: round(rate[name] / rate[bare], 3) for name in names},
-        "rounds_that_were_not_what_they_should_be": strays,
+        "runs_that_asked_the_origin_wrongly": len(strays),
+        "counted_although_disturbed": len(disturbed),
         "verdicts": verdicts,
     }
 
