@@ -1,0 +1,1 @@
+//! Writes what `translate` says into the cluster.
