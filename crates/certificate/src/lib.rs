@@ -73,6 +73,11 @@ impl Pair {
         Ok(Self { pem: pem.clone(), key: Arc::new(key) })
     }
 
+    /// What it was made of.
+    pub fn pem(&self) -> &Pem {
+        &self.pem
+    }
+
     pub fn certified_key(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.key)
     }
