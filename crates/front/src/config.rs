@@ -1,0 +1,67 @@
+//! What the front is to do, as its caller says it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use certificate::Pair;
+
+/// All listeners of one Gateway that the front owns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Entries with the same address and port share one socket.
+    pub listeners: Vec<Listener>,
+    pub limits: Limits,
+    /// Is HTTP/2 offered? varnishd must have `feature=+http2`.
+    pub http2: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { listeners: Vec::new(), limits: Limits::default(), http2: true }
+    }
+}
+
+/// One port.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listener {
+    /// `https-443`
+    pub socket: String,
+    /// All addresses, IPv4 and IPv6, where absent.
+    pub address: Option<IpAddr>,
+    pub port: u16,
+    pub hosts: Vec<Host>,
+}
+
+/// Certificates for the names that one listener of the Gateway takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Host {
+    /// `shop.example.com`, `*.example.com` (any number of labels), or none for every name and for clients that name none.
+    pub hostname: Option<String>,
+    /// A client gets the one that covers its name best. Without any, its handshake is refused.
+    pub certificates: Vec<Arc<Pair>>,
+}
+
+/// What clients may take. They hold for all ports together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// From the accepted connection to the end of the handshake.
+    pub handshake_timeout: Duration,
+    /// Further clients wait in the sockets' backlogs.
+    pub concurrent_handshakes: usize,
+    /// Open connections, handshakes included. Further clients wait in the sockets' backlogs.
+    pub connections: usize,
+    /// The most bytes of a ClientHello.
+    pub hello_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshake_timeout: Duration::from_secs(10),
+            concurrent_handshakes: 1024,
+            connections: 100_000,
+            hello_bytes: 16 << 10,
+        }
+    }
+}
