@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use certificate::Pair;
 
+use crate::Backends;
+
 /// All listeners of one Gateway that the front owns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -33,13 +35,31 @@ pub struct Listener {
     pub hosts: Vec<Host>,
 }
 
-/// Certificates for the names that one listener of the Gateway takes.
+/// What one listener of the Gateway does with the names that it takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
     /// `shop.example.com`, `*.example.com` (any number of labels), or none for every name and for clients that name none.
     pub hostname: Option<String>,
-    /// A client gets the one that covers its name best. Without any, its handshake is refused.
-    pub certificates: Vec<Arc<Pair>>,
+    pub action: Action,
+}
+
+/// Who gets the bytes, and are they decrypted before?
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// TLS ends here, and varnishd gets the bytes. A client gets the certificate that covers its name best; without any,
+    /// its handshake is refused.
+    Terminate { certificates: Vec<Arc<Pair>> },
+    /// TLS ends here, and one of the endpoints gets the bytes, whatever they are.
+    Forward { certificates: Vec<Arc<Pair>>, backends: Arc<Backends> },
+    /// One of the endpoints gets the bytes as they come, and ends TLS itself.
+    Passthrough { backends: Arc<Backends> },
+}
+
+impl Host {
+    /// A host of an HTTPS listener.
+    pub fn terminate(hostname: Option<String>, certificates: Vec<Arc<Pair>>) -> Self {
+        Self { hostname, action: Action::Terminate { certificates } }
+    }
 }
 
 /// What clients may take. They hold for all ports together.

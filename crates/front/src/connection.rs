@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustls::{HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection};
+use rustls::{HandshakeKind, ProtocolVersion, ServerConfig};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -13,12 +13,30 @@ use tokio_rustls::StartHandshake;
 use tokio_rustls::server::TlsStream;
 
 use crate::gate::Pass;
+use crate::hello::Greeting;
 use crate::hosts::Hosts;
 use crate::run::Shared;
-use crate::{Failure, Limits, Shutdown, hello, proxy, relay, upstream};
+use crate::{Backends, Failure, Limits, Shutdown, hello, proxy, relay, upstream};
 
-/// What a port does with each name. None: the listener has no certificate.
-pub(crate) type Services = Hosts<Option<Arc<ServerConfig>>>;
+/// What a port does with each name.
+pub(crate) type Services = Hosts<Service>;
+
+/// See [`crate::Action`].
+#[derive(Debug, Clone)]
+pub(crate) enum Service {
+    /// The listener has no certificate.
+    Nothing,
+    Terminate(Arc<ServerConfig>),
+    Forward(Arc<ServerConfig>, Arc<Backends>),
+    Passthrough(Arc<Backends>),
+}
+
+/// A client whose hello is answered, or is not ours to answer.
+enum Greeted {
+    Terminated(TlsStream<TcpStream>),
+    Forwarded(TlsStream<TcpStream>, Arc<Backends>),
+    Passed(TcpStream, Vec<u8>, Arc<Backends>),
+}
 
 /// Serves one client until it or varnishd is done, or until all is to end now.
 pub(crate) async fn serve(
@@ -56,43 +74,86 @@ async fn exchange(
     let Pass { handshake: permit, connection: _connection } = pass;
     drop(permit);
     let counters = &shared.counters;
-    let mut stream = match greeted.unwrap_or(Err(Failure::Timeout)) {
-        Ok(stream) => stream,
+    let greeted = match greeted.unwrap_or(Err(Failure::Timeout)) {
+        Ok(greeted) => greeted,
         Err(why) => return counters.failed(why),
     };
-    let tls = stream.get_ref().1;
-    counters.greeted(tls.handshake_kind() == Some(HandshakeKind::Resumed));
-    let Ok(local) = stream.get_ref().0.local_addr() else { return };
-    let header = header(client, local, tls);
-    let Ok(mut upstream) = reach(shared, &header).await else {
-        counters.upstream_failed();
-        return;
-    };
+    if let Greeted::Terminated(stream) | Greeted::Forwarded(stream, _) = &greeted {
+        counters.greeted(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed));
+    }
     let (from_clients, to_clients) = counters.traffic();
-    // Whoever broke off knows it; nobody else has to.
-    let _ = relay::relay(&mut stream, &mut upstream, from_clients, to_clients).await;
+    // Whoever broke off knows it; nobody else has to. Only an upstream that was not there is worth a count.
+    let reached = match greeted {
+        Greeted::Terminated(mut stream) => {
+            let Ok(header) = header(client, &stream) else { return };
+            match reach(shared, &header).await {
+                Ok(mut upstream) => {
+                    let _ = relay::relay(&mut stream, &mut upstream, from_clients, to_clients).await;
+                    true
+                }
+                Err(_) => false,
+            }
+        }
+        Greeted::Forwarded(mut stream, backends) => match backends.connect().await {
+            Ok(mut backend) => {
+                let _ = relay::relay(&mut stream, &mut backend, from_clients, to_clients).await;
+                true
+            }
+            Err(_) => false,
+        },
+        Greeted::Passed(mut stream, hello, backends) => match pass_on(&hello, &backends).await {
+            Ok(mut backend) => {
+                counters.passed_on();
+                let _ = relay::relay(&mut stream, &mut backend, from_clients, to_clients).await;
+                true
+            }
+            Err(_) => false,
+        },
+    };
+    if !reached {
+        counters.upstream_failed();
+    }
 }
 
 async fn handshake(
     mut stream: TcpStream,
     services: Arc<Services>,
     hello_bytes: usize,
-) -> Result<TlsStream<TcpStream>, Failure> {
-    let accepted = hello::read(&mut stream, hello_bytes).await?;
-    let found = match services.find(accepted.client_hello().server_name()) {
-        None => Err(Failure::UnknownName),
-        Some(None) => Err(Failure::NoCertificate),
-        Some(Some(server)) => Ok(Arc::clone(server)),
-    };
-    match found {
-        Ok(server) => {
-            StartHandshake::from_parts(accepted, stream).into_stream(server).await.map_err(|e| failure(&e))
-        }
-        Err(why) => {
-            hello::refuse(&mut stream, why).await;
-            Err(why)
+) -> Result<Greeted, Failure> {
+    let Greeting { bytes, hello } = hello::read(&mut stream, hello_bytes).await?;
+    if let Some(hello) = hello {
+        match services.find(hello.name.as_deref()) {
+            Some(Service::Passthrough(backends)) => {
+                return Ok(Greeted::Passed(stream, bytes, Arc::clone(backends)));
+            }
+            Some(Service::Terminate(_) | Service::Forward(..)) => {}
+            found => return Err(refuse(&mut stream, found).await),
         }
     }
+    let accepted = hello::accept(&mut stream, &bytes).await?;
+    drop(bytes);
+    let (server, backends) = match services.find(accepted.client_hello().server_name()) {
+        Some(Service::Terminate(server)) => (server, None),
+        Some(Service::Forward(server, backends)) => (server, Some(backends)),
+        found => return Err(refuse(&mut stream, found).await),
+    };
+    let start = StartHandshake::from_parts(accepted, stream);
+    let stream = start.into_stream(Arc::clone(server)).await.map_err(|e| failure(&e))?;
+    Ok(match backends {
+        None => Greeted::Terminated(stream),
+        Some(backends) => Greeted::Forwarded(stream, Arc::clone(backends)),
+    })
+}
+
+async fn refuse(stream: &mut TcpStream, found: Option<&Service>) -> Failure {
+    let why = match found {
+        None => Failure::UnknownName,
+        Some(Service::Nothing) => Failure::NoCertificate,
+        // We and rustls read the name differently: a client that plays tricks.
+        Some(_) => Failure::Misbehaved,
+    };
+    hello::refuse(stream, why).await;
+    why
 }
 
 fn failure(error: &io::Error) -> Failure {
@@ -106,23 +167,31 @@ fn failure(error: &io::Error) -> Failure {
     }
 }
 
-fn header(client: SocketAddr, local: SocketAddr, tls: &ServerConnection) -> Vec<u8> {
+fn header(client: SocketAddr, stream: &TlsStream<TcpStream>) -> io::Result<Vec<u8>> {
+    let (stream, tls) = stream.get_ref();
+    let local = stream.local_addr()?;
     let version = match tls.protocol_version() {
         Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
         _ => "TLS",
     };
-    proxy::Header {
+    let header = proxy::Header {
         addresses: Some((client, local)),
         alpn: tls.alpn_protocol().map(<[u8]>::to_vec),
         authority: tls.server_name().map(str::to_owned),
         tls: Some(proxy::Tls { version: version.to_owned(), client_certificate: None }),
-    }
-    .encode()
+    };
+    Ok(header.encode())
 }
 
 async fn reach(shared: &Shared, header: &[u8]) -> io::Result<UnixStream> {
     let mut upstream = upstream::connect(&shared.upstream).await?;
     upstream.write_all(header).await?;
     Ok(upstream)
+}
+
+async fn pass_on(hello: &[u8], backends: &Backends) -> io::Result<TcpStream> {
+    let mut backend = backends.connect().await?;
+    backend.write_all(hello).await?;
+    Ok(backend)
 }

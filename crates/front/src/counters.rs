@@ -8,6 +8,7 @@ pub struct Counters {
     handshakes: AtomicU64,
     resumed: AtomicU64,
     failures: [AtomicU64; Failure::ALL.len()],
+    passed: AtomicU64,
     accepted: AtomicU64,
     open: AtomicU64,
     upstream_failures: AtomicU64,
@@ -31,6 +32,11 @@ impl Counters {
         self.failures.get(why as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
+    /// Connections handed on undecrypted.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
     /// Connections accepted.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
@@ -41,17 +47,17 @@ impl Counters {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections closed because varnishd could not be reached.
+    /// Connections closed because varnishd, or an endpoint of a TLSRoute, could not be reached.
     pub fn upstream_failures(&self) -> u64 {
         self.upstream_failures.load(Ordering::Relaxed)
     }
 
-    /// Decrypted bytes that clients sent.
+    /// Bytes that clients sent, after decryption where we do it.
     pub fn from_clients(&self) -> u64 {
         self.from_clients.load(Ordering::Relaxed)
     }
 
-    /// Bytes that went to clients, before encryption.
+    /// Bytes that went to clients, before encryption where we do it.
     pub fn to_clients(&self) -> u64 {
         self.to_clients.load(Ordering::Relaxed)
     }
@@ -65,6 +71,10 @@ impl Counters {
     pub(crate) fn greeted(&self, resumed: bool) {
         self.handshakes.fetch_add(1, Ordering::Relaxed);
         self.resumed.fetch_add(u64::from(resumed), Ordering::Relaxed);
+    }
+
+    pub(crate) fn passed_on(&self) {
+        self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn failed(&self, why: Failure) {

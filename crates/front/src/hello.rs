@@ -5,46 +5,62 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::Failure;
+use crate::sniff::{Hello, sniff};
 
 /// A fatal alert as a record of its own: unrecognized_name (RFC 6066).
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 /// internal_error: there is a listener, but no certificate to show.
 const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
-const FIRST_READ: usize = 1024;
+const READ: usize = 1024;
 
-/// Reads a ClientHello of at most `limit` bytes. What follows it in the same packets is kept for the handshake.
-pub(crate) async fn read(stream: &mut TcpStream, limit: usize) -> Result<Accepted, Failure> {
-    let mut acceptor = Acceptor::default();
-    let mut buffer = vec![0; FIRST_READ.min(limit)];
-    let mut total = 0;
-    while total < limit {
-        let room = buffer.len().min(limit - total);
-        let count = stream.read(&mut buffer[..room]).await.map_err(|_| Failure::Gone)?;
+/// What a client began with.
+pub(crate) struct Greeting {
+    /// The ClientHello, and what came with it.
+    pub(crate) bytes: Vec<u8>,
+    /// None: not understood. rustls has the last word then.
+    pub(crate) hello: Option<Hello>,
+}
+
+/// Reads a ClientHello within `limit` bytes.
+pub(crate) async fn read(stream: &mut TcpStream, limit: usize) -> Result<Greeting, Failure> {
+    let mut bytes = Vec::with_capacity(READ);
+    while bytes.len() < limit {
+        bytes.reserve(READ);
+        let room = (limit - bytes.len()) as u64;
+        let count = (&mut *stream).take(room).read_buf(&mut bytes).await.map_err(|_| Failure::Gone)?;
         if count == 0 {
             return Err(Failure::Gone);
         }
-        total += count;
-        let mut bytes = &buffer[..count];
-        while !bytes.is_empty() {
-            match acceptor.read_tls(&mut bytes) {
-                Ok(0) | Err(_) => return Err(Failure::TooLarge),
-                Ok(_) => {}
-            }
-        }
-        match acceptor.accept() {
-            Ok(Some(accepted)) => return Ok(accepted),
+        match sniff(&bytes) {
             Ok(None) => {}
-            Err((_, mut alert)) => {
-                let mut bytes = Vec::new();
-                if alert.write_all(&mut bytes).is_ok() {
-                    farewell(stream, &bytes).await;
-                }
-                return Err(Failure::NotTls);
-            }
+            Ok(hello) => return Ok(Greeting { bytes, hello }),
+            Err(_) => return Ok(Greeting { bytes, hello: None }),
         }
     }
     Err(Failure::TooLarge)
+}
+
+/// The same for rustls.
+pub(crate) async fn accept(stream: &mut TcpStream, bytes: &[u8]) -> Result<Accepted, Failure> {
+    let mut acceptor = Acceptor::default();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        if !matches!(acceptor.read_tls(&mut rest), Ok(1..)) {
+            return Err(Failure::TooLarge);
+        }
+    }
+    match acceptor.accept() {
+        Ok(Some(accepted)) => Ok(accepted),
+        Ok(None) => Err(Failure::NotTls),
+        Err((_, mut alert)) => {
+            let mut bytes = Vec::new();
+            if alert.write_all(&mut bytes).is_ok() {
+                farewell(stream, &bytes).await;
+            }
+            Err(Failure::NotTls)
+        }
+    }
 }
 
 /// Tells the client why, as far as TLS has words for it.

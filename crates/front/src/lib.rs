@@ -4,6 +4,7 @@
 //! closed ports and changed limits are for those who come after. Never reads a byte of HTTP.
 
 mod accept;
+mod backends;
 mod bind;
 mod config;
 mod connection;
@@ -15,10 +16,12 @@ mod hosts;
 pub mod proxy;
 mod relay;
 mod run;
+pub mod sniff;
 mod terminate;
 mod upstream;
 
-pub use config::{Config, Host, Limits, Listener};
+pub use backends::{BackendGroup, Backends};
+pub use config::{Action, Config, Host, Limits, Listener};
 pub use counters::{Counters, Failure};
 pub use event::{Event, Shutdown};
 pub use run::{run, run_counted};

@@ -8,15 +8,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use certificate::Pair;
+use rustls::ServerConfig;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::accept::{Port, listen};
-use crate::connection::Services;
+use crate::connection::{Service, Services};
 use crate::gate::Gate;
 use crate::hosts::Hosts;
 use crate::terminate::Terminator;
-use crate::{Config, Counters, Event, Host, Listener, Shutdown};
+use crate::{Action, Config, Counters, Event, Host, Listener, Shutdown};
 
 /// What every connection can reach.
 pub(crate) struct Shared {
@@ -130,28 +132,49 @@ impl Ports {
     }
 
     fn services<'a>(&mut self, hosts: impl Iterator<Item = &'a Host>, http2: bool, socket: &str) -> Services {
-        let made = hosts.map(|host| {
-            let server = if host.certificates.is_empty() {
-                None
-            } else {
-                self.server(host, http2)
-                    .inspect_err(|e| {
-                        let why = format!("cannot serve TLS for {:?}: {e}", host.hostname);
-                        (self.shared.reporter)(Event::CannotListen { socket: socket.to_owned(), why });
-                    })
-                    .ok()
-            };
-            (host.hostname.clone(), server)
-        });
-        Hosts::new(made.collect::<Vec<_>>())
+        let made: Vec<_> = hosts
+            .map(|host| {
+                let service = self.service(&host.action, http2).unwrap_or_else(|e| {
+                    let why = format!(
+                        "cannot serve TLS for {}: {e}",
+                        host.hostname.as_deref().unwrap_or("any name")
+                    );
+                    (self.shared.reporter)(Event::CannotListen { socket: socket.to_owned(), why });
+                    Service::Nothing
+                });
+                (host.hostname.clone(), service)
+            })
+            .collect();
+        Hosts::new(made)
     }
 
-    fn server(&mut self, host: &Host, http2: bool) -> Result<Arc<rustls::ServerConfig>, rustls::Error> {
+    fn service(&mut self, action: &Action, http2: bool) -> Result<Service, rustls::Error> {
+        let http: &[&str] = if http2 { &["h2", "http/1.1"] } else { &["http/1.1"] };
+        Ok(match action {
+            Action::Terminate { certificates } | Action::Forward { certificates, .. }
+                if certificates.is_empty() =>
+            {
+                Service::Nothing
+            }
+            Action::Terminate { certificates } => Service::Terminate(self.server(certificates, http)?),
+            // What the endpoints speak is not known here.
+            Action::Forward { certificates, backends } => {
+                Service::Forward(self.server(certificates, &[])?, Arc::clone(backends))
+            }
+            Action::Passthrough { backends } => Service::Passthrough(Arc::clone(backends)),
+        })
+    }
+
+    fn server(
+        &mut self,
+        certificates: &[Arc<Pair>],
+        alpn: &[&str],
+    ) -> Result<Arc<ServerConfig>, rustls::Error> {
         let terminator = match self.terminator.take() {
             Some(terminator) => terminator,
             None => Terminator::new()?,
         };
-        self.terminator.insert(terminator).server(host.certificates.clone(), http2)
+        self.terminator.insert(terminator).server(certificates, alpn)
     }
 
     /// All at once.

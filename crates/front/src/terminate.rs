@@ -25,15 +25,14 @@ impl Terminator {
 
     pub(crate) fn server(
         &self,
-        certificates: Vec<Arc<Pair>>,
-        http2: bool,
+        certificates: &[Arc<Pair>],
+        alpn: &[&str],
     ) -> Result<Arc<ServerConfig>, rustls::Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(Certificates(certificates)));
-        config.alpn_protocols = if http2 { vec![b"h2".to_vec()] } else { Vec::new() };
-        config.alpn_protocols.push(b"http/1.1".to_vec());
+            .with_cert_resolver(Arc::new(Certificates(certificates.to_vec())));
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         config.ticketer = Arc::clone(&self.tickets);
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Arc::new(config))

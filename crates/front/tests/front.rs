@@ -7,6 +7,8 @@ mod change;
 mod limits;
 #[path = "front/names.rs"]
 mod names;
+#[path = "front/passthrough.rs"]
+mod passthrough;
 #[path = "front/programs.rs"]
 mod programs;
 #[path = "front/support.rs"]

@@ -74,10 +74,11 @@ pub(crate) fn listener(hosts: Vec<Host>) -> Listener {
 }
 
 pub(crate) fn host(name: &str, certificates: &[&Arc<Pair>]) -> Host {
-    Host {
-        hostname: (!name.is_empty()).then(|| name.to_owned()),
-        certificates: certificates.iter().map(|pair| Arc::clone(pair)).collect(),
-    }
+    Host::terminate(hostname(name), certificates.iter().map(|pair| Arc::clone(pair)).collect())
+}
+
+pub(crate) fn hostname(name: &str) -> Option<String> {
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 pub(crate) fn config(hosts: Vec<Host>) -> Config {
