@@ -38,9 +38,9 @@ impl Pairs {
                         names.join(" or ")
                     ),
                 ));
-                continue;
             }
-            let host = front::Host { hostname: listener.hostname.clone(), certificates: pairs };
+            // Without pairs, too: its names are then refused, and not another listener's to take.
+            let host = front::Host::terminate(listener.hostname.clone(), pairs);
             match config.listeners.iter_mut().find(|known| known.port == port) {
                 Some(known) => known.hosts.push(host),
                 None => config.listeners.push(front::Listener {
@@ -51,6 +51,7 @@ impl Pairs {
                 }),
             }
         }
+        config.listeners.retain(|listener| listener.hosts.iter().any(has_pairs));
         (config, notices)
     }
 
@@ -97,6 +98,10 @@ fn tls_listeners(routing: &Routing) -> impl Iterator<Item = (&Listener, &[String
         .filter_map(|listener| Some((listener, listener.tls.as_ref()?.certificates.as_slice())))
 }
 
+fn has_pairs(host: &front::Host) -> bool {
+    matches!(&host.action, front::Action::Terminate { certificates } if !certificates.is_empty())
+}
+
 fn warning(object: String, message: String) -> Notice {
     Notice { object, severity: Severity::Warning, message }
 }
@@ -129,6 +134,13 @@ mod tests {
         notices.iter().map(ToString::to_string).collect()
     }
 
+    fn pairs_of(host: &front::Host) -> usize {
+        match &host.action {
+            front::Action::Terminate { certificates } => certificates.len(),
+            _ => 0,
+        }
+    }
+
     #[test]
     fn listeners_of_one_port_share_a_socket() {
         let http = Listener { name: "http".into(), socket: "http-80".into(), hostname: None, tls: None };
@@ -148,7 +160,7 @@ mod tests {
         let hosts: Vec<_> = config.listeners[0]
             .hosts
             .iter()
-            .map(|host| (host.hostname.as_deref(), host.certificates.len()))
+            .map(|host| (host.hostname.as_deref(), pairs_of(host)))
             .collect();
         assert_eq!(hosts, [(Some("a.example.com"), 1), (None, 2)]);
     }
@@ -181,6 +193,16 @@ mod tests {
             texts(&notices),
             ["listener a is not served, for want of a certificate: put a good pair into Secret d/a"]
         );
+    }
+
+    #[test]
+    fn names_of_a_listener_without_a_pair_are_not_another_ones() {
+        let routing =
+            routing(vec![listener("any", 443, None, &["d/a"]), listener("b", 443, Some("b.example.com"), &["d/b"])]);
+        let certificates = BTreeMap::from([("d/a".to_owned(), pem())]);
+        let (config, notices) = Pairs::default().front_config(&routing, &certificates, None);
+        assert_eq!(config.listeners[0].hosts.iter().map(pairs_of).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(notices.len(), 1);
     }
 
     #[test]
