@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustls::{HandshakeKind, ProtocolVersion, ServerConfig};
+use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -16,6 +16,7 @@ use crate::gate::Pass;
 use crate::hello::Greeting;
 use crate::hosts::Hosts;
 use crate::run::Shared;
+use crate::terminate::Server;
 use crate::{Backends, Failure, Limits, Shutdown, hello, proxy, relay, upstream};
 
 /// What a port does with each name.
@@ -26,14 +27,14 @@ pub(crate) type Services = Hosts<Service>;
 pub(crate) enum Service {
     /// The listener has no certificate.
     Nothing,
-    Terminate(Arc<ServerConfig>),
-    Forward(Arc<ServerConfig>, Arc<Backends>),
+    Terminate(Arc<Server>),
+    Forward(Arc<Server>, Arc<Backends>),
     Passthrough(Arc<Backends>),
 }
 
 /// A client whose hello is answered, or is not ours to answer.
 enum Greeted {
-    Terminated(TlsStream<TcpStream>),
+    Terminated(TlsStream<TcpStream>, Arc<Server>),
     Forwarded(TlsStream<TcpStream>, Arc<Backends>),
     Passed(TcpStream, Vec<u8>, Arc<Backends>),
 }
@@ -78,14 +79,15 @@ async fn exchange(
         Ok(greeted) => greeted,
         Err(why) => return counters.failed(why),
     };
-    if let Greeted::Terminated(stream) | Greeted::Forwarded(stream, _) = &greeted {
+    if let Greeted::Terminated(stream, _) | Greeted::Forwarded(stream, _) = &greeted {
         counters.greeted(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed));
     }
     let (from_clients, to_clients) = counters.traffic();
     // Whoever broke off knows it; nobody else has to. Only an upstream that was not there is worth a count.
     let reached = match greeted {
-        Greeted::Terminated(mut stream) => {
-            let Ok(header) = header(client, &stream) else { return };
+        Greeted::Terminated(mut stream, server) => {
+            let Ok(header) = header(client, &stream, &server) else { return };
+            drop(server);
             match reach(shared, &header).await {
                 Ok(mut upstream) => {
                     let _ = relay::relay(&mut stream, &mut upstream, from_clients, to_clients).await;
@@ -138,9 +140,9 @@ async fn handshake(
         found => return Err(refuse(&mut stream, found).await),
     };
     let start = StartHandshake::from_parts(accepted, stream);
-    let stream = start.into_stream(Arc::clone(server)).await.map_err(|e| failure(&e))?;
+    let stream = start.into_stream(Arc::clone(&server.config)).await.map_err(|e| failure(&e))?;
     Ok(match backends {
-        None => Greeted::Terminated(stream),
+        None => Greeted::Terminated(stream, Arc::clone(server)),
         Some(backends) => Greeted::Forwarded(stream, Arc::clone(backends)),
     })
 }
@@ -162,12 +164,15 @@ fn failure(error: &io::Error) -> Failure {
         Some(rustls::Error::PeerIncompatible(_) | rustls::Error::NoApplicationProtocol) => {
             Failure::Incompatible
         }
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+            Failure::ClientCertificate
+        }
         Some(rustls::Error::AlertReceived(_)) => Failure::Refused,
         Some(_) => Failure::Misbehaved,
     }
 }
 
-fn header(client: SocketAddr, stream: &TlsStream<TcpStream>) -> io::Result<Vec<u8>> {
+fn header(client: SocketAddr, stream: &TlsStream<TcpStream>, server: &Server) -> io::Result<Vec<u8>> {
     let (stream, tls) = stream.get_ref();
     let local = stream.local_addr()?;
     let version = match tls.protocol_version() {
@@ -175,11 +180,15 @@ fn header(client: SocketAddr, stream: &TlsStream<TcpStream>) -> io::Result<Vec<u
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
         _ => "TLS",
     };
+    let client_certificate = server
+        .clients
+        .as_ref()
+        .and_then(|clients| clients.describe(tls.peer_certificates().unwrap_or_default()));
     let header = proxy::Header {
         addresses: Some((client, local)),
         alpn: tls.alpn_protocol().map(<[u8]>::to_vec),
         authority: tls.server_name().map(str::to_owned),
-        tls: Some(proxy::Tls { version: version.to_owned(), client_certificate: None }),
+        tls: Some(proxy::Tls { version: version.to_owned(), client_certificate }),
     };
     Ok(header.encode())
 }

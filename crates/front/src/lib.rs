@@ -19,9 +19,11 @@ mod run;
 pub mod sniff;
 mod terminate;
 mod upstream;
+mod validate;
 
 pub use backends::{BackendGroup, Backends};
 pub use config::{Action, Config, Host, Limits, Listener};
 pub use counters::{Counters, Failure};
 pub use event::{Event, Shutdown};
 pub use run::{run, run_counted};
+pub use validate::{ClientMode, ClientValidation};

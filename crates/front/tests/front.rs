@@ -3,6 +3,8 @@
 
 #[path = "front/change.rs"]
 mod change;
+#[path = "front/clients.rs"]
+mod clients;
 #[path = "front/limits.rs"]
 mod limits;
 #[path = "front/names.rs"]

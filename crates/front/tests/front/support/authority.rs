@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use certificate::{Pair, Pem};
+use certificate::{Authorities, Pair, Pem};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, SignatureAlgorithm,
@@ -33,6 +33,19 @@ impl Authority {
 
     pub(crate) fn rsa(&self, names: &[&str]) -> Arc<Pair> {
         Arc::new(Pair::new(&self.pem_of(names, &PKCS_RSA_SHA256)).unwrap())
+    }
+
+    pub(crate) fn named(&self, common_name: &str) -> Arc<Pair> {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let pem = Pem { chain: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() };
+        Arc::new(Pair::new(&pem).unwrap())
+    }
+
+    pub(crate) fn authorities(&self) -> Arc<Authorities> {
+        Arc::new(Authorities::new(self.pem.as_bytes()).unwrap())
     }
 
     pub(crate) fn pem_of(&self, names: &[&str], algorithm: &'static SignatureAlgorithm) -> Pem {
