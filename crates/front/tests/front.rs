@@ -1,6 +1,8 @@
 //! The front as its clients and varnishd see it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "front/backends.rs"]
+mod backends;
 #[path = "front/change.rs"]
 mod change;
 #[path = "front/clients.rs"]
