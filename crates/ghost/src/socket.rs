@@ -55,22 +55,3 @@ impl Deref for Socket<'_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_socket_of_the_front_is_named_by_its_port() {
-        for (port, expected) in [
-            (443, Some("https-443")),
-            (65_535, Some("https-65535")),
-            (1, Some("https-1")),
-            (0, None),
-            (65_536, None),
-        ] {
-            let name = Socket::front(port).map(|socket| String::from_utf8(socket.to_vec()).unwrap());
-            assert_eq!(name.as_deref(), expected);
-        }
-    }
-}
