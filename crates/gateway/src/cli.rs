@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Run one varnishd and keep it fed, configured by environment variables (docs/reference/chaperone.md).
     Chaperone(ChaperoneArguments),
+    /// Run the Gateways of a cluster, configured by environment variables (docs/reference/operator.md).
+    Operator,
     /// Say what would become of every object, and compile the VCL. Ends with 1 where something would be rejected.
     Check(CheckArguments),
     /// Say which route, rule and backend would serve a request, and why the others would not.

@@ -7,6 +7,7 @@ mod compile_vcl;
 mod console;
 mod explain;
 mod input;
+mod operator_command;
 mod serve;
 mod shared_ports;
 mod signals;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(arguments) => run(serve::run(arguments)),
         Command::Chaperone(arguments) => run(chaperone_command::run(arguments)),
+        Command::Operator => run(operator_command::run()),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
     };

@@ -9,6 +9,7 @@
 
 mod attach;
 mod endpoints;
+pub mod features;
 mod gateway;
 mod gateway_class;
 mod grants;
@@ -18,6 +19,7 @@ mod infra;
 mod listener;
 mod namespaces;
 mod notice;
+pub mod packing;
 mod parameters;
 mod resolve;
 pub mod snapshot;

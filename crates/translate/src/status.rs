@@ -10,6 +10,10 @@ use crate::snapshot::Key;
 
 /// On a Gateway, a listener, a GatewayClass or a route's parent: it is taken on.
 pub const ACCEPTED: &str = "Accepted";
+/// On a Gateway or a listener: a pod serves it. Added by whoever runs the Gateway.
+pub const PROGRAMMED: &str = "Programmed";
+/// On a GatewayClass: the CRDs of the Gateway API are of a version that this release was made for.
+pub const SUPPORTED_VERSION: &str = "SupportedVersion";
 /// On a listener or a route's parent: everything that it refers to is there and may be used.
 pub const RESOLVED_REFS: &str = "ResolvedRefs";
 /// On a listener: it cannot be told apart from another one.
@@ -38,7 +42,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    pub(crate) fn new(
+    pub fn new(
         kind: &str,
         status: bool,
         reason: &str,
