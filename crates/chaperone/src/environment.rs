@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use model::names::{RELOAD_PORT, socket_parts};
 
@@ -14,12 +15,15 @@ pub struct Environment {
     pub namespace: String,
     /// `VARNISH_ADMIN_PORT`, by default 6082, on loopback.
     pub admin_address: SocketAddr,
-    /// `VARNISH_HTTP_ADDR`, by default the first socket of `VARNISH_LISTEN` on loopback: where varnishd's readiness
-    /// is tried.
+    /// `VARNISH_SECRET_PATH`: a file with the secret of varnishd's CLI; a new one is made where absent.
+    pub secret_path: Option<PathBuf>,
+    /// `VARNISH_HTTP_ADDR`, by default the first socket of `VARNISH_LISTEN` on loopback, without one ghost's: where
+    /// varnishd's readiness is tried.
     pub http_address: SocketAddr,
     /// `GHOST_RELOAD_ADDR`, by default 127.0.0.1:1969; loopback only.
     pub reload_address: SocketAddr,
-    /// `VARNISH_LISTEN`, by default `http-80=:80,http`; several by semicolon.
+    /// `VARNISH_LISTEN`, by default `http-80=:80,http`; several by semicolon. None where it is set and empty: then all
+    /// listeners are HTTPS.
     pub listen: Vec<ListenSocket>,
     /// `VCL_PATH`, by default /etc/varnish/main.vcl.
     pub vcl_path: PathBuf,
@@ -29,12 +33,20 @@ pub struct Environment {
     pub ghost_path: Option<PathBuf>,
     /// `ENDPOINTS_PATH`: a file or directory of EndpointSlice manifests.
     pub endpoints_path: Option<PathBuf>,
+    /// `CERTIFICATES_PATH`: a directory with `{namespace}.{name}.crt` and `.key` for the Secrets that routing.json names.
+    pub certificates_path: Option<PathBuf>,
     /// `WORK_DIR`, by default /var/run/varnish.
     pub work_dir: PathBuf,
     /// `HEALTH_ADDR`, by default :8081.
     pub health_address: SocketAddr,
     /// `VARNISHD_EXTRA_ARGS`; several by semicolon.
     pub extra_args: Vec<String>,
+    /// `UPGRADE_IDLE_SECONDS`, by default 300: a WebSocket on which nothing moves is closed after this time.
+    pub upgrade_idle: Duration,
+    /// `DRAIN_DELAY`, by default 0: seconds to go on serving, not ready, after SIGTERM.
+    pub drain_delay: Duration,
+    /// `DRAIN_TIMEOUT`: seconds that requests may take to finish after that.
+    pub drain_timeout: Option<Duration>,
 }
 
 impl Environment {
@@ -45,10 +57,12 @@ impl Environment {
         let path = |name: &str| get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let port = text("VARNISH_ADMIN_PORT", "6082");
         let port = port.parse().map_err(|_| bad("VARNISH_ADMIN_PORT", &port, "it must be a port number"))?;
-        let listen = listen(&text("VARNISH_LISTEN", "http-80=:80,http"))?;
-        let default_http = listen.first().map_or(80, |socket| socket.port);
-        let http = text("VARNISH_HTTP_ADDR", &format!("localhost:{default_http}"));
+        let listen = listen(get("VARNISH_LISTEN").as_deref().unwrap_or("http-80=:80,http"))?;
         let reload = text("GHOST_RELOAD_ADDR", &format!("127.0.0.1:{RELOAD_PORT}"));
+        let default_http =
+            listen.first().map_or(reload.clone(), |socket| format!("localhost:{}", socket.port));
+        let http = text("VARNISH_HTTP_ADDR", &default_http);
+        let seconds = |name, default: &str| duration(name, &text(name, default));
         let reload_address = address("GHOST_RELOAD_ADDR", &reload, Ipv4Addr::LOCALHOST)?;
         if !reload_address.ip().is_loopback() {
             return Err(bad(
@@ -59,6 +73,7 @@ impl Environment {
         }
         Ok(Self {
             namespace: text("NAMESPACE", "default"),
+            secret_path: path("VARNISH_SECRET_PATH"),
             admin_address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port),
             http_address: address("VARNISH_HTTP_ADDR", &http, Ipv4Addr::LOCALHOST)?,
             reload_address,
@@ -67,9 +82,16 @@ impl Environment {
             routing_path: text("ROUTING_CONFIG_PATH", "/etc/varnish/routing.json").into(),
             ghost_path: path("GHOST_CONFIG_PATH"),
             endpoints_path: path("ENDPOINTS_PATH"),
+            certificates_path: path("CERTIFICATES_PATH"),
             work_dir: text("WORK_DIR", "/var/run/varnish").into(),
             health_address: address("HEALTH_ADDR", &text("HEALTH_ADDR", ":8081"), Ipv4Addr::UNSPECIFIED)?,
             extra_args: list(&text("VARNISHD_EXTRA_ARGS", "")).map(str::to_owned).collect(),
+            upgrade_idle: seconds("UPGRADE_IDLE_SECONDS", "300")?,
+            drain_delay: seconds("DRAIN_DELAY", "0")?,
+            drain_timeout: match text("DRAIN_TIMEOUT", "").as_str() {
+                "" => None,
+                given => Some(duration("DRAIN_TIMEOUT", given)?),
+            },
         })
     }
 }
@@ -80,6 +102,11 @@ fn bad(variable: &'static str, value: &str, why: &str) -> Error {
 
 fn list(value: &str) -> impl Iterator<Item = &str> {
     value.split(';').map(str::trim).filter(|part| !part.is_empty())
+}
+
+fn duration(variable: &'static str, value: &str) -> Result<Duration, Error> {
+    let seconds = value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| bad(variable, value, "it must be a number of seconds"))
 }
 
 /// `host:port`, `:port`; `localhost` is 127.0.0.1.
@@ -97,14 +124,16 @@ fn address(variable: &'static str, value: &str, any: Ipv4Addr) -> Result<SocketA
 /// `http-80=:80,http;http-8080=127.0.0.1:8080,http`
 fn listen(value: &str) -> Result<Vec<ListenSocket>, Error> {
     let wrong = |why: &str| bad("VARNISH_LISTEN", value, why);
-    let sockets: Vec<_> = list(value)
+    list(value)
         .map(|entry| {
             let (name, rest) = entry
                 .split_once('=')
                 .ok_or_else(|| wrong("an entry must be {proto}-{port}=:{port},{proto}"))?;
             let (at, protocol) = rest.split_once(',').unwrap_or((rest, "http"));
             if !protocol.eq_ignore_ascii_case("http") {
-                return Err(wrong("varnishd's own sockets speak http; TLS is not supported yet"));
+                return Err(wrong(
+                    "varnishd's own sockets speak http; HTTPS listeners come from routing.json",
+                ));
             }
             if socket_parts(name).is_none() {
                 return Err(wrong("a socket's name must be {proto}-{port}, as http-80"));
@@ -113,8 +142,7 @@ fn listen(value: &str) -> Result<Vec<ListenSocket>, Error> {
             let address = Some(at.ip()).filter(|ip| !ip.is_unspecified());
             Ok(ListenSocket { name: name.to_owned(), address, port: at.port() })
         })
-        .collect::<Result<_, _>>()?;
-    if sockets.is_empty() { Err(wrong("at least one socket is needed")) } else { Ok(sockets) }
+        .collect()
 }
 
 #[cfg(test)]
@@ -146,6 +174,27 @@ mod tests {
         assert_eq!(env.http_address, "127.0.0.1:8080".parse().unwrap());
         assert_eq!(env.admin_address, "127.0.0.1:6082".parse().unwrap());
         assert_eq!(env.reload_address, "127.0.0.1:1969".parse().unwrap());
+        assert_eq!(env.upgrade_idle, Duration::from_secs(300));
+        assert_eq!((env.drain_delay, env.drain_timeout), (Duration::ZERO, None));
+        assert_eq!(env.secret_path, None);
+    }
+
+    #[test]
+    fn the_pods_variables_are_understood() {
+        let env = read(&[
+            ("VARNISH_LISTEN", ""),
+            ("VARNISH_SECRET_PATH", "/etc/varnish-gateway/admin/secret"),
+            ("UPGRADE_IDLE_SECONDS", "60.5"),
+            ("DRAIN_DELAY", "5"),
+            ("DRAIN_TIMEOUT", "20"),
+        ])
+        .unwrap();
+        assert_eq!(env.listen, []);
+        assert_eq!(env.http_address, env.reload_address);
+        assert_eq!(env.secret_path, Some("/etc/varnish-gateway/admin/secret".into()));
+        assert_eq!(env.upgrade_idle, Duration::from_millis(60_500));
+        assert_eq!(env.drain_delay, Duration::from_secs(5));
+        assert_eq!(env.drain_timeout, Some(Duration::from_secs(20)));
     }
 
     #[test]
@@ -163,6 +212,9 @@ mod tests {
             ("VARNISH_LISTEN", "web=:80,http"),
             ("VARNISH_LISTEN", "https-443=:443,https"),
             ("HEALTH_ADDR", "nowhere"),
+            ("DRAIN_DELAY", "soon"),
+            ("DRAIN_TIMEOUT", "-1"),
+            ("UPGRADE_IDLE_SECONDS", "NaN"),
             ("GHOST_RELOAD_ADDR", "0.0.0.0:1969"),
         ] {
             let error = read(&[(name, value)]).unwrap_err().to_string();

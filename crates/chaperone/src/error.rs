@@ -18,6 +18,10 @@ pub enum Error {
     PortForbidden { socket: String, address: SocketAddr },
     #[error("cannot listen on {address} for socket {socket}: {source}")]
     Port { socket: String, address: SocketAddr, source: std::io::Error },
+    #[error(
+        "{} is too long for a unix socket, which may have {longest} bytes: choose a shorter state directory", path.display()
+    )]
+    SocketPath { path: PathBuf, longest: usize },
     #[error("varnishd ended at its start: {output}")]
     Start { output: String },
     #[error("varnishd ended: {output}")]

@@ -13,6 +13,15 @@ pub enum Event {
     Serving {
         sockets: Vec<(String, SocketAddr)>,
     },
+    /// The front took a socket.
+    Listening {
+        socket: String,
+        address: SocketAddr,
+    },
+    /// The front gave a socket up.
+    Closed {
+        socket: String,
+    },
     /// ghost took a new configuration.
     Reloaded {
         rules: u64,
@@ -63,13 +72,27 @@ pub struct State {
     pub draining: bool,
     /// The newest configuration is not served, and why.
     pub refused: Option<String>,
-    /// By socket name.
+    /// varnishd's own, by socket name.
     pub sockets: Vec<(String, SocketAddr)>,
+    /// The front's.
+    pub front_sockets: Vec<(String, SocketAddr)>,
+    /// [`crate::Desired::tag`] of the newest configuration that is served in all its parts.
+    pub served: Option<Arc<str>>,
+    /// What was fed last, and the sockets of the front that belong to it.
+    fed: Option<(Option<Arc<str>>, Vec<String>)>,
 }
 
 impl State {
     pub fn ready(&self) -> bool {
         self.serving && !self.draining
+    }
+
+    /// A configuration is served once the front listens where it says.
+    fn settle(&mut self) {
+        let open = |socket: &String| self.front_sockets.iter().any(|(name, _)| name == socket);
+        if let Some((tag, _)) = self.fed.take_if(|(_, sockets)| sockets.iter().all(open)) {
+            self.served = tag;
+        }
     }
 }
 
@@ -98,6 +121,14 @@ impl Reporter {
         self.state.subscribe()
     }
 
+    /// varnishd has taken a configuration, and the front was told of these sockets.
+    pub(crate) fn fed(&self, tag: Option<Arc<str>>, sockets: Vec<String>) {
+        self.state.send_modify(|state| {
+            state.fed = Some((tag, sockets));
+            state.settle();
+        });
+    }
+
     /// What fails is tried again and again: the same reason is told once.
     pub fn tell(&self, event: &Event) {
         let mut new = true;
@@ -113,7 +144,12 @@ impl Reporter {
                 new = state.refused.replace(why.clone()).as_ref() != Some(why);
             }
             Event::Died { .. } | Event::Stopped => state.serving = false,
-            Event::Draining => state.draining = true,
+            Event::Draining => new = !std::mem::replace(&mut state.draining, true),
+            Event::Listening { socket, address } => {
+                state.front_sockets.push((socket.clone(), *address));
+                state.settle();
+            }
+            Event::Closed { socket } => state.front_sockets.retain(|(name, _)| name != socket),
             Event::NotListening { .. } | Event::Restarting { .. } => {}
         });
         if new {
@@ -143,6 +179,19 @@ mod tests {
         refused("b");
         assert_eq!(told.lock().unwrap().len(), 4);
         assert_eq!(reporter.state().borrow().refused.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_configuration_is_served_once_all_its_sockets_are_open() {
+        let reporter = Reporter::new(|_| {});
+        let served = || reporter.state().borrow().served.clone();
+        reporter.fed(Some("one".into()), Vec::new());
+        assert_eq!(served().as_deref(), Some("one"));
+        reporter.fed(Some("two".into()), vec!["https-443".to_owned()]);
+        assert_eq!(served().as_deref(), Some("one"));
+        let address = ([127, 0, 0, 1], 443).into();
+        reporter.tell(&Event::Listening { socket: "https-443".to_owned(), address });
+        assert_eq!(served().as_deref(), Some("two"));
     }
 
     #[test]

@@ -15,12 +15,23 @@ use crate::vcl::VclLoader;
 use crate::{Error, Settings};
 
 /// What varnishd is to serve.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Desired {
     /// The bytes of ghost.json; `None` until they are known.
     pub ghost: Option<Arc<[u8]>>,
     /// main.vcl; `None` while it cannot be decided: what is served stays, and nothing is started.
     pub vcl: Option<Arc<str>>,
+    /// The front's: HTTPS listeners and their certificates.
+    pub tls: Arc<front::Config>,
+    /// What to call this configuration when it is served ([`crate::State::served`]).
+    pub tag: Option<Arc<str>>,
+}
+
+impl Desired {
+    /// The sockets that the front is to have.
+    pub(crate) fn front_sockets(&self) -> Vec<String> {
+        self.tls.listeners.iter().map(|listener| listener.socket.clone()).collect()
+    }
 }
 
 /// The VCL that was last in use. It outlives varnishd: a new one begins with it where the newest is not taken.
@@ -90,28 +101,34 @@ impl Feed {
             && (desired.vcl.is_none() || desired.vcl == self.good_vcl)
     }
 
-    /// Brings a serving varnishd to the configuration. Both halves are tried: a VCL that does not compile does not
-    /// hold back routes. Where there is news of the child meanwhile, ghost's answer is not waited for: the manager
-    /// holds the sockets, and a dead child's clients would wait, too.
-    pub(crate) async fn apply(
+    /// Brings ghost to the configuration. Where there is news of the child meanwhile, ghost's answer is not waited for:
+    /// the manager holds the sockets, and a dead child's clients would wait, too.
+    pub(crate) async fn apply_routes(
         &mut self,
-        admin: &Admin,
         ghost_socket: SocketAddr,
         child_news: &Notify,
         desired: &Desired,
         reporter: &Reporter,
     ) -> Result<(), Error> {
-        let routes = match &desired.ghost {
+        match &desired.ghost {
             Some(ghost) if desired.ghost != self.good_ghost => {
                 self.apply_ghost(ghost, ghost_socket, child_news, reporter).await
             }
             _ => Ok(()),
-        };
-        match &desired.vcl {
-            Some(vcl) if desired.vcl != self.good_vcl => self.apply_vcl(vcl, admin, reporter).await?,
-            _ => {}
         }
-        routes
+    }
+
+    /// Brings varnishd to the configuration's VCL. Tried whatever became of the routes: neither holds the other back.
+    pub(crate) async fn apply_vcl(
+        &mut self,
+        admin: &Admin,
+        desired: &Desired,
+        reporter: &Reporter,
+    ) -> Result<(), Error> {
+        match &desired.vcl {
+            Some(vcl) if desired.vcl != self.good_vcl => self.load(vcl, admin, reporter).await,
+            _ => Ok(()),
+        }
     }
 
     async fn apply_ghost(
@@ -145,7 +162,7 @@ impl Feed {
         }
     }
 
-    async fn apply_vcl(&mut self, vcl: &Arc<str>, admin: &Admin, reporter: &Reporter) -> Result<(), Error> {
+    async fn load(&mut self, vcl: &Arc<str>, admin: &Admin, reporter: &Reporter) -> Result<(), Error> {
         let begun = Instant::now();
         self.loader.load(admin, vcl).await?;
         self.good_vcl = Some(Arc::clone(vcl));

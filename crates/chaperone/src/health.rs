@@ -54,7 +54,8 @@ async fn respond(path: &str, state: &State, varnishd: SocketAddr) -> Response<Fu
         "/readyz" => {
             let ready = state.ready() && connects(varnishd).await;
             let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-            let sockets: Vec<_> = state.sockets.iter().map(|(name, at)| format!("{name}={at}")).collect();
+            let sockets = state.sockets.iter().chain(&state.front_sockets);
+            let sockets: Vec<_> = sockets.map(|(name, at)| format!("{name}={at}")).collect();
             let body = json!({
                 "ready": ready,
                 "draining": state.draining,

@@ -1,7 +1,7 @@
-//! Runs one varnishd and keeps it fed.
+//! Runs one varnishd, and the front beside it, and keeps both fed.
 //!
 //! Takes [`Settings`], which hold for the life of varnishd, and a stream of [`Desired`] configurations. Guarantees
-//! that a change takes the cheapest path (ghost reload, then VCL reload), that identical bytes cause none, that a
+//! that a change takes the cheapest path (certificates and HTTPS listeners, ghost reload, VCL reload), that identical bytes cause none, that a
 //! failed one leaves the last good configuration serving and is retried, and that no process outlives it. Never
 //! decides what the configuration is.
 
@@ -10,11 +10,13 @@ pub mod environment;
 mod error;
 mod event;
 mod feed;
+mod front_side;
 pub mod health;
 mod ports;
 mod reload;
 mod settings;
 mod supervise;
+mod tls;
 mod varnishd;
 mod vcl;
 
@@ -23,4 +25,5 @@ pub use event::{Event, Reporter, State};
 pub use feed::{Desired, LastGood};
 pub use settings::{ListenSocket, Settings};
 pub use supervise::{Shutdown, run};
+pub use tls::Pairs;
 pub use vcl::compiler_message;

@@ -16,14 +16,19 @@ pub struct Settings {
     pub work_dir: PathBuf,
     /// ghost.json; in `work_dir` where absent.
     pub ghost_config: Option<PathBuf>,
+    /// varnishd's own; there may be none. What comes by TLS comes by the front.
     pub sockets: Vec<ListenSocket>,
     /// The loopback socket to ghost; port 0 takes a free one.
     pub reload_address: SocketAddr,
     /// Where varnishd reports to us; port 0 takes a free one.
     pub admin_address: SocketAddr,
+    /// A file with the CLI's secret; a new one is made where absent.
+    pub secret: Option<PathBuf>,
     pub extra_args: Vec<String>,
     /// A piped connection on which nothing moves is closed after this time.
     pub upgrade_idle: Duration,
+    /// How long to go on serving, not ready, once we are asked to stop: whoever sends us requests has to hear of it.
+    pub drain_delay: Duration,
     /// How long requests may take to finish once we are asked to stop.
     pub drain_timeout: Duration,
 }
@@ -51,6 +56,11 @@ impl ListenSocket {
 }
 
 impl Settings {
+    /// By which the front hands on what it has decrypted.
+    pub(crate) fn https_socket(&self) -> PathBuf {
+        self.work_dir.join("https.sock")
+    }
+
     pub(crate) fn ghost_config(&self) -> PathBuf {
         self.ghost_config.clone().unwrap_or_else(|| self.work_dir.join("ghost.json"))
     }

@@ -13,6 +13,7 @@ use varnishadm::{Admin, ChildState, ReverseListener, Secret};
 use crate::backoff::Backoff;
 use crate::event::{Event, Reporter};
 use crate::feed::{Desired, Feed, LastGood};
+use crate::front_side::FrontSide;
 use crate::varnishd::Varnishd;
 use crate::{Error, ListenSocket, Settings, ports, reload};
 
@@ -31,7 +32,10 @@ const STARTING: Duration = Duration::from_secs(30);
 /// A child that dies without a word is found by asking, and so is a port that has become free.
 const ASK: Duration = Duration::from_secs(1);
 
-/// Keeps one varnishd running and fed until `shutdown` says otherwise.
+/// sockaddr_un has 108 bytes, and one of them ends the path.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+/// Keeps one varnishd running and fed, and the front beside it, until `shutdown` says otherwise.
 pub async fn run(
     settings: Settings,
     desired: watch::Receiver<Desired>,
@@ -40,7 +44,8 @@ pub async fn run(
     shutdown: watch::Receiver<Shutdown>,
 ) {
     let feed = Feed::new(&settings, last_good);
-    Supervisor { settings, desired, reporter, shutdown, feed }.run().await;
+    let front = FrontSide::start(settings.https_socket(), reporter.clone());
+    Supervisor { settings, desired, reporter, shutdown, feed, front, drain_at: None }.run().await;
 }
 
 struct Supervisor {
@@ -49,6 +54,9 @@ struct Supervisor {
     reporter: Reporter,
     shutdown: watch::Receiver<Shutdown>,
     feed: Feed,
+    front: FrontSide,
+    /// We were asked to stop, and go on serving until then.
+    drain_at: Option<Instant>,
 }
 
 /// Why a varnishd is no more.
@@ -92,6 +100,7 @@ impl Supervisor {
                 () = asked_to_stop(&mut self.shutdown) => break,
             }
         }
+        self.front.stop().await;
         self.reporter.tell(&Event::Stopped);
     }
 
@@ -113,6 +122,7 @@ impl Supervisor {
             Ok(None) => End::Shutdown,
             Err(e) => End::CannotStart(e),
         };
+        self.front.close();
         running.varnishd.stop().await;
         end
     }
@@ -122,7 +132,10 @@ impl Supervisor {
         prepare(&self.settings)?;
         let (settings, missing) = self.with_free_ports()?;
         self.feed.forget();
-        let secret = Secret::generate()?;
+        let secret = match &self.settings.secret {
+            Some(file) => Secret::read(file)?,
+            None => Secret::generate()?,
+        };
         let listener = ReverseListener::bind(&settings.admin_address.to_string()).await?;
         let mut varnishd = Varnishd::spawn(&settings, &listener, &secret).await?;
         let admin = tokio::select! {
@@ -149,7 +162,8 @@ impl Supervisor {
                 }
             }
         }
-        if free.is_empty() && !why.is_empty() {
+        let front_serves = !self.desired.borrow().tls.listeners.is_empty();
+        if free.is_empty() && !why.is_empty() && !front_serves {
             return Err(why.swap_remove(0));
         }
         for e in why {
@@ -165,10 +179,10 @@ impl Supervisor {
         begun: Instant,
     ) -> Result<Option<SocketAddr>, Error> {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-        let refused = loop {
+        let (desired, refused) = loop {
             let desired = self.desired.borrow_and_update().clone();
             match self.feed.begin(&running.admin, &desired).await {
-                Ok(refused) => break refused,
+                Ok(refused) => break (desired, refused),
                 Err(e) if e.keeps_serving() => {
                     self.reporter.tell(&Event::Refused { why: e.to_string(), serving: false });
                 }
@@ -189,10 +203,12 @@ impl Supervisor {
         sockets.sort();
         let status = reload::status(ghost_socket).await?;
         self.reporter.tell(&Event::Serving { sockets });
+        self.front.show(&desired.tls);
         let (rules, backends) = (status.rules, status.backends);
         self.reporter.tell(&Event::Reloaded { rules, backends, took: begun.elapsed() });
-        if let Some(e) = refused {
-            self.reporter.tell(&Event::Refused { why: e.to_string(), serving: true });
+        match refused {
+            Some(e) => self.reporter.tell(&Event::Refused { why: e.to_string(), serving: true }),
+            None => self.reporter.fed(desired.tag.clone(), desired.front_sockets()),
         }
         Ok(Some(ghost_socket))
     }
@@ -205,12 +221,8 @@ impl Supervisor {
         let mut retry_at = (!fed).then(|| Instant::now() + feed_backoff.pause());
         let mut ask = tokio::time::interval(ASK);
         loop {
-            let retry = async {
-                match retry_at {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let retry = sleep_until(retry_at);
+            let drain = sleep_until(self.drain_at);
             let check = tokio::select! {
                 changed = self.desired.changed() => {
                     if changed.is_err() { return self.drain(ghost_socket).await; }
@@ -218,7 +230,16 @@ impl Supervisor {
                     false
                 }
                 () = retry => false,
-                () = asked_to_stop(&mut self.shutdown) => return self.drain(ghost_socket).await,
+                () = asked(&mut self.shutdown, self.drain_at) => {
+                    let delay = self.settings.drain_delay;
+                    if delay.is_zero() || *self.shutdown.borrow() == Shutdown::Now {
+                        return self.drain(ghost_socket).await;
+                    }
+                    self.reporter.tell(&Event::Draining);
+                    self.drain_at = Some(Instant::now() + delay);
+                    continue;
+                }
+                () = drain => return self.drain(ghost_socket).await,
                 output = running.varnishd.ended() => return End::Died(Error::Ended { output }),
                 () = child_news.notified() => true,
                 _ = ask.tick() => {
@@ -237,11 +258,14 @@ impl Supervisor {
             } else {
                 let desired = self.desired.borrow_and_update().clone();
                 let feed = &mut self.feed;
-                let applied =
-                    feed.apply(&running.admin, ghost_socket, &child_news, &desired, &self.reporter).await;
+                let routes = feed.apply_routes(ghost_socket, &child_news, &desired, &self.reporter).await;
+                // A listener opens once its routes are there. A VCL may take its time, and certificates do not wait for it.
+                self.front.show(&desired.tls);
+                let applied = feed.apply_vcl(&running.admin, &desired, &self.reporter).await.and(routes);
                 retry_at = match &applied {
                     Ok(()) => {
                         self.reporter.tell(&Event::Mended);
+                        self.reporter.fed(desired.tag.clone(), desired.front_sockets());
                         None
                     }
                     Err(Error::ReloadInterrupted) => Some(Instant::now()),
@@ -299,7 +323,7 @@ impl Supervisor {
         self.reporter.tell(&Event::Died { why, again_in });
         tokio::select! {
             () = tokio::time::sleep(again_in) => {}
-            () = asked_to_stop(&mut self.shutdown) => return Ok(()),
+            () = asked(&mut self.shutdown, self.drain_at) => return Ok(()),
         }
         self.feed.restore().await?;
         admin.start().await?;
@@ -313,6 +337,7 @@ impl Supervisor {
             return End::Shutdown;
         }
         self.reporter.tell(&Event::Draining);
+        self.front.close();
         let finished = async {
             // Clients that stay connected are asked to go with their next answer.
             let _ = reload::drain(ghost_socket).await;
@@ -328,6 +353,25 @@ impl Supervisor {
             _ = self.shutdown.wait_for(|s| *s == Shutdown::Now) => {}
         }
         End::Shutdown
+    }
+}
+
+/// Whoever is about to drain only hears that it must be now.
+async fn asked(shutdown: &mut watch::Receiver<Shutdown>, drain_at: Option<Instant>) {
+    match drain_at {
+        None => asked_to_stop(shutdown).await,
+        Some(_) => {
+            if shutdown.wait_for(|s| *s == Shutdown::Now).await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -354,6 +398,10 @@ fn vmod_dir(work_dir: &Path) -> std::path::PathBuf {
 /// The directories, readable for varnishd's own user, to which it drops when it is started as root; and the VMOD
 /// in them, since that user cannot read a private checkout.
 fn prepare(settings: &Settings) -> Result<(), Error> {
+    let path = settings.https_socket();
+    if path.as_os_str().len() > LONGEST_SOCKET_PATH {
+        return Err(Error::SocketPath { path, longest: LONGEST_SOCKET_PATH });
+    }
     for dir in [settings.work_dir.clone(), vmod_dir(&settings.work_dir)] {
         fs::create_dir_all(&dir).map_err(Error::file(&dir))?;
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).map_err(Error::file(&dir))?;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use model::names::{GHOST_CONFIG_ENV, RELOAD_SOCKET};
+use model::names::{GHOST_CONFIG_ENV, HTTPS_SOCKET, RELOAD_SOCKET};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::Notify;
@@ -111,6 +111,9 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
         add(&["-a", &socket.argument()]);
     }
     add(&["-a", &format!("{RELOAD_SOCKET}={},HTTP", settings.reload_address)]);
+    // All HTTPS listeners come by this one, so they change without a restart. Only our own user may pretend to be a
+    // client of any address.
+    add(&["-a", &format!("{HTTPS_SOCKET}={},PROXY,mode=600", settings.https_socket().display())]);
     add(&["-M", admin, "-S", &secret.to_string_lossy(), "-T", "none", "-f", ""]);
     // We start the child, so that a crash is seen, told and slowed down.
     add(&["-p", "auto_restart=off"]);
@@ -120,6 +123,8 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     add(&["-p", "cli_timeout=120"]);
     // Ours must not cost a client the room for its own: the default is 64.
     add(&["-p", "http_max_hdr=128"]);
+    // The front offers h2 to its clients, and hands it on as it comes.
+    add(&["-p", "feature=+http2"]);
     add(&["-p", UNREAD_TAGS]);
     let extra: Vec<&str> = settings.extra_args.iter().map(String::as_str).collect();
     add(&extra);
@@ -179,18 +184,19 @@ mod tests {
             sockets: vec![ListenSocket { name: "http-80".into(), address: None, port: 80 }],
             reload_address: ([127, 0, 0, 1], 1969).into(),
             admin_address: ([127, 0, 0, 1], 0).into(),
+            secret: None,
             extra_args: vec!["-p".into(), "thread_pool_min=50".into()],
             upgrade_idle: Duration::from_secs(300),
+            drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),
         };
         let args = arguments(&settings, "127.0.0.1:6082", Path::new("/run/vg/secret"));
         let args: Vec<_> = args.iter().map(|a| a.to_string_lossy()).collect();
         let joined = args.join(" ");
-        assert!(
-            joined.starts_with(
-                "-d -n /run/vg/varnishd -a http-80=:80,HTTP -a ghost-reload=127.0.0.1:1969,HTTP"
-            )
-        );
+        assert!(joined.starts_with(
+            "-d -n /run/vg/varnishd -a http-80=:80,HTTP -a ghost-reload=127.0.0.1:1969,HTTP \
+                 -a https=/run/vg/https.sock,PROXY,mode=600 -M"
+        ));
         assert!(joined.contains("-M 127.0.0.1:6082 -S /run/vg/secret -T none -f  -p auto_restart=off"));
         assert!(joined.ends_with("-p thread_pool_min=50"));
     }

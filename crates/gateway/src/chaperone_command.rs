@@ -2,15 +2,17 @@
 
 mod kubernetes;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use certificate::Pem;
 use chaperone::environment::Environment;
-use chaperone::{Desired, Event, LastGood, Reporter, Settings};
+use chaperone::{Desired, Event, LastGood, Pairs, Reporter, Settings};
+use model::names::certificate_keys;
 use model::routing::Routing;
 use model::{Version, check_version};
 use source::files::Files;
@@ -22,8 +24,8 @@ use crate::cli::ChaperoneArguments;
 use crate::serve::tell;
 use crate::{signals, vmod};
 
-/// Where a pipe's other end says nothing, it is closed after this time.
-const UPGRADE_IDLE: Duration = Duration::from_secs(300);
+/// How often certificates in files are looked at: they are few and small, and a link that is swapped counts too.
+const LOOK_FOR_CERTIFICATES: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCode> {
     let environment = Environment::read(|name| std::env::var(name).ok())?;
@@ -85,9 +87,11 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         sockets: environment.listen.clone(),
         reload_address: environment.reload_address,
         admin_address: environment.admin_address,
+        secret: environment.secret_path.clone(),
         extra_args,
-        upgrade_idle: UPGRADE_IDLE,
-        drain_timeout: arguments.drain_timeout,
+        upgrade_idle: environment.upgrade_idle,
+        drain_delay: environment.drain_delay,
+        drain_timeout: environment.drain_timeout.unwrap_or(arguments.drain_timeout),
     }
 }
 
@@ -111,6 +115,8 @@ async fn feed(
         endpoints: environment.endpoints_path.clone().map(|path| Files::new(vec![path])),
         vcl: None,
         routing: None,
+        certificates: BTreeMap::new(),
+        pairs: Pairs::default(),
         told: HashSet::new(),
         reporter,
     };
@@ -121,7 +127,16 @@ async fn feed(
             *old = desired;
             new
         });
-        watch.changed().await;
+        loop {
+            tokio::select! {
+                () = watch.changed() => break,
+                () = tokio::time::sleep(LOOK_FOR_CERTIFICATES), if reader.ends_tls() => {
+                    if reader.read_certificates() != reader.certificates {
+                        break;
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -131,12 +146,34 @@ struct Reader<'a> {
     endpoints: Option<Files>,
     vcl: Option<Arc<str>>,
     routing: Option<Routing>,
+    certificates: BTreeMap<String, Pem>,
+    pairs: Pairs,
     /// What was wrong at the last look, so that it is told once.
     told: HashSet<String>,
     reporter: Reporter,
 }
 
 impl Reader<'_> {
+    fn ends_tls(&self) -> bool {
+        self.certificate_names().next().is_some()
+    }
+
+    fn certificate_names(&self) -> impl Iterator<Item = &String> {
+        let listeners = self.routing.iter().flat_map(|routing| &routing.listeners);
+        listeners.filter_map(|listener| listener.tls.as_ref()).flat_map(|tls| &tls.certificates)
+    }
+
+    /// Those that routing.json names, as far as they are there.
+    fn read_certificates(&self) -> BTreeMap<String, Pem> {
+        let Some(dir) = &self.environment.certificates_path else { return BTreeMap::new() };
+        let read = |name: &String| {
+            let (chain, key) = certificate_keys(name)?;
+            let file = |name: String| std::fs::read(dir.join(name)).ok();
+            Some((name.clone(), Pem { chain: file(chain)?, key: file(key)? }))
+        };
+        self.certificate_names().filter_map(read).collect()
+    }
+
     fn read(&mut self) -> anyhow::Result<Desired> {
         let Environment { namespace, vcl_path, routing_path, .. } = self.environment;
         let mut wrong = Vec::new();
@@ -159,6 +196,13 @@ impl Reader<'_> {
             }
             serde_json::to_vec(&ghost)
         });
+        self.certificates = self.read_certificates();
+        let mut tls = front::Config::default();
+        if let Some(routing) = &self.routing {
+            let (config, notices) = self.pairs.front_config(routing, &self.certificates, None);
+            wrong.extend(notices.iter().map(ToString::to_string));
+            tls = config;
+        }
         // Not within the call below: whoever looks at the state must let go before it is told anything.
         let serving = self.reporter.state().borrow().serving;
         for message in wrong.iter().filter(|message| !self.told.contains(*message)) {
@@ -168,7 +212,8 @@ impl Reader<'_> {
             self.reporter.tell(&Event::Mended);
         }
         self.told = wrong.into_iter().collect();
-        Ok(Desired { ghost: ghost.transpose()?.map(Arc::from), vcl: self.vcl.clone() })
+        let ghost = ghost.transpose()?.map(Arc::from);
+        Ok(Desired { ghost, vcl: self.vcl.clone(), tls: Arc::new(tls), tag: None })
     }
 }
 

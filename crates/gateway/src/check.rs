@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
         }
     }
     // In a cluster each has an address of its own.
-    for conflict in shared_ports::settle(&snapshot, &mut translation.gateways, |_, _| false) {
+    for conflict in shared_ports::settle(&snapshot, &mut translation.gateways, |_, _| false).conflicts {
         writeln!(to, "note: on one machine: {conflict}")?;
     }
     if translation.gateways.is_empty() {

@@ -1,8 +1,10 @@
 //! `explain`: where a request would go, and why.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use model::names::socket_parts;
 use router::{Action, Candidate, Explanation, Request, Router, Rule, Verdict, random};
 use translate::Key;
 
@@ -26,11 +28,12 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
         }
         let (config, _) = input::ghost(plan, &endpoints);
         let compiled = Router::compile(&config)?;
-        let sockets = plan.infra.iter().flat_map(|infra| &infra.sockets);
-        for socket in sockets.filter(|s| arguments.port.is_none_or(|port| port == s.port)) {
-            let request = Asked { arguments, socket: &socket.name };
+        let sockets = plan.routing.listeners.iter().map(|listener| listener.socket.as_str());
+        let sockets: BTreeMap<u16, &str> = sockets.filter_map(|s| Some((socket_parts(s)?.1, s))).collect();
+        for (_, socket) in sockets.into_iter().filter(|(p, _)| arguments.port.is_none_or(|port| port == *p)) {
+            let request = Asked { arguments, socket };
             let explanation = compiled.router.explain(&request, random::next());
-            explain(&mut to, key, &socket.name, &request, &explanation)?;
+            explain(&mut to, key, socket, &request, &explanation)?;
             explained += 1;
         }
     }
@@ -119,6 +122,7 @@ fn answer(request: &Asked<'_>, explanation: &Explanation<'_>) -> String {
     let Some(rule) = decision.rule() else { return "404, no route matches".to_owned() };
     match decision.action() {
         Action::NotFound => "404, no route matches".to_owned(),
+        Action::Misdirected => "421, the connection was made for another listener".to_owned(),
         Action::Redirect => {
             let (host, url) = (request.arguments.host.as_bytes(), request.arguments.path.as_bytes());
             rule.redirect(request.socket, host, url).map_or("a redirect".to_owned(), |(status, location)| {

@@ -4,20 +4,23 @@ mod instance;
 mod news;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
-use chaperone::{Desired, Event, ListenSocket, Settings, Shutdown};
+use chaperone::{Desired, Event, ListenSocket, Pairs, Settings, Shutdown};
 use source::files::{Files, Loaded};
 use tokio::sync::watch;
-use translate::{GatewayPlan, Infra, Key};
+use translate::{GatewayPlan, Infra, Key, Notice};
 
 use crate::cli::ServeArguments;
 use crate::serve::instance::{Ended, Instance};
 use crate::serve::news::News;
+use crate::shared_ports::Settled;
 use crate::{input, shared_ports, signals, verdict, vmod};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
@@ -36,6 +39,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         instances: BTreeMap::new(),
         ending: Vec::new(),
         places: BTreeMap::new(),
+        pairs: BTreeMap::new(),
         news: News::default(),
     };
     loop {
@@ -93,6 +97,8 @@ struct Machine {
     ending: Vec<(Key, BTreeSet<u16>, Ended)>,
     /// Every Gateway that was ever started, numbered from 0.
     places: BTreeMap<Key, u16>,
+    /// The last good certificates of each.
+    pairs: BTreeMap<Key, Pairs>,
     news: News,
 }
 
@@ -108,34 +114,69 @@ impl Machine {
         let endpoints = input::endpoints(&snapshot);
         let mut notices = translation.notices;
         let has_now = |key: &Key, port| self.instances.get(key).is_some_and(|i| i.has_port(port));
-        let conflicts = shared_ports::settle(&snapshot, &mut translation.gateways, has_now);
-        self.news.conflicts(conflicts.iter());
+        let settled = shared_ports::settle(&snapshot, &mut translation.gateways, has_now);
+        self.news.conflicts(settled.conflicts.iter());
 
-        self.stop_changed(&translation.gateways);
+        let fronts = self.fronts(&translation.gateways, &settled, &mut notices);
+        self.stop_changed(&translation.gateways, &fronts);
         for (key, plan) in &translation.gateways {
             let (ghost, of_endpoints) = input::ghost(plan, &endpoints);
             notices.extend(of_endpoints);
             match serde_json::to_vec(&ghost) {
-                Ok(json) => self.bring(key, plan, json.into()),
+                Ok(json) => {
+                    let tls = fronts.get(key).cloned().unwrap_or_default();
+                    self.bring(key, plan, json.into(), tls);
+                }
                 Err(e) => tracing::error!("Gateway {key}: ghost.json cannot be written: {e}"),
             }
         }
         self.news.notices(notices);
     }
 
+    /// What the front of each Gateway is to serve, without the ports that another Gateway has.
+    fn fronts(
+        &mut self,
+        plans: &BTreeMap<Key, GatewayPlan>,
+        settled: &Settled,
+        notices: &mut Vec<Notice>,
+    ) -> BTreeMap<Key, Arc<front::Config>> {
+        self.pairs.retain(|key, _| plans.contains_key(key));
+        let mut fronts = BTreeMap::new();
+        for (key, plan) in plans {
+            let pairs = self.pairs.entry(key.clone()).or_default();
+            let (mut config, found) =
+                pairs.front_config(&plan.routing, &plan.certificates, self.arguments.bind);
+            notices.extend(
+                found.into_iter().map(|n| Notice { object: format!("Gateway {key}: {}", n.object), ..n }),
+            );
+            config.listeners.retain(|listener| !settled.has_lost(key, listener.port));
+            fronts.insert(key.clone(), Arc::new(config));
+        }
+        fronts
+    }
+
     /// Stops all varnishds that are not wanted any more, or not as they are, before any is started: one may
     /// need the port of another.
-    fn stop_changed(&mut self, plans: &BTreeMap<Key, GatewayPlan>) {
+    fn stop_changed(
+        &mut self,
+        plans: &BTreeMap<Key, GatewayPlan>,
+        fronts: &BTreeMap<Key, Arc<front::Config>>,
+    ) {
         self.ending.retain(|(_, _, ended)| !ended.is_so());
         self.instances.retain(|key, instance| {
             let infra = plans.get(key).map(|plan| &plan.infra);
-            // Without sockets there is nothing to listen on; verdicts say why.
-            let wanted =
-                infra.is_some_and(|infra| infra.as_ref().is_none_or(|infra| !infra.sockets.is_empty()));
+            // Without sockets there is nothing to listen on; verdicts say why. Where only HTTPS listeners went, they may
+            // come back: varnishd keeps its cache.
+            let listens = |infra: &Infra| {
+                !infra.sockets.is_empty()
+                    || fronts.get(key).is_some_and(|tls| !tls.listeners.is_empty())
+                    || *infra == instance.infra
+            };
+            let wanted = infra.is_some_and(|infra| infra.as_ref().is_none_or(listens));
             let changed = infra.and_then(Option::as_ref).is_some_and(|infra| *infra != instance.infra);
             if !wanted || changed {
                 instance.stop();
-                let ports = instance.infra.sockets.iter().map(|socket| socket.port).collect();
+                let ports = instance.ports().collect();
                 self.ending.push((key.clone(), ports, instance.ended()));
             }
             wanted
@@ -157,12 +198,13 @@ impl Machine {
     }
 
     /// Starts, feeds or restarts one Gateway's varnishd.
-    fn bring(&mut self, key: &Key, plan: &GatewayPlan, ghost: Arc<[u8]>) {
+    fn bring(&mut self, key: &Key, plan: &GatewayPlan, ghost: Arc<[u8]>, tls: Arc<front::Config>) {
         let routes = instance::count_routes(&plan.routing);
         let vcl = plan.main_vcl.as_deref().map(Arc::from);
-        let desired = Desired { ghost: Some(ghost), vcl };
-        let served = plan.infra.as_ref().filter(|infra| !infra.sockets.is_empty());
+        let listens = |infra: &&Infra| !infra.sockets.is_empty() || !tls.listeners.is_empty();
+        let served = plan.infra.as_ref().filter(listens);
         let served = served.map(|infra| (infra, self.settings(key, infra), self.in_the_way(key, infra)));
+        let desired = Desired { ghost: Some(ghost), vcl, tls, tag: None };
         match (self.instances.get_mut(key), served) {
             (Some(instance), Some((infra, settings, after))) if instance.infra != *infra => {
                 tracing::info!(
@@ -197,26 +239,52 @@ impl Machine {
             name: format!("Gateway {key}"),
             varnishd: self.arguments.varnish.varnishd.clone(),
             vmod: self.vmod.clone(),
-            work_dir: self.state.join(format!("{}_{}", key.namespace, key.name)),
+            work_dir: self.state.join(directory_name(key)),
             ghost_config: None,
             sockets: infra.sockets.iter().map(socket).collect(),
             reload_address: internal(0),
             admin_address: internal(1),
+            secret: None,
             extra_args: infra.varnishd_args.clone(),
-            upgrade_idle: std::time::Duration::from_secs_f64(infra.upgrade_idle_seconds.max(0.001)),
+            upgrade_idle: Duration::from_secs_f64(infra.upgrade_idle_seconds.max(0.001)),
+            drain_delay: Duration::ZERO,
             drain_timeout: self.arguments.drain_timeout,
         }
     }
 }
 
+/// Where a Gateway's varnishd lives. Short: the path of a unix socket in it has 107 bytes at most.
+fn directory_name(key: &Key) -> String {
+    const LONGEST: usize = 50;
+    let name = format!("{}_{}", key.namespace, key.name);
+    if name.len() <= LONGEST {
+        return name;
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    format!("{}_{:016x}", &name[..name.floor_char_boundary(LONGEST - 17)], hasher.finish())
+}
+
 /// One line for what a varnishd does.
 pub(crate) fn tell(name: &str, event: &Event) {
-    let seconds = |d: &std::time::Duration| d.as_secs_f64();
+    let seconds = |d: &Duration| d.as_secs_f64();
+    let listening = |socket: &str, address: &SocketAddr| {
+        tracing::info!(event = "listening", object = name, socket, %address, "{name}: listening on {address} ({socket})");
+    };
     match event {
         Event::Serving { sockets } => {
             for (socket, address) in sockets {
-                tracing::info!(event = "listening", object = name, socket, %address, "{name}: listening on {address} ({socket})");
+                listening(socket, address);
             }
+        }
+        Event::Listening { socket, address } => listening(socket, address),
+        Event::Closed { socket } => {
+            tracing::info!(
+                event = "closed",
+                object = name,
+                socket,
+                "{name}: {socket} takes no more connections"
+            );
         }
         Event::Reloaded { rules, backends, took } => {
             let ms = seconds(took) * 1000.0;

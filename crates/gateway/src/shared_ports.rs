@@ -1,36 +1,62 @@
 //! Two Gateways cannot share a port of one machine: the older has it, and the other goes without.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use model::names::socket_parts;
 use translate::{GatewayPlan, Key, Snapshot};
 
-/// Takes the sockets away that belong to another Gateway, and says so; the rest of a Gateway is served. Ages are whole
-/// seconds: of two that are the same, the one that has the port now keeps it.
+/// What became of the ports.
+#[derive(Default)]
+pub(crate) struct Settled {
+    /// For people.
+    pub(crate) conflicts: Vec<String>,
+    lost: BTreeSet<(Key, u16)>,
+}
+
+impl Settled {
+    /// Does the port belong to another Gateway?
+    pub(crate) fn has_lost(&self, key: &Key, port: u16) -> bool {
+        self.lost.contains(&(key.clone(), port))
+    }
+}
+
+/// Takes varnishd's sockets away that belong to another Gateway, and says so; the rest of a Gateway is served. The
+/// front's are for the caller to leave out. Ages are whole seconds: of two that are the same, the one that has the port
+/// now keeps it.
 pub(crate) fn settle(
     snapshot: &Snapshot,
     plans: &mut BTreeMap<Key, GatewayPlan>,
     has_now: impl Fn(&Key, u16) -> bool,
-) -> Vec<String> {
+) -> Settled {
     let age = |key: &Key| snapshot.gateways.get(key).and_then(|g| g.metadata.creation_timestamp.clone());
-    let mut claims: BTreeMap<u16, Vec<Key>> = BTreeMap::new();
+    let mut claims: BTreeMap<u16, BTreeSet<Key>> = BTreeMap::new();
     for (key, plan) in &*plans {
-        for socket in plan.infra.iter().flat_map(|infra| &infra.sockets) {
-            claims.entry(socket.port).or_default().push(key.clone());
+        for port in ports(plan) {
+            claims.entry(port).or_default().insert(key.clone());
         }
     }
-    let mut conflicts = Vec::new();
-    for (port, mut keys) in claims {
+    let mut settled = Settled::default();
+    for (port, keys) in claims {
+        let mut keys: Vec<Key> = keys.into_iter().collect();
         keys.sort_by_key(|key| (age(key), !has_now(key, port)));
         let Some((owner, others)) = keys.split_first() else { continue };
         for key in others {
-            conflicts.push(format!(
+            settled.conflicts.push(format!(
                 "Gateway {key}: port {port} belongs to Gateway {owner}, which was there first. \
                  Give its listener another port, or move both listeners into one Gateway"
             ));
+            settled.lost.insert((key.clone(), port));
             if let Some(infra) = plans.get_mut(key).and_then(|plan| plan.infra.as_mut()) {
                 infra.sockets.retain(|socket| socket.port != port);
             }
         }
     }
-    conflicts
+    settled
+}
+
+/// varnishd's and the front's.
+fn ports(plan: &GatewayPlan) -> impl Iterator<Item = u16> {
+    let of_varnishd = plan.infra.iter().flat_map(|infra| &infra.sockets).map(|socket| socket.port);
+    let of_front = plan.routing.listeners.iter().filter(|listener| listener.tls.is_some());
+    of_varnishd.chain(of_front.filter_map(|listener| Some(socket_parts(&listener.socket)?.1)))
 }

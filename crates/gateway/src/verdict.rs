@@ -1,6 +1,6 @@
 //! Statuses as lines that a person reads.
 
-use translate::status::{ACCEPTED, CONFLICTED, PARTIALLY_INVALID, UNSUPPORTED_FIELDS};
+use translate::status::{ACCEPTED, CONFLICTED, OVERLAPPING_TLS, PARTIALLY_INVALID, UNSUPPORTED_FIELDS};
 use translate::{Condition, ParentStatus, Statuses};
 
 /// What became of one object, in one respect.
@@ -64,6 +64,10 @@ fn push_bad(all: &mut Vec<Verdict>, object: &str, about: &str, conditions: &[Con
 
 /// Most conditions are good when true; these are not.
 fn is_bad(condition: &Condition) -> bool {
+    // Neither good nor bad: the spec wants it said.
+    if condition.kind == OVERLAPPING_TLS {
+        return false;
+    }
     let good_when = !matches!(condition.kind.as_str(), CONFLICTED | PARTIALLY_INVALID | UNSUPPORTED_FIELDS);
     condition.status != good_when
 }

@@ -20,4 +20,5 @@ mod lifecycle;
 mod reload;
 mod routing;
 mod support;
+mod tls;
 mod user_vcl;

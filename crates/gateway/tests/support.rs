@@ -7,12 +7,16 @@ pub(crate) mod ports;
 pub(crate) mod processes;
 pub(crate) mod program;
 pub(crate) mod scene;
+pub(crate) mod tls;
 pub(crate) mod wait;
 
 pub(crate) use client::{Ask, Connection, Response, get};
-pub(crate) use manifests::{class, gateway, parameters, route, route_to, service, user_vcl};
+pub(crate) use manifests::{
+    class, gateway, gateway_of, parameters, route, route_to, secret, service, user_vcl,
+};
 pub(crate) use origin::Origin;
 pub(crate) use ports::free_port;
 pub(crate) use program::Program;
 pub(crate) use scene::Scene;
+pub(crate) use tls::{Certificate, Handshake, TlsConnection};
 pub(crate) use wait::{PATIENCE, until, wait_for};

@@ -198,6 +198,34 @@ gs_set_url(struct http *hp, const char *url, size_t n)
  */
 
 const char *gs_local_socket(VRT_CTX) { return (ctx->sp == NULL ? NULL : VRT_r_local_socket(ctx)); }
+
+/* The port that the front took the connection on, which is PROXY's destination; 0 where it did not say. */
+unsigned
+gs_server_port(VRT_CTX)
+{
+	VCL_IP ip = ctx->sp == NULL ? NULL : VRT_r_server_ip(ctx);
+	return (ip == NULL || !VSA_Sane(ip) ? 0 : VSA_Port(ip));
+}
+
+/* In proxy/cache_proxy.h, which is not installed; Varnish's own vmod_proxy calls it. */
+int VPX_tlv(const struct req *, int, const void **, int *);
+#define GS_PP2_TYPE_AUTHORITY 0x02
+
+/* The name that the client asked for in its TLS handshake. An ESI include may be of another host: no client asked for it. */
+struct gs_text
+gs_server_name(VRT_CTX)
+{
+	struct gs_text t = { NULL, 0 };
+	const void *p;
+	int n;
+
+	if (ctx->req == NULL || ctx->req->esi_level > 0 || VPX_tlv(ctx->req, GS_PP2_TYPE_AUTHORITY, &p, &n) != 0)
+		return (t);
+	t.p = p;
+	t.n = (size_t)n;
+	return (t);
+}
+
 const char *gs_client_ip(VRT_CTX) { return (SES_Get_String_Attr(ctx->sp, SA_CLIENT_IP)); }
 int gs_on_backend_side(VRT_CTX) { return (ctx->bo != NULL && ctx->req == NULL); }
 void gs_hint(VRT_CTX, VCL_BACKEND d) { VRT_l_req_backend_hint(ctx, d); }

@@ -11,12 +11,14 @@ use router::{Router, Rule};
 use crate::control::Control;
 use crate::error::Error;
 use crate::ffi::{self, Ctx, Director, OwnedDirector, RawAnswer, Text, c_string};
-use crate::message::{Message, local_socket};
+use crate::message::Message;
+use crate::socket::Socket;
 
 /// What an answering director says.
 pub(crate) enum Answer {
     NotFound,
     NoBackend,
+    Misdirected,
     Redirect { router: Arc<Router>, rule: u32 },
     Control(Control),
 }
@@ -29,6 +31,11 @@ const NOT_FOUND: &str = concat!(
 const NO_BACKEND: &str = concat!(
     r#"{"status":500,"error":"Internal Server Error","#,
     r#""message":"the route has no backend for this request"}"#,
+    "\n"
+);
+const MISDIRECTED: &str = concat!(
+    r#"{"status":421,"error":"Misdirected Request","#,
+    r#""message":"this connection was made for another listener of the gateway: make one for this host"}"#,
     "\n"
 );
 
@@ -58,7 +65,7 @@ impl Answer {
     pub(crate) fn rule(&self) -> Option<&Rule> {
         match self {
             Self::Redirect { router, rule } => router.rules().get(*rule as usize),
-            Self::NotFound | Self::NoBackend | Self::Control(_) => None,
+            Self::NotFound | Self::NoBackend | Self::Misdirected | Self::Control(_) => None,
         }
     }
 
@@ -66,11 +73,12 @@ impl Answer {
         match self {
             Self::NotFound => Said { status: 404, header: None, body: NOT_FOUND.to_owned() },
             Self::NoBackend => Said { status: 500, header: None, body: NO_BACKEND.to_owned() },
+            Self::Misdirected => Said { status: 421, header: None, body: MISDIRECTED.to_owned() },
             Self::Control(control) => control.answer(ctx, bereq),
             Self::Redirect { .. } => {
                 // SAFETY: ctx is the fetch's live context.
-                let socket = bereq.header(LISTENER_HEADER).unwrap_or_else(|| unsafe { local_socket(ctx) });
-                let socket = String::from_utf8_lossy(socket);
+                let own = unsafe { Socket::of(ctx) };
+                let socket = String::from_utf8_lossy(bereq.header(LISTENER_HEADER).unwrap_or(&own));
                 let host = bereq.header("Host").unwrap_or_default();
                 match self.rule().and_then(|rule| rule.redirect(&socket, host, bereq.url())) {
                     Some((status, location)) => {

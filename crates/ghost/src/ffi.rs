@@ -74,6 +74,8 @@ unsafe extern "C" {
     pub(crate) fn gs_set_url(http: *mut Http, url: *const u8, n: usize);
 
     pub(crate) fn gs_local_socket(ctx: *const Ctx) -> *const c_char;
+    pub(crate) fn gs_server_port(ctx: *const Ctx) -> c_uint;
+    pub(crate) fn gs_server_name(ctx: *const Ctx) -> Text;
     pub(crate) fn gs_client_ip(ctx: *const Ctx) -> *const c_char;
     pub(crate) fn gs_on_backend_side(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_hint(ctx: *const Ctx, director: Director);

@@ -17,6 +17,7 @@ mod forwarded;
 mod message;
 mod object;
 mod retire;
+mod socket;
 mod table;
 mod target;
 mod task;

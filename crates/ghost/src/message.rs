@@ -112,11 +112,16 @@ impl EditRequest for Message<'_> {
 pub(crate) struct ClientRequest<'a> {
     pub(crate) message: Message<'a>,
     pub(crate) socket: &'a [u8],
+    pub(crate) server_name: Option<&'a [u8]>,
 }
 
 impl router::Request for ClientRequest<'_> {
     fn socket(&self) -> &[u8] {
         self.socket
+    }
+
+    fn server_name(&self) -> Option<&[u8]> {
+        self.server_name
     }
 
     fn host(&self) -> &[u8] {
@@ -141,13 +146,4 @@ impl router::Request for ClientRequest<'_> {
 pub(crate) unsafe fn c_bytes<'a>(text: *const c_char) -> &'a [u8] {
     // SAFETY: the caller's promise.
     if text.is_null() { b"" } else { unsafe { CStr::from_ptr(text) }.to_bytes() }
-}
-
-/// The name of the socket that the request came in by.
-///
-/// # Safety
-/// `ctx` must be a live context, and be so for `'a`.
-pub(crate) unsafe fn local_socket<'a>(ctx: *const Ctx) -> &'a [u8] {
-    // SAFETY: the session outlives the task; the name is varnishd's own.
-    unsafe { c_bytes(ffi::gs_local_socket(ctx)) }
 }

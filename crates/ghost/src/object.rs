@@ -27,6 +27,7 @@ pub struct Ghost {
     pub(crate) reloads: AtomicU64,
     pub(crate) not_found: OwnedDirector,
     pub(crate) no_backend: OwnedDirector,
+    pub(crate) misdirected: OwnedDirector,
     /// Set right after the object has its place in memory, which it must know.
     control: std::sync::OnceLock<OwnedDirector>,
 }
@@ -46,6 +47,7 @@ impl Ghost {
             reloads: AtomicU64::new(0),
             not_found: Answer::NotFound.director(ctx, "ghost.not_found")?,
             no_backend: Answer::NoBackend.director(ctx, "ghost.no_backend")?,
+            misdirected: Answer::Misdirected.director(ctx, "ghost.misdirected")?,
             control: std::sync::OnceLock::new(),
         });
         // SAFETY: the box does not move what it holds, and the control director dies with the object.

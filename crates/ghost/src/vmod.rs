@@ -4,12 +4,13 @@ use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
-use model::names::{GATEWAY_PREFIX, GHOST_PREFIX, LISTENER_HEADER, PASS_HEADER, RELOAD_SOCKET, ROUTE_HEADER};
+use model::names::{GATEWAY_PREFIX, GHOST_PREFIX, LISTENER_HEADER, PASS_HEADER, ROUTE_HEADER};
 use router::{Action, Decision};
 
 use crate::ffi::{self, Ctx, Director, OwnedDirector, c_string};
-use crate::message::{ClientRequest, Message, c_bytes, local_socket};
+use crate::message::{ClientRequest, Message, c_bytes};
 use crate::object::{DRAINING, Ghost};
+use crate::socket::Socket;
 use crate::table::Table;
 use crate::task::Task;
 use crate::{answer, forwarded, retire, target};
@@ -62,8 +63,8 @@ unsafe extern "C" fn vmod_router__fini(object: *mut *mut Ghost) {
 unsafe extern "C" fn vmod_router_recv(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
     guarded(ctx, 0, || {
         // SAFETY: Varnish passes a live context and our object.
-        let (ghost, socket) = unsafe { (&*ghost, local_socket(ctx)) };
-        if socket == RELOAD_SOCKET.as_bytes() {
+        let (ghost, socket) = unsafe { (&*ghost, Socket::of(ctx)) };
+        if socket.is_reload() {
             if let Some(control) = ghost.control() {
                 // SAFETY: as above.
                 unsafe { ffi::gs_hint(ctx, control.raw()) };
@@ -71,7 +72,7 @@ unsafe extern "C" fn vmod_router_recv(ctx: *const Ctx, ghost: *const Ghost) -> u
             return 1;
         }
         // SAFETY: as above; the request is this thread's.
-        unsafe { arrive(ctx, ghost, Call::Generated) };
+        unsafe { arrive(ctx, ghost, &socket, Call::Generated) };
         0
     })
 }
@@ -79,7 +80,7 @@ unsafe extern "C" fn vmod_router_recv(ctx: *const Ctx, ghost: *const Ghost) -> u
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router_route(ctx: *const Ctx, ghost: *const Ghost) {
     // SAFETY: Varnish passes a live context and our object; the request is this thread's.
-    guarded(ctx, (), || unsafe { arrive(ctx, &*ghost, Call::Users) });
+    guarded(ctx, (), || unsafe { arrive(ctx, &*ghost, &Socket::of(ctx), Call::Users) });
 }
 
 /// Who asks for the routing.
@@ -94,10 +95,9 @@ enum Call {
 ///
 /// # Safety
 /// `ctx` must be the live context of a client's task.
-unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, call: Call) {
+unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
     // SAFETY: the caller's promise; the request is this thread's.
     unsafe {
-        let socket = local_socket(ctx);
         let (Some(message), Some(task)) = (Message::new(ffi::gs_req(ctx)), Task::of(ctx, ghost)) else {
             return;
         };
@@ -116,16 +116,20 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, call: Call) {
         if untouched {
             forwarded::set(ctx, message, task.table(), socket);
         }
-        route(ctx, ghost, task, message, socket);
+        // What the client asked for is held against its connection; a host that user VCL has set since is not.
+        let is_clients = task.decision().is_none_or(|d| d.action() == Action::Misdirected);
+        let server_name = if is_clients { ffi::gs_server_name(ctx).bytes() } else { None };
+        route(ctx, ghost, task, &ClientRequest { message, socket, server_name });
     }
 }
 
 /// Decides, and tells Varnish and user VCL what was decided.
 ///
 /// # Safety
-/// `ctx` must be the live context whose request `message` is.
-unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, message: Message<'_>, socket: &[u8]) {
-    let decision = *task.decide(&ClientRequest { message, socket });
+/// `ctx` must be the live context whose request it is.
+unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, request: &ClientRequest<'_>) {
+    let ClientRequest { message, socket, .. } = *request;
+    let decision = *task.decide(request);
     let table = task.table();
     // SAFETY: the table's lines live in the task, and so longer than the request's headers.
     unsafe {
@@ -145,6 +149,7 @@ unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, message: Messag
 fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Director {
     table.director(decision).unwrap_or_else(|| match decision.action() {
         Action::NotFound => ghost.not_found.raw(),
+        Action::Misdirected => ghost.misdirected.raw(),
         _ => ghost.no_backend.raw(),
     })
 }
@@ -164,7 +169,7 @@ unsafe extern "C" fn vmod_router_websocket(ctx: *const Ctx, ghost: *const Ghost)
             if Task::existing(ctx, &*ghost).is_none() {
                 // std.rollback(req) has taken the routing along, and X-Ghost-Pass: the postamble, which begins here, would
                 // cache what must pass.
-                arrive(ctx, &*ghost, Call::Generated);
+                arrive(ctx, &*ghost, &Socket::of(ctx), Call::Generated);
             }
             Message::new(ffi::gs_req(ctx))
         };

@@ -24,6 +24,7 @@ macro_rules! cases {
 }
 
 cases! {
+    a_connection_for_another_listener_is_misdirected
     a_failed_background_fetch_keeps_the_stale_object
     a_failed_reload_keeps_the_old_configuration
     a_file_without_listeners_goes_by_sockets
@@ -50,6 +51,7 @@ cases! {
     ghosts_own_answers_are_not_cached
     hosts_match_exactly_then_by_wildcard_then_without
     http2_streams_are_routed_each_by_itself
+    https_listeners_are_told_apart_by_the_port_of_proxy
     many_reloads_and_many_vcls
     methods_headers_and_query_parameters_match
     no_backend_is_500_as_json_that_vcl_can_shape

@@ -22,11 +22,23 @@ use serde::{Deserialize, Serialize};
 pub struct Listener {
     /// The listener's name in the Gateway.
     pub name: String,
-    /// Socket name `{proto}-{port}`, for example `http-80`.
+    /// Socket name `{proto}-{port}`, for example `http-80`, `https-443`.
     pub socket: String,
     /// `shop.example.com`, `*.example.com`, or absent for every host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+    /// On an HTTPS listener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ListenerTls>,
+}
+
+/// TLS as one listener ends it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ListenerTls {
+    /// Secrets, each `namespace/name`. One that holds no good pair now is named too: the last good one stays in use.
+    #[serde(default)]
+    pub certificates: Vec<String>,
 }
 
 /// How long varnishd waits for a backend, in seconds.

@@ -19,6 +19,9 @@ pub const GATEWAY_NAMESPACE_LABEL: &str = "gateway.varnish-software.com/gateway-
 pub const RELOAD_SOCKET: &str = "ghost-reload";
 /// Its port in a pod.
 pub const RELOAD_PORT: u16 = 1969;
+/// The unix socket over which the front hands on what it has decrypted. Which listener it came in by, PROXY's destination
+/// says.
+pub const HTTPS_SOCKET: &str = "https";
 /// Makes ghost read ghost.json again.
 pub const RELOAD_PATH: &str = "/.varnish-ghost/reload";
 /// What ghost serves now, as JSON.
@@ -54,4 +57,32 @@ pub fn socket_name(protocol: &str, port: u16) -> String {
 pub fn socket_parts(socket: &str) -> Option<(&str, u16)> {
     let (protocol, port) = socket.rsplit_once('-')?;
     Some((protocol, port.parse().ok()?))
+}
+
+/// The two keys under which a pair lies in the Secret that a Gateway's pods read. `name` is `namespace/name` of the Secret
+/// that it comes from; namespaces have no dots, so the keys say it all.
+pub fn certificate_keys(name: &str) -> Option<(String, String)> {
+    let (namespace, name) = name.split_once('/')?;
+    Some((format!("{namespace}.{name}.crt"), format!("{namespace}.{name}.key")))
+}
+
+/// `namespace/name` of the Secret whose chain lies under this key; `None` for other keys.
+pub fn certificate_name(key: &str) -> Option<String> {
+    let (namespace, name) = key.strip_suffix(".crt")?.split_once('.')?;
+    (!namespace.is_empty() && !name.is_empty()).then(|| format!("{namespace}/{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_certificates_lead_back_to_their_names() {
+        let (chain, key) = certificate_keys("shop/www.example.com").unwrap();
+        assert_eq!((chain.as_str(), key.as_str()), ("shop.www.example.com.crt", "shop.www.example.com.key"));
+        assert_eq!(certificate_name(&chain).as_deref(), Some("shop/www.example.com"));
+        for other in [key.as_str(), "ca.crt", ".crt", "shop.", "..crt"] {
+            assert_eq!(certificate_name(other), None, "{other}");
+        }
+    }
 }

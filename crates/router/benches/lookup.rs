@@ -89,7 +89,7 @@ fn decide(router: &Router, requests: &mut Requests, n: u64) -> Duration {
             let decision = router.decide(&request, at as u64);
             let answer = match decision.action() {
                 Action::Forward { group } => group,
-                Action::Redirect | Action::NotFound | Action::NoBackend => 7,
+                Action::Redirect | Action::NotFound | Action::NoBackend | Action::Misdirected => 7,
             };
             // Keeps the processor from working on the next request already.
             at += 1 + (answer & nothing);
@@ -134,8 +134,12 @@ impl Size {
             default_route: None,
         };
         let vhosts = (0..self.hosts).map(|host| (hostname(host), vhost(host))).collect();
-        let listener =
-            model::Listener { name: "web".to_owned(), socket: "http-80".to_owned(), hostname: None };
+        let listener = model::Listener {
+            name: "web".to_owned(),
+            socket: "http-80".to_owned(),
+            hostname: None,
+            tls: None,
+        };
         Config { listeners: vec![listener], vhosts, ..Config::default() }
     }
 

@@ -23,6 +23,8 @@ pub enum Action {
     Redirect,
     /// 404: no listener, host or rule fits.
     NotFound,
+    /// 421: the connection was made for another listener.
+    Misdirected,
     /// 500: the share of an empty or invalid group, or nothing has weight.
     NoBackend,
 }
@@ -30,6 +32,10 @@ pub enum Action {
 impl<'r> Decision<'r> {
     pub(crate) fn not_found(listener: Option<&'r Listener>) -> Self {
         Self { listener, rule: None, action: Action::NotFound, keyed_by_rule: false }
+    }
+
+    pub(crate) fn misdirected(listener: &'r Listener) -> Self {
+        Self { listener: Some(listener), rule: None, action: Action::Misdirected, keyed_by_rule: false }
     }
 
     pub(crate) fn of_rule(

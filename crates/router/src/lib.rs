@@ -3,7 +3,8 @@
 //! Takes a [`model::ghost::Config`]; guarantees that a decision allocates nothing, takes no lock and reads no clock;
 //! never does IO and never knows who carries the request: ghost inside varnishd, or a front of our own.
 //!
-//! The listener narrows first, then the host, then the path. What remains is ordered by the Gateway API's
+//! The listener narrows first, then the host, then the path. A connection that was made for one listener carries no
+//! requests for another. What remains is ordered by the Gateway API's
 //! precedence, field by field, and the first rule whose method, headers and query parameters fit takes the request.
 
 mod compile;
@@ -37,6 +38,10 @@ pub use table::{Listener, Router};
 pub trait Request {
     /// Name of the socket that the request came in by, `http-80`.
     fn socket(&self) -> &[u8];
+    /// The name that the client gave in its TLS handshake, if any.
+    fn server_name(&self) -> Option<&[u8]> {
+        None
+    }
     /// The Host header as it came; empty where there is none.
     fn host(&self) -> &[u8];
     fn method(&self) -> &[u8];

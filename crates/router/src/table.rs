@@ -90,6 +90,11 @@ impl Router {
             return Decision::not_found(None);
         };
         let listener = &table.listener;
+        if let Some(name) = request.server_name()
+            && !self.is_taken_by(table, request.socket(), NormalHost::new(name).as_bytes())
+        {
+            return Decision::misdirected(listener);
+        }
         let default = |id: Option<u32>| match id.map(|id| (id, &self.rules[id as usize])) {
             Some((id, rule)) => Decision::of_rule(listener, id, rule, rule.fate(), true, random),
             None => Decision::not_found(Some(listener)),
@@ -112,6 +117,11 @@ impl Router {
             None => self.other.as_ref()?,
         };
         Some(&self.listeners[*at as usize])
+    }
+
+    /// Is a connection for this name the listener's?
+    fn is_taken_by(&self, table: &ListenerTable, socket: &[u8], name: &[u8]) -> bool {
+        self.listener_for(socket, name).is_some_and(|taken| std::ptr::eq(taken, table))
     }
 
     /// All rules, in the order of the file.

@@ -195,6 +195,58 @@ fn a_host_known_only_on_https_443_does_not_hide_a_catch_all_on_http_80() {
 }
 
 #[test]
+fn a_connection_carries_requests_for_the_listener_that_it_was_made_for() {
+    let listener =
+        |name: &str, hostname: Value| json!({"name": name, "socket": "https-443", "hostname": hostname});
+    let on = |name: &str| json!([route(name, and(prefix("/"), json!({"listener_names": [name]})))]);
+    let router = compile(json!({
+        "version": 2,
+        "listeners": [
+            listener("any", Value::Null),
+            listener("second", json!("second.org")),
+            listener("wild", json!("*.wild.org")),
+            listener("fourth", json!("fourth.wild.org")),
+        ],
+        "vhosts": {
+            "example.org": {"routes": on("any")},
+            "second.org": {"routes": on("second")},
+            "*.wild.org": {"routes": on("wild")},
+            "fourth.wild.org": {"routes": on("fourth")},
+        },
+    }))
+    .router;
+    for (server_name, host, expected) in [
+        ("example.org", "example.org", 200),
+        ("example.org", "second.org", 421),
+        ("example.org", "unknown.org", 404),
+        ("second.org", "second.org", 200),
+        ("Second.org", "second.org:443", 200),
+        ("second.org", "example.org", 421),
+        ("second.org", "unknown.org", 421),
+        ("third.wild.org", "third.wild.org", 200),
+        ("third.wild.org", "fifth.wild.org", 200),
+        ("third.wild.org", "fourth.wild.org", 421),
+        ("third.wild.org", "second.org", 421),
+        ("fourth.wild.org", "fourth.wild.org", 200),
+        ("fourth.wild.org", "fifth.wild.org", 421),
+        ("unknown.org", "example.org", 200),
+        ("unknown.org", "unknown.org", 404),
+        ("", "second.org", 200),
+    ] {
+        let server_name_given = Some(server_name.to_owned()).filter(|name| !name.is_empty());
+        let request =
+            Sample { socket: "https-443".into(), server_name: server_name_given, ..Sample::get(host, "/") };
+        let status = match router.decide(&request, 0).action() {
+            Action::Forward { .. } => 200,
+            Action::NotFound => 404,
+            Action::Misdirected => 421,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(status, expected, "{host} by a connection for {server_name}");
+    }
+}
+
+#[test]
 fn the_most_specific_listener_takes_the_request_and_without_a_route_it_answers_404() {
     let router = compile(json!({
         "version": 2,

@@ -68,15 +68,17 @@ pub(crate) fn attach(
         return Err(Fault { reason: "NoMatchingListenerHostname", message: why_not.join("; ") });
     }
 
-    let served = keep(listeners.clone(), gateway, &mut why_not, |listener| match &listener.fault {
+    let accepted = keep(listeners.clone(), gateway, &mut why_not, |listener| match &listener.fault {
         None => Ok(()),
         Some(fault) => Err(format!("is not served ({})", fault.message)),
     });
-    if served.is_empty() {
+    if accepted.is_empty() {
         return Err(Fault { reason: "NoReadyListeners", message: why_not.join("; ") });
     }
-    let hosts = served
+    // A listener that waits for its certificate has routes already, and nothing to serve them by.
+    let hosts = accepted
         .iter()
+        .filter(|at| gateway.listeners[**at].is_routed())
         .flat_map(|at| hosts(candidate, &gateway.listeners[*at]).map(|host| (host.to_owned(), *at)))
         .collect();
     Ok(Attachment { listeners, hosts })

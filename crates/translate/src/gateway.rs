@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gateway_api::gateways::Gateway as GatewayObject;
+use gateway_api::gateways::{Gateway as GatewayObject, GatewayListenersTls};
 use model::names::CONTROLLER_NAME;
 use model::routing::Routing;
 
 use crate::GatewayPlan;
+use crate::certificates::Certificates;
 use crate::gateway_class::Class;
+use crate::grants::Grants;
 use crate::infra::{Infra, Socket};
-use crate::listener::Listener;
+use crate::listener::{Listener, Protocol};
 use crate::notice::Notice;
 use crate::parameters::{Parameters, Reference, UserVclText};
 use crate::snapshot::{Key, Snapshot};
@@ -22,6 +24,7 @@ pub(crate) struct Gateway<'a> {
     pub(crate) key: &'a Key,
     object: &'a GatewayObject,
     pub(crate) listeners: Vec<Listener<'a>>,
+    certificates: Certificates<'a>,
     parameters: Parameters<'a>,
     pub(crate) routing: Routing,
 }
@@ -30,13 +33,14 @@ pub(crate) struct Gateway<'a> {
 pub(crate) fn ours<'a>(
     snapshot: &'a Snapshot,
     classes: &[Class<'_>],
+    grants: &'a Grants<'a>,
     notices: &mut Vec<Notice>,
 ) -> BTreeMap<&'a Key, Gateway<'a>> {
     let mut gateways = BTreeMap::new();
     for (key, object) in &snapshot.gateways {
         let class_name = &object.spec.gateway_class_name;
         if let Some(class) = classes.iter().find(|class| class.key.name == *class_name) {
-            gateways.insert(key, Gateway::new(key, object, class, snapshot));
+            gateways.insert(key, Gateway::new(key, object, class, grants, snapshot));
         } else if !snapshot.gateway_classes.contains_key(&Key::cluster(class_name)) {
             notices.push(Notice::warning(
                 format!("Gateway {key}"),
@@ -51,7 +55,13 @@ pub(crate) fn ours<'a>(
 }
 
 impl<'a> Gateway<'a> {
-    fn new(key: &'a Key, object: &'a GatewayObject, class: &Class<'_>, snapshot: &'a Snapshot) -> Self {
+    fn new(
+        key: &'a Key,
+        object: &'a GatewayObject,
+        class: &Class<'_>,
+        grants: &'a Grants<'a>,
+        snapshot: &'a Snapshot,
+    ) -> Self {
         let whose_class = format!("spec.parametersRef of GatewayClass {}", class.key);
         let of_class = class.parameters_ref().map(|reference| (whose_class.as_str(), reference));
         let own = object.spec.infrastructure.as_ref().and_then(|infrastructure| {
@@ -61,20 +71,26 @@ impl<'a> Gateway<'a> {
         let own = own.map(|reference| ("spec.infrastructure.parametersRef", reference));
         let parameters = Parameters::new(of_class, own, &key.namespace, snapshot);
 
-        let listeners = Listener::all(&object.spec.listeners);
+        let mut listeners = Listener::all(&object.spec.listeners);
+        let mut certificates = Certificates::new(key, grants, snapshot);
+        listeners.iter_mut().for_each(|listener| listener.find_certificates(&mut certificates));
         let routing = Routing {
-            listeners: serving(&listeners)
+            listeners: routed(&listeners)
                 .map(|listener| model::Listener {
                     name: listener.name().to_owned(),
                     socket: listener.socket(),
                     hostname: listener.hostname.clone(),
+                    tls: listener
+                        .certificates
+                        .as_ref()
+                        .map(|found| model::ListenerTls { certificates: found.names.clone() }),
                 })
                 .collect(),
             timeouts: parameters.timeouts,
             trusted_proxies: parameters.trusted_proxies.clone(),
             ..Routing::default()
         };
-        Self { key, object, listeners, parameters, routing }
+        Self { key, object, listeners, certificates, parameters, routing }
     }
 
     pub(crate) fn status(&self) -> GatewayStatus {
@@ -94,13 +110,9 @@ impl<'a> Gateway<'a> {
             .listeners
             .iter()
             .filter_map(|listener| {
-                listener
-                    .fault
-                    .as_ref()
-                    .map(|fault| format!("listener {}: {}", listener.name(), fault.message))
+                Some(format!("listener {}: {}", listener.name(), listener.why_not_served()?))
             })
             .collect();
-        let served: Vec<&str> = serving(&self.listeners).map(Listener::name).collect();
         if refused.is_empty() {
             return Condition::new(
                 ACCEPTED,
@@ -110,13 +122,16 @@ impl<'a> Gateway<'a> {
                 generation,
             );
         }
+        let served: Vec<&str> =
+            self.listeners.iter().filter(|listener| listener.is_served()).map(Listener::name).collect();
         let served = if served.is_empty() {
             "No listener is served".to_owned()
         } else {
             format!("Served: {}. Not served", served.join(", "))
         };
         let message = format!("{served}: {}", refused.join("; "));
-        let any = serving(&self.listeners).next().is_some();
+        // A certificate that is missing is the listener's concern (ResolvedRefs), not a fault of the Gateway.
+        let any = self.listeners.iter().any(|listener| listener.fault.is_none());
         Condition::new(ACCEPTED, any, "ListenersNotValid", message, generation)
     }
 
@@ -136,14 +151,19 @@ impl<'a> Gateway<'a> {
 
     fn unsupported_fields(&self, generation: i64) -> Option<Condition> {
         let spec = &self.object.spec;
-        let fields: Vec<&str> = [
+        let of_gateway = [
             ("spec.addresses", spec.addresses.as_ref().is_some_and(|addresses| !addresses.is_empty())),
             ("spec.allowedListeners", spec.allowed_listeners.is_some()),
             ("spec.tls", spec.tls.is_some()),
-        ]
-        .into_iter()
-        .filter_map(|(field, set)| set.then_some(field))
-        .collect();
+        ];
+        let of_gateway = of_gateway.into_iter().filter_map(|(field, set)| set.then(|| field.to_owned()));
+        let has_options = |tls: &GatewayListenersTls| tls.options.as_ref().is_some_and(|o| !o.is_empty());
+        let of_listeners = spec
+            .listeners
+            .iter()
+            .filter(|listener| listener.tls.as_ref().is_some_and(has_options))
+            .map(|listener| format!("tls.options of listener {}", listener.name));
+        let fields: Vec<String> = of_gateway.chain(of_listeners).collect();
         (!fields.is_empty()).then(|| {
             let message = format!("Not supported yet, and without effect: {}", fields.join(", "));
             Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", message, generation)
@@ -151,14 +171,18 @@ impl<'a> Gateway<'a> {
     }
 
     pub(crate) fn into_plan(self) -> GatewayPlan {
-        // Sorted by port, so that the order of listeners does not restart varnishd.
-        let sockets: BTreeSet<(u16, String, &str)> = serving(&self.listeners)
+        // varnishd's own, that is: HTTPS comes by the front, which opens and closes its sockets by itself. Sorted by
+        // port, so that the order of listeners does not restart varnishd.
+        let sockets: BTreeSet<(u16, String, &str)> = routed(&self.listeners)
+            .filter(|listener| listener.protocol == Protocol::Http)
             .map(|listener| (listener.port, listener.socket(), listener.protocol.lower_case()))
             .collect();
         let sockets = sockets
             .into_iter()
             .map(|(port, name, protocol)| Socket { name, protocol: protocol.to_owned(), port })
             .collect();
+        let named = self.routing.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+        let certificates = self.certificates.good(named.flat_map(|tls| &tls.certificates));
         let parameters = self.parameters;
         let known = parameters.unresolved.is_empty();
         let main_vcl = match &parameters.user_vcl {
@@ -172,10 +196,10 @@ impl<'a> Gateway<'a> {
             varnishd_args: parameters.varnishd_args,
             upgrade_idle_seconds: parameters.upgrade_idle_seconds,
         });
-        GatewayPlan { routing: self.routing, main_vcl, infra }
+        GatewayPlan { routing: self.routing, certificates, main_vcl, infra }
     }
 }
 
-fn serving<'l, 'a>(listeners: &'l [Listener<'a>]) -> impl Iterator<Item = &'l Listener<'a>> {
-    listeners.iter().filter(|listener| listener.fault.is_none())
+fn routed<'l, 'a>(listeners: &'l [Listener<'a>]) -> impl Iterator<Item = &'l Listener<'a>> {
+    listeners.iter().filter(|listener| listener.is_routed())
 }

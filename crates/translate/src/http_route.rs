@@ -26,11 +26,11 @@ use crate::status::{
 /// Adds all HTTPRoutes to the Gateways that they attach to, and returns their statuses.
 pub(crate) fn translate(
     snapshot: &Snapshot,
+    grants: &Grants<'_>,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     notices: &mut Vec<Notice>,
 ) -> BTreeMap<Key, HttpRouteStatus> {
-    let grants = Grants::new(snapshot);
-    let mut context = Context::new(snapshot, &grants);
+    let mut context = Context::new(snapshot, grants);
     let mut statuses = BTreeMap::new();
     for (key, route) in by_precedence(snapshot) {
         let parents = parents(key, route, gateways, snapshot, notices);

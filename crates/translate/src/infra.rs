@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 /// The start of one Gateway's varnishd.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Infra {
-    /// One for each port of a valid listener, by port.
+    /// One for each port of a valid HTTP listener, by port. HTTPS listeners are the front's: they change while varnishd
+    /// runs.
     pub sockets: Vec<Socket>,
     /// The user's own arguments, without those that would break the gateway.
     pub varnishd_args: Vec<String>,

@@ -8,6 +8,7 @@
 //! ghost.json out.
 
 mod attach;
+mod certificates;
 mod endpoints;
 pub mod features;
 mod gateway;
@@ -30,6 +31,7 @@ pub mod vcl;
 use std::collections::BTreeMap;
 
 pub use endpoints::EndpointIndex;
+use grants::Grants;
 pub use infra::{Infra, Socket};
 pub use notice::{Notice, Severity};
 pub use resolve::resolve;
@@ -53,10 +55,14 @@ pub struct Translation {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct GatewayPlan {
     pub routing: model::routing::Routing,
+    /// The good pairs among the Secrets that the routing's HTTPS listeners name, by `namespace/name`. Of one that is
+    /// named and not here, whoever serves the Gateway keeps what was good before.
+    pub certificates: BTreeMap<String, certificate::Pem>,
     /// `None`: cannot be decided now, because a ConfigMap or GatewayClassParameters is missing. Whoever runs this
     /// Gateway keeps the VCL that runs; with none running it does not start, since user VCL may hold access rules.
     pub main_vcl: Option<String>,
-    /// `None`: as above. Without sockets: no listener of the Gateway is valid, so there is nothing to listen on.
+    /// `None`: as above. Without sockets: varnishd listens on nothing of its own, since all listeners are HTTPS. There
+    /// is nothing to serve where the routing has no listeners.
     pub infra: Option<Infra>,
 }
 
@@ -64,8 +70,9 @@ pub struct GatewayPlan {
 pub fn translate(snapshot: &Snapshot) -> Translation {
     let mut notices = Vec::new();
     let classes = gateway_class::ours(snapshot);
-    let mut gateways = gateway::ours(snapshot, &classes, &mut notices);
-    let http_routes = http_route::translate(snapshot, &mut gateways, &mut notices);
+    let grants = Grants::new(snapshot);
+    let mut gateways = gateway::ours(snapshot, &classes, &grants, &mut notices);
+    let http_routes = http_route::translate(snapshot, &grants, &mut gateways, &mut notices);
 
     let statuses = Statuses {
         gateway_classes: classes.iter().map(|class| (class.key.clone(), class.status())).collect(),

@@ -1,9 +1,12 @@
 //! One listener of a Gateway: what it takes, whether it can be served, and what its status says.
 
-use gateway_api::gateways::GatewayListeners;
+use gateway_api::gateways::{GatewayListeners, GatewayListenersTlsMode};
 
+use crate::certificates::{Certificates, ListenerCertificates};
 use crate::hostname;
-use crate::status::{ACCEPTED, CONFLICTED, Condition, ListenerStatus, RESOLVED_REFS, RouteGroupKind};
+use crate::status::{
+    ACCEPTED, CONFLICTED, Condition, ListenerStatus, OVERLAPPING_TLS, RESOLVED_REFS, RouteGroupKind,
+};
 
 /// The group of all kinds that the Gateway API defines.
 pub(crate) const GATEWAY_API_GROUP: &str = "gateway.networking.k8s.io";
@@ -49,12 +52,10 @@ impl Protocol {
     /// Why it is not served, if so.
     fn unsupported(self) -> Option<&'static str> {
         match self {
-            Self::Http => None,
-            Self::Https | Self::Tls => Some(
-                "is not supported yet, since TLS comes later: use HTTP, or terminate TLS in front of the gateway",
-            ),
-            Self::Tcp | Self::Udp => Some("is not supported yet: use HTTP"),
-            Self::Other => Some("is none that this gateway knows: use HTTP"),
+            Self::Http | Self::Https => None,
+            Self::Tls => Some("is not supported yet: use HTTPS, which ends TLS at the gateway"),
+            Self::Tcp | Self::Udp => Some("is not supported yet: use HTTP or HTTPS"),
+            Self::Other => Some("is none that this gateway knows: use HTTP or HTTPS"),
         }
     }
 
@@ -98,8 +99,12 @@ pub(crate) struct Listener<'a> {
     /// Kinds in its allowedRoutes that may not.
     unknown_kinds: Vec<String>,
     conflict: Option<Fault>,
-    /// Why it is not served, if so.
+    /// HTTPS listeners of the same port that take some of its hosts, too.
+    overlaps: Vec<String>,
+    /// Why it is not accepted, if so.
     pub(crate) fault: Option<Fault>,
+    /// Of an HTTPS listener.
+    pub(crate) certificates: Option<ListenerCertificates>,
     /// Routes that are attached and accepted.
     pub(crate) attached_routes: i32,
 }
@@ -109,7 +114,9 @@ impl<'a> Listener<'a> {
     pub(crate) fn all(specs: &'a [GatewayListeners]) -> Vec<Self> {
         let mut listeners: Vec<_> = specs.iter().map(Self::new).collect();
         let conflicts: Vec<_> = listeners.iter().map(|one| conflict(one, &listeners)).collect();
-        for (listener, conflict) in listeners.iter_mut().zip(conflicts) {
+        let overlaps: Vec<_> = listeners.iter().map(|one| overlaps(one, &listeners)).collect();
+        for ((listener, conflict), overlaps) in listeners.iter_mut().zip(conflicts).zip(overlaps) {
+            listener.overlaps = overlaps;
             if let Some(conflict) = &conflict
                 && listener.fault.is_none()
             {
@@ -132,6 +139,10 @@ impl<'a> Listener<'a> {
                 reason: "PortUnavailable",
                 message: format!("port {} is not a TCP port: use one from 1 to 65535", spec.port),
             }),
+            (None, Some(_)) if protocol == Protocol::Https && passes_through(spec) => Some(Fault {
+                reason: "UnsupportedValue",
+                message: "tls.mode Passthrough is not supported yet: use Terminate".to_owned(),
+            }),
             (None, Some(_)) => None,
         };
         let (kinds, unknown_kinds) = kinds(spec, protocol);
@@ -143,7 +154,9 @@ impl<'a> Listener<'a> {
             kinds,
             unknown_kinds,
             conflict: None,
+            overlaps: Vec::new(),
             fault,
+            certificates: None,
             attached_routes: 0,
         }
     }
@@ -154,6 +167,49 @@ impl<'a> Listener<'a> {
 
     pub(crate) fn socket(&self) -> String {
         model::names::socket_name(self.protocol.lower_case(), self.port)
+    }
+
+    /// Finds the certificates that an HTTPS listener needs.
+    pub(crate) fn find_certificates(&mut self, certificates: &mut Certificates<'_>) {
+        if self.protocol == Protocol::Https {
+            self.certificates = Some(certificates.of_listener(self.spec));
+        }
+    }
+
+    /// Has it a place in the routing? Also with certificates that have all broken: the last good ones stay in use.
+    pub(crate) fn is_routed(&self) -> bool {
+        self.fault.is_none() && self.certificates.as_ref().is_none_or(|found| !found.names.is_empty())
+    }
+
+    /// Is there all that it takes to serve it?
+    pub(crate) fn is_served(&self) -> bool {
+        self.fault.is_none() && self.certificates.as_ref().is_none_or(|found| found.usable)
+    }
+
+    /// Why it is not served, if so.
+    pub(crate) fn why_not_served(&self) -> Option<String> {
+        match (&self.fault, &self.certificates) {
+            (Some(fault), _) => Some(fault.message.clone()),
+            (None, Some(found)) if !found.usable => Some(messages(&found.faults)),
+            (None, _) => None,
+        }
+    }
+
+    /// What keeps `ResolvedRefs` from being true, if so.
+    fn unresolved(&self) -> Option<Fault> {
+        let of_kinds = (!self.unknown_kinds.is_empty()).then(|| Fault {
+            reason: "InvalidRouteKinds",
+            message: format!(
+                "allowedRoutes.kinds names {}, which a listener of protocol {} does not take here: \
+                 use HTTPRoute of group {GATEWAY_API_GROUP}",
+                self.unknown_kinds.join(", "),
+                self.spec.protocol
+            ),
+        });
+        let of_certificates = self.certificates.iter().flat_map(|found| &found.faults).cloned();
+        let all: Vec<Fault> = of_certificates.chain(of_kinds).collect();
+        let first = all.first()?;
+        Some(Fault { reason: first.reason, message: messages(&all) })
     }
 
     pub(crate) fn status(&self, generation: i64) -> ListenerStatus {
@@ -169,21 +225,27 @@ impl<'a> Listener<'a> {
         let supported = self.protocol.unsupported().is_none();
         // Of a protocol that we do not read, we cannot say that all references are good.
         if supported {
-            let unresolved = (!self.unknown_kinds.is_empty()).then(|| Fault {
-                reason: "InvalidRouteKinds",
-                message: format!(
-                    "allowedRoutes.kinds names {}, which a listener of protocol {} does not take here: \
-                     use HTTPRoute of group {GATEWAY_API_GROUP}",
-                    self.unknown_kinds.join(", "),
-                    self.spec.protocol
-                ),
-            });
             conditions.push(condition(
                 RESOLVED_REFS,
                 true,
-                &unresolved,
+                &self.unresolved(),
                 "ResolvedRefs",
                 "All references are resolved",
+            ));
+        }
+        if !self.overlaps.is_empty() {
+            let message = format!(
+                "Hosts of this listener are those of listener {} on port {}, too: the most specific hostname counts, \
+                 and a client that comes for one with a connection made for another may be sent away (421)",
+                self.overlaps.join(", "),
+                self.port
+            );
+            conditions.push(Condition::new(
+                OVERLAPPING_TLS,
+                true,
+                "OverlappingHostnames",
+                message,
+                generation,
             ));
         }
         let kinds = if supported { self.kinds.as_slice() } else { &[] };
@@ -196,8 +258,18 @@ impl<'a> Listener<'a> {
             attached_routes: self.attached_routes,
             supported_kinds,
             conditions,
+            served: self.is_served(),
         }
     }
+}
+
+fn messages(faults: &[Fault]) -> String {
+    faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+fn passes_through(spec: &GatewayListeners) -> bool {
+    let mode = spec.tls.as_ref().and_then(|tls| tls.mode.as_ref());
+    mode.is_some_and(|mode| *mode == GatewayListenersTlsMode::Passthrough)
 }
 
 /// The kinds that may attach, and those that allowedRoutes names in vain.
@@ -261,6 +333,19 @@ fn conflict(one: &Listener<'_>, all: &[Listener<'_>]) -> Option<Fault> {
             one.hostname.as_ref().map_or("no hostname either".to_owned(), |host| format!("hostname {host}")),
         ),
     })
+}
+
+/// Other HTTPS listeners of the port whose hostname takes some of the same hosts. The spec wants it said: clients reuse
+/// a connection for every name that its certificate has.
+fn overlaps(one: &Listener<'_>, all: &[Listener<'_>]) -> Vec<String> {
+    let overlapping = |other: &&Listener<'_>| {
+        !std::ptr::eq(*other, one)
+            && (one.protocol, other.protocol) == (Protocol::Https, Protocol::Https)
+            && one.port == other.port
+            && one.hostname != other.hostname
+            && hostname::intersect(one.hostname.as_deref(), other.hostname.as_deref()).is_some()
+    };
+    all.iter().filter(overlapping).map(|other| other.name().to_owned()).collect()
 }
 
 #[cfg(test)]

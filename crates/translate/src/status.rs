@@ -18,6 +18,8 @@ pub const SUPPORTED_VERSION: &str = "SupportedVersion";
 pub const RESOLVED_REFS: &str = "ResolvedRefs";
 /// On a listener: it cannot be told apart from another one.
 pub const CONFLICTED: &str = "Conflicted";
+/// On an HTTPS listener: some of its hosts are another one's, too. Absent where there are none.
+pub const OVERLAPPING_TLS: &str = "OverlappingTLSConfig";
 /// On a route's parent: some rules are served and some are not.
 pub const PARTIALLY_INVALID: &str = "PartiallyInvalid";
 /// On a Gateway with GatewayClassParameters: whether every field of them is in use.
@@ -90,6 +92,10 @@ pub struct ListenerStatus {
     pub attached_routes: i32,
     pub supported_kinds: Vec<RouteGroupKind>,
     pub conditions: Vec<Condition>,
+    /// There is all that it takes to serve it, an HTTPS listener's certificate too. Where not, `Programmed` is false
+    /// whatever runs. Not a field of the API.
+    #[serde(skip)]
+    pub served: bool,
 }
 
 /// A kind of route that a listener takes.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use model::ghost;
 use serde::Serialize;
-use translate::status::{Condition, HttpRouteStatus, ListenerStatus, ParentStatus};
+use translate::status::{ACCEPTED, Condition, HttpRouteStatus, ListenerStatus, ParentStatus};
 use translate::{EndpointIndex, GatewayPlan, Infra, Notice, Snapshot, Translation};
 
 #[test]
@@ -104,6 +104,9 @@ struct Status {
 struct Listener {
     attached_routes: i32,
     supported_kinds: Vec<String>,
+    /// Where it is accepted and yet not served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    served: Option<bool>,
     conditions: Vec<String>,
 }
 
@@ -118,6 +121,9 @@ struct Plan {
     infra: Option<Infra>,
     main_vcl: &'static str,
     routing: model::routing::Routing,
+    /// Without what anybody could use: a hash of each chain.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    certificates: BTreeMap<String, certificate::Pem>,
     /// Of ghost.json: by host, each route with its groups.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     groups: BTreeMap<String, Vec<String>>,
@@ -156,6 +162,8 @@ impl Status {
         let listener = |status: &ListenerStatus| Listener {
             attached_routes: status.attached_routes,
             supported_kinds: status.supported_kinds.iter().map(|kind| kind.kind.clone()).collect(),
+            served: (!status.served && status.conditions.iter().any(|c| c.kind == ACCEPTED && c.status))
+                .then_some(false),
             conditions: conditions(&status.conditions),
         };
         let parent = |status: &ParentStatus| Parent {
@@ -189,6 +197,7 @@ impl Plan {
                 Some(_) => "see below",
             },
             routing: plan.routing.clone(),
+            certificates: plan.certificates.clone(),
             groups: groups
                 .map(|(host, vhost)| (host.clone(), vhost.routes.iter().map(group).collect()))
                 .collect(),

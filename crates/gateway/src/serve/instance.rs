@@ -76,7 +76,14 @@ impl Instance {
     }
 
     pub(crate) fn has_port(&self, port: u16) -> bool {
-        self.infra.sockets.iter().any(|socket| socket.port == port)
+        self.ports().any(|own| own == port)
+    }
+
+    /// varnishd's and the front's.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = u16> {
+        let tls = Arc::clone(&self.desired.borrow().tls);
+        let of_front: Vec<u16> = tls.listeners.iter().map(|listener| listener.port).collect();
+        self.infra.sockets.iter().map(|socket| socket.port).chain(of_front)
     }
 
     /// Drains, then ends.

@@ -72,7 +72,7 @@ impl Ask {
 }
 
 /// A connection that is kept.
-pub(crate) struct Connection(BufReader<TcpStream>);
+pub(crate) struct Connection<S: Read = TcpStream>(BufReader<S>);
 
 impl Connection {
     pub(crate) fn open(port: u16) -> io::Result<Self> {
@@ -80,7 +80,14 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Self(BufReader::new(stream)))
+        Ok(Self::over(stream))
+    }
+}
+
+impl<S: Read + Write> Connection<S> {
+    /// HTTP on a stream that is there already.
+    pub(crate) fn over(stream: S) -> Self {
+        Self(BufReader::new(stream))
     }
 
     #[track_caller]
@@ -88,7 +95,7 @@ impl Connection {
         self.try_exchange(ask).unwrap_or_else(|e| panic!("{} {}: {e}", ask.method, ask.url))
     }
 
-    fn try_exchange(&mut self, ask: &Ask) -> io::Result<Response> {
+    pub(crate) fn try_exchange(&mut self, ask: &Ask) -> io::Result<Response> {
         self.write(ask)?;
         self.read(&ask.method)
     }

@@ -52,8 +52,13 @@ data:
 
 /// A Gateway of that class; one plain listener a port, named `http-PORT`.
 pub(crate) fn gateway(name: &str, ports: &[u16]) -> String {
-    let listener = |port: &u16| format!("    - {{name: http-{port}, protocol: HTTP, port: {port}}}\n");
-    let listeners: String = ports.iter().map(listener).collect();
+    let listener = |port: &u16| format!("{{name: http-{port}, protocol: HTTP, port: {port}}}");
+    gateway_of(name, &ports.iter().map(listener).collect::<Vec<_>>())
+}
+
+/// A Gateway of that class with these listeners.
+pub(crate) fn gateway_of(name: &str, listeners: &[String]) -> String {
+    let listeners: String = listeners.iter().map(|listener| format!("    - {listener}\n")).collect();
     format!(
         "\
 apiVersion: gateway.networking.k8s.io/v1
@@ -90,6 +95,25 @@ pub(crate) fn route_to(name: &str, path: &str, service: &str) -> String {
         &format!(
             "  rules: [{{matches: [{{path: {{value: {path}}}}}], backendRefs: [{{name: {service}, port: 80}}]}}]"
         ),
+    )
+}
+
+/// A Secret of type kubernetes.io/tls.
+pub(crate) fn secret(name: &str, chain: &str, key: &str) -> String {
+    let block = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
+    format!(
+        "\
+apiVersion: v1
+kind: Secret
+metadata: {{name: {name}}}
+type: kubernetes.io/tls
+stringData:
+  tls.crt: |
+{}  tls.key: |
+{}---
+",
+        block(chain),
+        block(key)
     )
 }
 

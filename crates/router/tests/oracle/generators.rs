@@ -44,6 +44,7 @@ fn listeners() -> impl Strategy<Value = Vec<Listener>> {
             name: format!("l{at}"),
             socket: socket.to_owned(),
             hostname: hostname.map(str::to_owned),
+            tls: None,
         });
         named.collect()
     })

@@ -5,6 +5,7 @@ use router::Request;
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
     pub(crate) socket: String,
+    pub(crate) server_name: Option<String>,
     pub(crate) host: String,
     pub(crate) method: String,
     pub(crate) url: String,
@@ -16,6 +17,7 @@ impl Sample {
     pub(crate) fn get(host: &str, url: &str) -> Self {
         Self {
             socket: "http-80".into(),
+            server_name: None,
             host: host.into(),
             method: "GET".into(),
             url: url.into(),
@@ -27,6 +29,9 @@ impl Sample {
 impl Request for Sample {
     fn socket(&self) -> &[u8] {
         self.socket.as_bytes()
+    }
+    fn server_name(&self) -> Option<&[u8]> {
+        self.server_name.as_deref().map(str::as_bytes)
     }
     fn host(&self) -> &[u8] {
         self.host.as_bytes()

@@ -1,0 +1,105 @@
+//! Endpoints that get bytes without a varnishd in between: those of TLSRoutes.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many endpoints of a group are tried.
+const TRIES: usize = 3;
+
+/// Groups by weight, then one of the group's endpoints: the number of replicas shifts no split.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Backends {
+    pub groups: Vec<BackendGroup>,
+}
+
+/// The endpoints of one backendRef. Without any, its share of connections is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendGroup {
+    pub weight: u32,
+    pub endpoints: Vec<SocketAddr>,
+}
+
+impl Backends {
+    pub(crate) async fn connect(&self) -> io::Result<TcpStream> {
+        let mut last = io::Error::new(ErrorKind::NotFound, "no endpoint");
+        for endpoint in self.choose(random()) {
+            match timeout(CONNECT_TIMEOUT, TcpStream::connect(endpoint)).await {
+                Ok(Ok(stream)) => {
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(e)) => last = e,
+                Err(_) => last = ErrorKind::TimedOut.into(),
+            }
+        }
+        Err(last)
+    }
+
+    /// The endpoints to try, in turn.
+    fn choose(&self, random: u64) -> impl Iterator<Item = SocketAddr> + '_ {
+        let endpoints = self.group(random).map_or(&[][..], |group| &group.endpoints);
+        let first = (random >> 32) as usize;
+        (0..endpoints.len().min(TRIES))
+            .filter_map(move |i| endpoints.get(first.wrapping_add(i) % endpoints.len()).copied())
+    }
+
+    fn group(&self, random: u64) -> Option<&BackendGroup> {
+        let total: u64 = self.groups.iter().map(|group| u64::from(group.weight)).sum();
+        let mut place = (random & 0xffff_ffff).checked_rem(total)?;
+        self.groups.iter().find(|group| {
+            let weight = u64::from(group.weight);
+            let found = place < weight;
+            place = place.saturating_sub(weight);
+            found
+        })
+    }
+}
+
+/// Fair enough for a choice, and without state: each RandomState has keys of its own.
+fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(weight: u32, ports: &[u16]) -> BackendGroup {
+        BackendGroup { weight, endpoints: ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect() }
+    }
+
+    #[test]
+    fn weights_split_groups_whatever_their_size() {
+        let backends = Backends { groups: vec![group(9, &[1]), group(0, &[2]), group(1, &[3, 4, 5, 6])] };
+        let mut counts = [0; 7];
+        for _ in 0..10_000 {
+            let first = backends.choose(random()).next().unwrap();
+            counts[usize::from(first.port())] += 1;
+        }
+        assert!((8_700..9_300).contains(&counts[1]), "{counts:?}");
+        assert_eq!(counts[2], 0);
+        assert!(counts[3..].iter().all(|count| (150..350).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn an_endpoint_that_fails_is_followed_by_the_others_of_its_group() {
+        let backends = Backends { groups: vec![group(1, &[1, 2])] };
+        let mut ports: Vec<u16> = backends.choose(random()).map(|endpoint| endpoint.port()).collect();
+        ports.sort_unstable();
+        assert_eq!(ports, [1, 2]);
+    }
+
+    #[test]
+    fn without_weight_or_endpoint_there_is_nothing() {
+        for groups in [vec![], vec![group(0, &[1])], vec![group(1, &[])]] {
+            assert_eq!(Backends { groups }.choose(random()).next(), None);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What the front is to do, as its caller says it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use certificate::Pair;
+
+use crate::Backends;
+
+/// All listeners of one Gateway that the front owns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Entries with the same address and port share one socket.
+    pub listeners: Vec<Listener>,
+    pub limits: Limits,
+    /// Is HTTP/2 offered? varnishd must have `feature=+http2`.
+    pub http2: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { listeners: Vec::new(), limits: Limits::default(), http2: true }
+    }
+}
+
+/// One port.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listener {
+    /// `https-443`
+    pub socket: String,
+    /// All addresses, IPv4 and IPv6, where absent.
+    pub address: Option<IpAddr>,
+    pub port: u16,
+    pub hosts: Vec<Host>,
+}
+
+/// What one listener of the Gateway does with the names that it takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Host {
+    /// `shop.example.com`, `*.example.com` (any number of labels), or none for every name and for clients that name none.
+    pub hostname: Option<String>,
+    pub action: Action,
+}
+
+/// Who gets the bytes, and are they decrypted before?
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// TLS ends here, and varnishd gets the bytes. A client gets the certificate that covers its name best; without any,
+    /// its handshake is refused.
+    Terminate { certificates: Vec<Arc<Pair>> },
+    /// TLS ends here, and one of the endpoints gets the bytes, whatever they are.
+    Forward { certificates: Vec<Arc<Pair>>, backends: Arc<Backends> },
+    /// One of the endpoints gets the bytes as they come, and ends TLS itself.
+    Passthrough { backends: Arc<Backends> },
+}
+
+impl Host {
+    /// A host of an HTTPS listener.
+    pub fn terminate(hostname: Option<String>, certificates: Vec<Arc<Pair>>) -> Self {
+        Self { hostname, action: Action::Terminate { certificates } }
+    }
+}
+
+/// What clients may take. They hold for all ports together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// From the accepted connection to the end of the handshake.
+    pub handshake_timeout: Duration,
+    /// Further clients wait in the sockets' backlogs.
+    pub concurrent_handshakes: usize,
+    /// Open connections, handshakes included. Further clients wait in the sockets' backlogs.
+    pub connections: usize,
+    /// The most bytes of a ClientHello.
+    pub hello_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshake_timeout: Duration::from_secs(10),
+            concurrent_handshakes: 1024,
+            connections: 100_000,
+            hello_bytes: 16 << 10,
+        }
+    }
+}

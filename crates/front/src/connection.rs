@@ -1,0 +1,197 @@
+//! One client, from its first byte to its last.
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustls::{HandshakeKind, ProtocolVersion, ServerConfig};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::StartHandshake;
+use tokio_rustls::server::TlsStream;
+
+use crate::gate::Pass;
+use crate::hello::Greeting;
+use crate::hosts::Hosts;
+use crate::run::Shared;
+use crate::{Backends, Failure, Limits, Shutdown, hello, proxy, relay, upstream};
+
+/// What a port does with each name.
+pub(crate) type Services = Hosts<Service>;
+
+/// See [`crate::Action`].
+#[derive(Debug, Clone)]
+pub(crate) enum Service {
+    /// The listener has no certificate.
+    Nothing,
+    Terminate(Arc<ServerConfig>),
+    Forward(Arc<ServerConfig>, Arc<Backends>),
+    Passthrough(Arc<Backends>),
+}
+
+/// A client whose hello is answered, or is not ours to answer.
+enum Greeted {
+    Terminated(TlsStream<TcpStream>),
+    Forwarded(TlsStream<TcpStream>, Arc<Backends>),
+    Passed(TcpStream, Vec<u8>, Arc<Backends>),
+}
+
+/// Serves one client until it or varnishd is done, or until all is to end now.
+pub(crate) async fn serve(
+    stream: TcpStream,
+    client: SocketAddr,
+    services: Arc<Services>,
+    limits: Limits,
+    pass: Pass,
+    shared: Arc<Shared>,
+) {
+    let _open = shared.counters.opened();
+    let mut shutdown = shared.shutdown.clone();
+    let now = async {
+        if shutdown.wait_for(|asked| *asked == Shutdown::Now).await.is_err() {
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = now => {}
+        () = exchange(stream, client, services, limits, pass, &shared) => {}
+    }
+}
+
+async fn exchange(
+    stream: TcpStream,
+    client: SocketAddr,
+    services: Arc<Services>,
+    limits: Limits,
+    pass: Pass,
+    shared: &Shared,
+) {
+    // Boxed, so that its memory is given back for the long time that follows.
+    let greeted =
+        timeout(limits.handshake_timeout, Box::pin(handshake(stream, services, limits.hello_bytes))).await;
+    let Pass { handshake: permit, connection: _connection } = pass;
+    drop(permit);
+    let counters = &shared.counters;
+    let greeted = match greeted.unwrap_or(Err(Failure::Timeout)) {
+        Ok(greeted) => greeted,
+        Err(why) => return counters.failed(why),
+    };
+    if let Greeted::Terminated(stream) | Greeted::Forwarded(stream, _) = &greeted {
+        counters.greeted(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed));
+    }
+    let (from_clients, to_clients) = counters.traffic();
+    // Whoever broke off knows it; nobody else has to. Only an upstream that was not there is worth a count.
+    let reached = match greeted {
+        Greeted::Terminated(mut stream) => {
+            let Ok(header) = header(client, &stream) else { return };
+            match reach(shared, &header).await {
+                Ok(mut upstream) => {
+                    let _ = relay::relay(&mut stream, &mut upstream, from_clients, to_clients).await;
+                    true
+                }
+                Err(_) => false,
+            }
+        }
+        Greeted::Forwarded(mut stream, backends) => match backends.connect().await {
+            Ok(mut backend) => {
+                let _ = relay::relay(&mut stream, &mut backend, from_clients, to_clients).await;
+                true
+            }
+            Err(_) => false,
+        },
+        Greeted::Passed(mut stream, hello, backends) => match pass_on(&hello, &backends).await {
+            Ok(mut backend) => {
+                counters.passed_on();
+                let _ = relay::relay(&mut stream, &mut backend, from_clients, to_clients).await;
+                true
+            }
+            Err(_) => false,
+        },
+    };
+    if !reached {
+        counters.upstream_failed();
+    }
+}
+
+async fn handshake(
+    mut stream: TcpStream,
+    services: Arc<Services>,
+    hello_bytes: usize,
+) -> Result<Greeted, Failure> {
+    let Greeting { bytes, hello } = hello::read(&mut stream, hello_bytes).await?;
+    if let Some(hello) = hello {
+        match services.find(hello.name.as_deref()) {
+            Some(Service::Passthrough(backends)) => {
+                return Ok(Greeted::Passed(stream, bytes, Arc::clone(backends)));
+            }
+            Some(Service::Terminate(_) | Service::Forward(..)) => {}
+            found => return Err(refuse(&mut stream, found).await),
+        }
+    }
+    let accepted = hello::accept(&mut stream, &bytes).await?;
+    drop(bytes);
+    let (server, backends) = match services.find(accepted.client_hello().server_name()) {
+        Some(Service::Terminate(server)) => (server, None),
+        Some(Service::Forward(server, backends)) => (server, Some(backends)),
+        found => return Err(refuse(&mut stream, found).await),
+    };
+    let start = StartHandshake::from_parts(accepted, stream);
+    let stream = start.into_stream(Arc::clone(server)).await.map_err(|e| failure(&e))?;
+    Ok(match backends {
+        None => Greeted::Terminated(stream),
+        Some(backends) => Greeted::Forwarded(stream, Arc::clone(backends)),
+    })
+}
+
+async fn refuse(stream: &mut TcpStream, found: Option<&Service>) -> Failure {
+    let why = match found {
+        None => Failure::UnknownName,
+        Some(Service::Nothing) => Failure::NoCertificate,
+        // We and rustls read the name differently: a client that plays tricks.
+        Some(_) => Failure::Misbehaved,
+    };
+    hello::refuse(stream, why).await;
+    why
+}
+
+fn failure(error: &io::Error) -> Failure {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        None => Failure::Gone,
+        Some(rustls::Error::PeerIncompatible(_) | rustls::Error::NoApplicationProtocol) => {
+            Failure::Incompatible
+        }
+        Some(rustls::Error::AlertReceived(_)) => Failure::Refused,
+        Some(_) => Failure::Misbehaved,
+    }
+}
+
+fn header(client: SocketAddr, stream: &TlsStream<TcpStream>) -> io::Result<Vec<u8>> {
+    let (stream, tls) = stream.get_ref();
+    let local = stream.local_addr()?;
+    let version = match tls.protocol_version() {
+        Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+        Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+        _ => "TLS",
+    };
+    let header = proxy::Header {
+        addresses: Some((client, local)),
+        alpn: tls.alpn_protocol().map(<[u8]>::to_vec),
+        authority: tls.server_name().map(str::to_owned),
+        tls: Some(proxy::Tls { version: version.to_owned(), client_certificate: None }),
+    };
+    Ok(header.encode())
+}
+
+async fn reach(shared: &Shared, header: &[u8]) -> io::Result<UnixStream> {
+    let mut upstream = upstream::connect(&shared.upstream).await?;
+    upstream.write_all(header).await?;
+    Ok(upstream)
+}
+
+async fn pass_on(hello: &[u8], backends: &Backends) -> io::Result<TcpStream> {
+    let mut backend = backends.connect().await?;
+    backend.write_all(hello).await?;
+    Ok(backend)
+}

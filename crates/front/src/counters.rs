@@ -1,0 +1,172 @@
+//! What happened so far. Plain atomics, so that reading costs nobody anything.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts of one front, since it began.
+#[derive(Debug, Default)]
+pub struct Counters {
+    handshakes: AtomicU64,
+    resumed: AtomicU64,
+    failures: [AtomicU64; Failure::ALL.len()],
+    passed: AtomicU64,
+    accepted: AtomicU64,
+    open: AtomicU64,
+    upstream_failures: AtomicU64,
+    from_clients: AtomicU64,
+    to_clients: AtomicU64,
+}
+
+impl Counters {
+    /// Handshakes that succeeded.
+    pub fn handshakes(&self) -> u64 {
+        self.handshakes.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that took up an earlier session.
+    pub fn resumed(&self) -> u64 {
+        self.resumed.load(Ordering::Relaxed)
+    }
+
+    /// Handshakes that failed, by reason.
+    pub fn failures(&self, why: Failure) -> u64 {
+        self.failures.get(why as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Connections handed on undecrypted.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    /// Connections accepted.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed because varnishd, or an endpoint of a TLSRoute, could not be reached.
+    pub fn upstream_failures(&self) -> u64 {
+        self.upstream_failures.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that clients sent, after decryption where we do it.
+    pub fn from_clients(&self) -> u64 {
+        self.from_clients.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that went to clients, before encryption where we do it.
+    pub fn to_clients(&self) -> u64 {
+        self.to_clients.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn opened(&self) -> Opened<'_> {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Opened(self)
+    }
+
+    pub(crate) fn greeted(&self, resumed: bool) {
+        self.handshakes.fetch_add(1, Ordering::Relaxed);
+        self.resumed.fetch_add(u64::from(resumed), Ordering::Relaxed);
+    }
+
+    pub(crate) fn passed_on(&self) {
+        self.passed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn failed(&self, why: Failure) {
+        if let Some(count) = self.failures.get(why as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn upstream_failed(&self) {
+        self.upstream_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn traffic(&self) -> (&AtomicU64, &AtomicU64) {
+        (&self.from_clients, &self.to_clients)
+    }
+}
+
+/// A connection that counts as open until this is dropped.
+pub(crate) struct Opened<'a>(&'a Counters);
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Why a handshake failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// Not done within the time.
+    Timeout,
+    /// The client went away.
+    Gone,
+    /// No ClientHello, or a broken one.
+    NotTls,
+    /// A ClientHello with too many bytes.
+    TooLarge,
+    /// No listener has the name that the client asked for, or it asked for none.
+    UnknownName,
+    /// The listener has no certificate.
+    NoCertificate,
+    /// No version, cipher or signature that both sides can do.
+    Incompatible,
+    /// The client refused what it got, mostly our certificate.
+    Refused,
+    /// The client broke the protocol.
+    Misbehaved,
+}
+
+impl Failure {
+    pub const ALL: [Self; 9] = [
+        Self::Timeout,
+        Self::Gone,
+        Self::NotTls,
+        Self::TooLarge,
+        Self::UnknownName,
+        Self::NoCertificate,
+        Self::Incompatible,
+        Self::Refused,
+        Self::Misbehaved,
+    ];
+
+    /// For labels of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Gone => "gone",
+            Self::NotTls => "not_tls",
+            Self::TooLarge => "too_large",
+            Self::UnknownName => "unknown_name",
+            Self::NoCertificate => "no_certificate",
+            Self::Incompatible => "incompatible",
+            Self::Refused => "refused",
+            Self::Misbehaved => "misbehaved",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_its_own_count() {
+        let counters = Counters::default();
+        for (times, why) in (1..).zip(Failure::ALL) {
+            for _ in 0..times {
+                counters.failed(why);
+            }
+        }
+        for (times, why) in (1..).zip(Failure::ALL) {
+            assert_eq!(counters.failures(why), times, "{}", why.name());
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What the front tells, and what it is told.
+
+use std::net::SocketAddr;
+
+/// What a person wants to know of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    Listening {
+        socket: String,
+        address: SocketAddr,
+    },
+    /// Tried again until it works. Told once for each reason.
+    CannotListen {
+        socket: String,
+        why: String,
+    },
+    Closed {
+        socket: String,
+    },
+}
+
+/// Are we to go on?
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shutdown {
+    #[default]
+    Run,
+    /// Accept no more, finish what has begun, then stop.
+    Drain,
+    Now,
+}

@@ -1,0 +1,196 @@
+//! Bytes between two streams, both ways, until both ends are done.
+//!
+//! An idle connection holds no buffer: bytes pass through one that each thread has, and only what the other side would not
+//! take at once is put aside.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
+
+/// Four TLS records; what rustls takes at once.
+const SCRATCH: usize = 64 << 10;
+
+/// How long a client may be silent after the other side is done with it.
+const LINGER: Duration = Duration::from_secs(10);
+
+thread_local! {
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
+}
+
+/// Copies until both sides have ended. A side's end is handed on (for TLS with close_notify); an error of the client ends all,
+/// and an upstream that breaks off is a client's connection that breaks off.
+pub(crate) async fn relay<C, U>(
+    client: &mut C,
+    upstream: &mut U,
+    from_client: &AtomicU64,
+    to_client: &AtomicU64,
+) -> io::Result<()>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut up = Pump::new(from_client);
+    let mut down = Pump::new(to_client);
+    poll_fn(|cx| {
+        if let Poll::Ready(Err(e)) = up.poll_forgiving(cx, client, upstream) {
+            return Poll::Ready(Err(e));
+        }
+        match ready!(down.poll(cx, upstream, client)) {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err(Broken::Source(e) | Broken::Sink(e)) => Poll::Ready(Err(e)),
+        }
+    })
+    .await?;
+    loop {
+        let before = up.moved;
+        match timeout(LINGER, poll_fn(|cx| up.poll_forgiving(cx, client, upstream))).await {
+            Ok(result) => return result,
+            Err(_) if up.moved == before => return Ok(()),
+            Err(_) => {}
+        }
+    }
+}
+
+enum Broken {
+    Source(io::Error),
+    Sink(io::Error),
+}
+
+/// One direction.
+struct Pump<'a> {
+    counter: &'a AtomicU64,
+    moved: u64,
+    /// Read, but not taken yet; `aside[taken..]` is left.
+    aside: Vec<u8>,
+    taken: usize,
+    to_flush: bool,
+    ended: bool,
+    done: bool,
+    /// The sink is gone: read on, so that the source can finish, and throw it away.
+    discard: bool,
+}
+
+impl<'a> Pump<'a> {
+    fn new(counter: &'a AtomicU64) -> Self {
+        Self {
+            counter,
+            moved: 0,
+            aside: Vec::new(),
+            taken: 0,
+            to_flush: true,
+            ended: false,
+            done: false,
+            discard: false,
+        }
+    }
+
+    /// For what the client sends: it may leave without a word, and varnishd may have stopped listening.
+    fn poll_forgiving<R, W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut R,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        loop {
+            match ready!(self.poll(cx, source, sink)) {
+                Ok(()) => return Poll::Ready(Ok(())),
+                Err(Broken::Source(e)) if e.kind() == ErrorKind::UnexpectedEof => self.ended = true,
+                Err(Broken::Source(e)) => return Poll::Ready(Err(e)),
+                Err(Broken::Sink(_)) if self.ended => {
+                    self.done = true;
+                }
+                Err(Broken::Sink(_)) => {
+                    self.discard = true;
+                    self.aside = Vec::new();
+                    self.taken = 0;
+                }
+            }
+        }
+    }
+
+    /// Ready once the source has ended and the sink knows.
+    fn poll<R, W>(&mut self, cx: &mut Context<'_>, source: &mut R, sink: &mut W) -> Poll<Result<(), Broken>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        while !self.done {
+            while self.taken < self.aside.len() {
+                match ready!(Pin::new(&mut *sink).poll_write(cx, &self.aside[self.taken..])) {
+                    Ok(0) => return Poll::Ready(Err(Broken::Sink(ErrorKind::WriteZero.into()))),
+                    Ok(count) => self.taken += count,
+                    Err(e) => return Poll::Ready(Err(Broken::Sink(e))),
+                }
+            }
+            if !self.aside.is_empty() {
+                self.aside = Vec::new();
+                self.taken = 0;
+            }
+            if self.ended {
+                if !self.discard {
+                    ready!(Pin::new(&mut *sink).poll_shutdown(cx)).map_err(Broken::Sink)?;
+                }
+                self.done = true;
+                break;
+            }
+            match self.poll_through(cx, source, sink) {
+                Poll::Ready(result) => result?,
+                Poll::Pending => {
+                    if self.to_flush && !self.discard {
+                        ready!(Pin::new(&mut *sink).poll_flush(cx)).map_err(Broken::Sink)?;
+                        self.to_flush = false;
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// One read, and a write of it.
+    fn poll_through<R, W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut R,
+        sink: &mut W,
+    ) -> Poll<Result<(), Broken>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        BUFFER.with_borrow_mut(|buffer| {
+            let mut buffer = ReadBuf::new(buffer);
+            ready!(Pin::new(source).poll_read(cx, &mut buffer)).map_err(Broken::Source)?;
+            let bytes = buffer.filled();
+            if bytes.is_empty() {
+                self.ended = true;
+                return Poll::Ready(Ok(()));
+            }
+            self.moved += bytes.len() as u64;
+            self.counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            if self.discard {
+                return Poll::Ready(Ok(()));
+            }
+            self.to_flush = true;
+            let written = match Pin::new(sink).poll_write(cx, bytes) {
+                Poll::Ready(result) => result.map_err(Broken::Sink)?,
+                Poll::Pending => 0,
+            };
+            if let Some(rest) = bytes.get(written..) {
+                self.aside.extend_from_slice(rest);
+            }
+            Poll::Ready(Ok(()))
+        })
+    }
+}

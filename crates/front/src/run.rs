@@ -1,0 +1,197 @@
+//! Follows the configuration: opens, changes and closes ports.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use certificate::Pair;
+use rustls::ServerConfig;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::accept::{Port, listen};
+use crate::connection::{Service, Services};
+use crate::gate::Gate;
+use crate::hosts::Hosts;
+use crate::terminate::Terminator;
+use crate::{Action, Config, Counters, Event, Host, Listener, Shutdown};
+
+/// What every connection can reach.
+pub(crate) struct Shared {
+    pub(crate) upstream: PathBuf,
+    pub(crate) gate: ArcSwap<Gate>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) reporter: Box<dyn Fn(Event) + Send + Sync>,
+    pub(crate) shutdown: watch::Receiver<Shutdown>,
+    /// Closed once all who hold this are gone.
+    _alive: mpsc::Sender<Infallible>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("upstream", &self.upstream).finish_non_exhaustive()
+    }
+}
+
+/// Serves until `shutdown` says otherwise.
+pub async fn run(
+    config: watch::Receiver<Arc<Config>>,
+    upstream: PathBuf,
+    reporter: impl Fn(Event) + Send + Sync + 'static,
+    shutdown: watch::Receiver<Shutdown>,
+) {
+    run_counted(config, upstream, reporter, shutdown, Arc::default()).await;
+}
+
+/// As [`run`], with counters that the caller can read meanwhile.
+pub async fn run_counted(
+    mut config: watch::Receiver<Arc<Config>>,
+    upstream: PathBuf,
+    reporter: impl Fn(Event) + Send + Sync + 'static,
+    mut shutdown: watch::Receiver<Shutdown>,
+    counters: Arc<Counters>,
+) {
+    let (alive, mut all_gone) = mpsc::channel(1);
+    let shared = Arc::new(Shared {
+        upstream,
+        gate: ArcSwap::from_pointee(Gate::new(config.borrow().limits.clone())),
+        counters,
+        reporter: Box::new(reporter),
+        shutdown: shutdown.clone(),
+        _alive: alive,
+    });
+    let mut ports = Ports { open: BTreeMap::new(), shared, terminator: None };
+    // A caller that is gone without a word gets what Drain gives.
+    let end = async { drop(shutdown.wait_for(|asked| *asked > Shutdown::Run).await) };
+    tokio::pin!(end);
+    loop {
+        let wanted = Arc::clone(&config.borrow_and_update());
+        ports.follow(&wanted).await;
+        let changes = tokio::select! {
+            () = &mut end => break,
+            changed = config.changed() => changed.is_ok(),
+        };
+        if !changes {
+            end.await;
+            break;
+        }
+    }
+    ports.close_all().await;
+    drop(ports);
+    // Connections end by themselves, or by Shutdown::Now, which each of them sees.
+    while all_gone.recv().await.is_some() {}
+}
+
+type Key = (Option<IpAddr>, u16);
+
+struct Ports {
+    open: BTreeMap<Key, Open>,
+    shared: Arc<Shared>,
+    /// Made when first needed; keeps the keys of tickets.
+    terminator: Option<Terminator>,
+}
+
+struct Open {
+    port: Arc<Port>,
+    close: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Ports {
+    async fn follow(&mut self, config: &Config) {
+        if self.shared.gate.load().limits != config.limits {
+            self.shared.gate.store(Arc::new(Gate::new(config.limits.clone())));
+        }
+        let mut wanted: BTreeMap<Key, Vec<&Listener>> = BTreeMap::new();
+        for listener in &config.listeners {
+            wanted.entry((listener.address, listener.port)).or_default().push(listener);
+        }
+        let gone: Vec<Key> = self.open.keys().filter(|key| !wanted.contains_key(key)).copied().collect();
+        for key in gone {
+            if let Some(open) = self.open.remove(&key) {
+                open.close().await;
+            }
+        }
+        for ((address, port), listeners) in wanted {
+            let socket = listeners.first().map_or_else(String::new, |listener| listener.socket.clone());
+            let hosts = listeners.iter().flat_map(|listener| &listener.hosts);
+            let services = Arc::new(self.services(hosts, config.http2, &socket));
+            if let Some(open) = self.open.get(&(address, port)) {
+                open.port.services.store(services);
+                continue;
+            }
+            let port = Arc::new(Port { socket, address, port, services: ArcSwap::new(services) });
+            let (close, closed) = oneshot::channel();
+            let task = tokio::spawn(listen(Arc::clone(&port), Arc::clone(&self.shared), closed));
+            self.open.insert((address, port.port), Open { port, close, task });
+        }
+    }
+
+    fn services<'a>(&mut self, hosts: impl Iterator<Item = &'a Host>, http2: bool, socket: &str) -> Services {
+        let made: Vec<_> = hosts
+            .map(|host| {
+                let service = self.service(&host.action, http2).unwrap_or_else(|e| {
+                    let why = format!(
+                        "cannot serve TLS for {}: {e}",
+                        host.hostname.as_deref().unwrap_or("any name")
+                    );
+                    (self.shared.reporter)(Event::CannotListen { socket: socket.to_owned(), why });
+                    Service::Nothing
+                });
+                (host.hostname.clone(), service)
+            })
+            .collect();
+        Hosts::new(made)
+    }
+
+    fn service(&mut self, action: &Action, http2: bool) -> Result<Service, rustls::Error> {
+        let http: &[&str] = if http2 { &["h2", "http/1.1"] } else { &["http/1.1"] };
+        Ok(match action {
+            Action::Terminate { certificates } | Action::Forward { certificates, .. }
+                if certificates.is_empty() =>
+            {
+                Service::Nothing
+            }
+            Action::Terminate { certificates } => Service::Terminate(self.server(certificates, http)?),
+            // What the endpoints speak is not known here.
+            Action::Forward { certificates, backends } => {
+                Service::Forward(self.server(certificates, &[])?, Arc::clone(backends))
+            }
+            Action::Passthrough { backends } => Service::Passthrough(Arc::clone(backends)),
+        })
+    }
+
+    fn server(
+        &mut self,
+        certificates: &[Arc<Pair>],
+        alpn: &[&str],
+    ) -> Result<Arc<ServerConfig>, rustls::Error> {
+        let terminator = match self.terminator.take() {
+            Some(terminator) => terminator,
+            None => Terminator::new()?,
+        };
+        self.terminator.insert(terminator).server(certificates, alpn)
+    }
+
+    /// All at once.
+    async fn close_all(&mut self) {
+        let (closes, tasks): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.open).into_values().map(|open| (open.close, open.task)).unzip();
+        drop(closes);
+        for task in tasks {
+            let _ = task.await;
+        }
+    }
+}
+
+impl Open {
+    /// The port is free when this returns.
+    async fn close(self) {
+        drop(self.close);
+        let _ = self.task.await;
+    }
+}

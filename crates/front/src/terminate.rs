@@ -1,0 +1,69 @@
+//! How TLS is ended for one host.
+
+use std::sync::Arc;
+
+use certificate::Pair;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, SignatureAlgorithm};
+
+use crate::hosts::normal;
+
+/// What all hosts share. A ticket holds the name that it was made for, and rustls takes it for that name only; so one
+/// key for tickets serves all hosts, and it outlives changed certificates.
+#[derive(Debug)]
+pub(crate) struct Terminator {
+    provider: Arc<CryptoProvider>,
+    tickets: Arc<dyn ProducesTickets>,
+}
+
+impl Terminator {
+    pub(crate) fn new() -> Result<Self, rustls::Error> {
+        Ok(Self { provider: Arc::new(aws_lc_rs::default_provider()), tickets: aws_lc_rs::Ticketer::new()? })
+    }
+
+    pub(crate) fn server(
+        &self,
+        certificates: &[Arc<Pair>],
+        alpn: &[&str],
+    ) -> Result<Arc<ServerConfig>, rustls::Error> {
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Certificates(certificates.to_vec())));
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        config.ticketer = Arc::clone(&self.tickets);
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Arc::new(config))
+    }
+}
+
+/// The certificates of one host.
+#[derive(Debug)]
+struct Certificates(Vec<Arc<Pair>>);
+
+impl ResolvesServerCert for Certificates {
+    /// The best cover of the name, then ECDSA, then the first; of those that the client can verify.
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let [first, others @ ..] = self.0.as_slice() else { return None };
+        if others.is_empty() {
+            return Some(first.certified_key());
+        }
+        let name = hello.server_name().map(normal);
+        let rank = |pair: &Pair| {
+            let key = pair.certified_key();
+            let usable = key.key.choose_scheme(hello.signature_schemes()).is_some();
+            let cover = name.as_deref().and_then(|name| pair.cover(name));
+            (usable, cover, key.key.algorithm() == SignatureAlgorithm::ECDSA)
+        };
+        let mut best = (first, rank(first));
+        for pair in others {
+            let rank = rank(pair);
+            if rank > best.1 {
+                best = (pair, rank);
+            }
+        }
+        Some(best.0.certified_key())
+    }
+}

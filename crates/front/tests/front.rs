@@ -1,0 +1,17 @@
+//! The front as its clients and varnishd see it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "front/change.rs"]
+mod change;
+#[path = "front/limits.rs"]
+mod limits;
+#[path = "front/names.rs"]
+mod names;
+#[path = "front/passthrough.rs"]
+mod passthrough;
+#[path = "front/programs.rs"]
+mod programs;
+#[path = "front/support.rs"]
+mod support;
+#[path = "front/transport.rs"]
+mod transport;

@@ -1,0 +1,140 @@
+//! Clients that take too much.
+
+use std::time::Duration;
+
+use front::{Config, Failure, Limits};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use crate::support::{Authority, Client, Front, PATIENCE, Upstream, config, host};
+
+async fn start(upstream: &Upstream, authority: &Authority, limits: Limits) -> Front {
+    let pair = authority.ecdsa(&["a.test"]);
+    Front::start(Config { limits, ..config(vec![host("a.test", &[&pair])]) }, upstream.path()).await
+}
+
+/// How the front leaves: what it said last.
+async fn last_words(stream: &mut TcpStream) -> Vec<u8> {
+    let mut got = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut got)).await.unwrap();
+    got
+}
+
+#[tokio::test]
+async fn a_silent_client_is_sent_away() {
+    let upstream = Upstream::start();
+    let limits = Limits { handshake_timeout: Duration::from_millis(200), ..Limits::default() };
+    let front = start(&upstream, &Authority::new(), limits).await;
+    let mut silent = TcpStream::connect(front.address).await.unwrap();
+    let began = Instant::now();
+    assert_eq!(last_words(&mut silent).await, b"");
+    assert!(began.elapsed() < Duration::from_secs(5));
+    // One who sends a byte now and then gets no more time.
+    let mut slow = TcpStream::connect(front.address).await.unwrap();
+    for byte in [22, 3, 1, 2, 0, 1] {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        let _ = slow.write_all(&[byte]).await;
+    }
+    front.until("two timeouts", |counters| counters.failures(Failure::Timeout) == 2).await;
+}
+
+#[tokio::test]
+async fn what_is_no_tls_is_told_so() {
+    let upstream = Upstream::start();
+    let front = start(&upstream, &Authority::new(), Limits::default()).await;
+    let mut plain = TcpStream::connect(front.address).await.unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await.unwrap();
+    let words = last_words(&mut plain).await;
+    assert_eq!(words.first(), Some(&21), "an alert, not {words:?}");
+    let gone = TcpStream::connect(front.address).await.unwrap();
+    drop(gone);
+    front
+        .until("both", |counters| {
+            counters.failures(Failure::NotTls) == 1
+                && counters.failures(Failure::Gone) == 1
+                && counters.open() == 0
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_hello_without_end_is_cut() {
+    let upstream = Upstream::start();
+    let front = start(&upstream, &Authority::new(), Limits::default()).await;
+    let mut endless = TcpStream::connect(front.address).await.unwrap();
+    // Records of a handshake message that says it has 16 MiB.
+    let mut bytes = vec![22, 3, 1, 0x3f, 0xff, 1, 0xff, 0xff, 0xff];
+    bytes.resize(5 + 0x3fff, 0);
+    for _ in 0..8 {
+        if endless.write_all(&bytes).await.is_err() {
+            break;
+        }
+        bytes.splice(5..9, [0; 4]);
+    }
+    front
+        .until("cut", |counters| {
+            counters.failures(Failure::TooLarge) + counters.failures(Failure::NotTls) == 1
+                && counters.open() == 0
+        })
+        .await;
+    let small = Limits { hello_bytes: 100, ..Limits::default() };
+    let authority = Authority::new();
+    let front = start(&upstream, &authority, small).await;
+    assert!(Client::new(&authority).connect(front.address, "a.test").await.is_err());
+    front.until("too large", |counters| counters.failures(Failure::TooLarge) == 1).await;
+}
+
+#[tokio::test]
+async fn handshakes_beyond_the_limit_wait_and_are_served() {
+    let upstream = Upstream::start();
+    let authority = Authority::new();
+    let limits = Limits {
+        concurrent_handshakes: 1,
+        handshake_timeout: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let front = start(&upstream, &authority, limits).await;
+    let _silent = TcpStream::connect(front.address).await.unwrap();
+    front.until("the silent one is in", |counters| counters.open() == 1).await;
+    let began = Instant::now();
+    timeout(PATIENCE, Client::new(&authority).connect(front.address, "a.test")).await.unwrap().unwrap();
+    assert!(began.elapsed() > Duration::from_millis(200), "{:?}", began.elapsed());
+    assert_eq!(front.counters.failures(Failure::Timeout), 1);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_for_a_place() {
+    let upstream = Upstream::start();
+    let authority = Authority::new();
+    let front = start(&upstream, &authority, Limits { connections: 1, ..Limits::default() }).await;
+    let client = Client::new(&authority);
+    let first = client.connect(front.address, "a.test").await.unwrap();
+    let second = tokio::spawn(async move { client.connect(front.address, "a.test").await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!second.is_finished());
+    drop(first);
+    timeout(PATIENCE, second).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_thousand_strangers_with_garbage_harm_nobody() {
+    let upstream = Upstream::start();
+    let authority = Authority::new();
+    let front = start(&upstream, &authority, Limits::default()).await;
+    for seed in 0..1000_u32 {
+        let mut stream = TcpStream::connect(front.address).await.unwrap();
+        let mut bytes: Vec<u8> =
+            (0..64).map(|i| (seed.wrapping_mul(2_654_435_761).rotate_left(i) >> 3) as u8).collect();
+        if seed % 2 == 0 {
+            bytes[..6].copy_from_slice(&[22, 3, 1, 0, 59, 1]);
+        }
+        let _ = stream.write_all(&bytes).await;
+    }
+    assert!(Client::new(&authority).connect(front.address, "a.test").await.is_ok());
+    front
+        .until("all counted", |counters| {
+            Failure::ALL.iter().map(|why| counters.failures(*why)).sum::<u64>() == 1000
+        })
+        .await;
+}

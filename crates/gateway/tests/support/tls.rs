@@ -1,0 +1,149 @@
+//! A TLS client that believes every certificate, and remembers which one it was.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+
+use super::{Ask, Connection, PATIENCE, Response, secret};
+
+/// A self-signed pair.
+#[derive(Debug, Clone)]
+pub(crate) struct Certificate {
+    pub(crate) chain: String,
+    pub(crate) key: String,
+    der: CertificateDer<'static>,
+}
+
+impl Certificate {
+    pub(crate) fn new(name: &str) -> Self {
+        let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+        Self { chain: made.cert.pem(), key: made.signing_key.serialize_pem(), der: made.cert.der().clone() }
+    }
+
+    /// As a manifest.
+    pub(crate) fn secret(&self, name: &str) -> String {
+        secret(name, &self.chain, &self.key)
+    }
+}
+
+/// One handshake to come, on a connection of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Handshake<'a> {
+    pub(crate) port: u16,
+    /// The name to ask for.
+    pub(crate) name: Option<&'a str>,
+}
+
+/// A connection that is kept.
+pub(crate) struct TlsConnection {
+    http: Connection<StreamOwned<ClientConnection, TcpStream>>,
+    shown: CertificateDer<'static>,
+}
+
+impl Handshake<'_> {
+    pub(crate) fn open(&self) -> io::Result<TlsConnection> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from(self.name.unwrap_or("nobody").to_owned()).unwrap();
+        let mut client =
+            ClientConnection::new(config(self.name.is_some()), name).map_err(io::Error::other)?;
+        while client.is_handshaking() {
+            client.complete_io(&mut stream)?;
+        }
+        let shown = client.peer_certificates().unwrap()[0].clone().into_owned();
+        Ok(TlsConnection { http: Connection::over(StreamOwned::new(client, stream)), shown })
+    }
+
+    /// GET on a connection of its own.
+    #[track_caller]
+    pub(crate) fn get(&self, host: &str, url: &str) -> Response {
+        let ask = Ask::get(host, url).header("Connection", "close");
+        self.open().and_then(|mut c| c.http.try_exchange(&ask)).unwrap_or_else(|e| panic!("{self:?}: {e}"))
+    }
+
+    /// Does a new connection get this certificate?
+    pub(crate) fn shows(&self, certificate: &Certificate) -> bool {
+        self.open().is_ok_and(|connection| connection.shows(certificate))
+    }
+}
+
+impl TlsConnection {
+    pub(crate) fn shows(&self, certificate: &Certificate) -> bool {
+        self.shown == certificate.der
+    }
+
+    #[track_caller]
+    pub(crate) fn exchange(&mut self, ask: &Ask) -> Response {
+        self.http.exchange(ask)
+    }
+
+    pub(crate) fn try_exchange(&mut self, ask: &Ask) -> io::Result<Response> {
+        self.http.try_exchange(ask)
+    }
+
+    pub(crate) fn write(&mut self, ask: &Ask) -> io::Result<()> {
+        self.http.write(ask)
+    }
+
+    pub(crate) fn read(&mut self) -> io::Result<Response> {
+        self.http.read("GET")
+    }
+}
+
+fn config(with_name: bool) -> Arc<ClientConfig> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Credulous(provider)))
+        .with_no_client_auth();
+    config.enable_sni = with_name;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+#[derive(Debug)]
+struct Credulous(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Credulous {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,76 @@
+//! The socket that a request came in by, `http-80`: varnishd's own, or one of the front's.
+
+use std::io::Write;
+use std::ops::Deref;
+
+use model::names::{HTTPS_SOCKET, RELOAD_SOCKET};
+
+use crate::ffi::{self, Ctx};
+use crate::message::c_bytes;
+
+/// A socket's name. One of the front's is made anew for each request, without an allocation.
+pub(crate) enum Socket<'a> {
+    Varnishds(&'a [u8]),
+    Fronts { text: [u8; LONGEST], length: usize },
+}
+
+/// `https-65535`
+const LONGEST: usize = 11;
+
+impl<'a> Socket<'a> {
+    /// # Safety
+    /// `ctx` must be a live context, and be so for `'a`.
+    pub(crate) unsafe fn of(ctx: *const Ctx) -> Self {
+        // SAFETY: the session outlives the task; the name is varnishd's own.
+        let (name, port) = unsafe { (c_bytes(ffi::gs_local_socket(ctx)), || ffi::gs_server_port(ctx)) };
+        match name {
+            // All HTTPS listeners share one unix socket, and the front says by PROXY which one it was.
+            name if name == HTTPS_SOCKET.as_bytes() => Self::front(port()).unwrap_or(Self::Varnishds(name)),
+            name => Self::Varnishds(name),
+        }
+    }
+
+    fn front(port: u32) -> Option<Self> {
+        let port = u16::try_from(port).ok().filter(|port| *port > 0)?;
+        let mut text = [0; LONGEST];
+        let mut rest = text.as_mut_slice();
+        write!(rest, "{HTTPS_SOCKET}-{port}").ok()?;
+        let length = LONGEST - rest.len();
+        Some(Self::Fronts { text, length })
+    }
+
+    /// Does whoever is there talk to ghost itself?
+    pub(crate) fn is_reload(&self) -> bool {
+        **self == *RELOAD_SOCKET.as_bytes()
+    }
+}
+
+impl Deref for Socket<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Varnishds(name) => name,
+            Self::Fronts { text, length } => &text[..*length],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_of_the_front_is_named_by_its_port() {
+        for (port, expected) in [
+            (443, Some("https-443")),
+            (65_535, Some("https-65535")),
+            (1, Some("https-1")),
+            (0, None),
+            (65_536, None),
+        ] {
+            let name = Socket::front(port).map(|socket| String::from_utf8(socket.to_vec()).unwrap());
+            assert_eq!(name.as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The certificates of one Gateway: which Secrets its listeners may use, and which of them hold a good pair.
+
+use std::collections::BTreeMap;
+
+use certificate::Pem;
+use gateway_api::gateways::{GatewayListeners, GatewayListenersTlsCertificateRefs as CertificateRef};
+use k8s_openapi::api::core::v1::Secret;
+
+use crate::grants::{From, Grants, To};
+use crate::listener::{Fault, GATEWAY_API_GROUP};
+use crate::snapshot::{Key, Snapshot};
+
+/// The type of Secrets that hold a pair, and their keys for it.
+const SECRET_TYPE: &str = "kubernetes.io/tls";
+const CHAIN: &str = "tls.crt";
+const PRIVATE_KEY: &str = "tls.key";
+
+/// What the certificateRefs of one listener come to.
+#[derive(Debug, Default)]
+pub(crate) struct ListenerCertificates {
+    /// Secrets that are there and may be used, each once. Whoever serves the listener keeps the last good pair of one
+    /// that has broken.
+    pub(crate) names: Vec<String>,
+    /// At least one of them holds a good pair.
+    pub(crate) usable: bool,
+    /// References without a good pair, each with what to do.
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// All that the listeners of one Gateway refer to. Each Secret is looked at once.
+#[derive(Debug)]
+pub(crate) struct Certificates<'a> {
+    gateway: &'a Key,
+    grants: &'a Grants<'a>,
+    snapshot: &'a Snapshot,
+    checked: BTreeMap<Key, Result<Pem, Fault>>,
+}
+
+impl<'a> Certificates<'a> {
+    pub(crate) fn new(gateway: &'a Key, grants: &'a Grants<'a>, snapshot: &'a Snapshot) -> Self {
+        Self { gateway, grants, snapshot, checked: BTreeMap::new() }
+    }
+
+    /// Follows the references of a listener that ends TLS.
+    pub(crate) fn of_listener(&mut self, listener: &GatewayListeners) -> ListenerCertificates {
+        let refs = listener.tls.as_ref().and_then(|tls| tls.certificate_refs.as_deref()).unwrap_or_default();
+        let mut found = ListenerCertificates::default();
+        if refs.is_empty() {
+            let message = "tls.certificateRefs names no certificate: name a Secret of type kubernetes.io/tls";
+            found.faults.push(invalid(message.to_owned()));
+        }
+        for (index, reference) in refs.iter().enumerate() {
+            let at = |fault: Fault| {
+                let message = format!("tls.certificateRefs[{index}]: {}", fault.message);
+                Fault { message, ..fault }
+            };
+            let secret = match self.secret(reference) {
+                Ok(secret) => secret,
+                Err(fault) => {
+                    found.faults.push(at(fault));
+                    continue;
+                }
+            };
+            let name = secret.to_string();
+            if found.names.contains(&name) {
+                continue;
+            }
+            found.names.push(name);
+            match self.pair(&secret) {
+                Ok(_) => found.usable = true,
+                Err(fault) => found.faults.push(at(fault.clone())),
+            }
+        }
+        found
+    }
+
+    /// The good pairs among those of `names`.
+    pub(crate) fn good<'n>(&self, names: impl Iterator<Item = &'n String>) -> BTreeMap<String, Pem> {
+        let good: BTreeMap<String, &Pem> = self
+            .checked
+            .iter()
+            .filter_map(|(secret, pair)| Some((secret.to_string(), pair.as_ref().ok()?)))
+            .collect();
+        names.filter_map(|name| Some((name.clone(), (*good.get(name)?).clone()))).collect()
+    }
+
+    /// The Secret that a reference means, if it is there and may be used.
+    fn secret(&self, reference: &CertificateRef) -> Result<Key, Fault> {
+        let group = reference.group.as_deref().unwrap_or_default();
+        let kind = reference.kind.as_deref().unwrap_or("Secret");
+        if !group.is_empty() || kind != "Secret" {
+            let of_group = if group.is_empty() { String::new() } else { format!(" of group {group}") };
+            return Err(invalid(format!(
+                "{kind} {}{of_group} cannot be a certificate here: refer to a Secret of the core group",
+                reference.name
+            )));
+        }
+        let secret =
+            Key::new(reference.namespace.as_deref().unwrap_or(&self.gateway.namespace), &reference.name);
+        // Before anything else: whoever may not refer to a Secret shall not learn whether it is there.
+        self.permit(&secret)?;
+        let Some(object) = self.snapshot.secrets.get(&secret) else {
+            return Err(invalid(format!("Secret {secret} does not exist: create it, or correct the name")));
+        };
+        match object.type_.as_deref() {
+            Some(SECRET_TYPE) => Ok(secret),
+            other => Err(invalid(format!(
+                "Secret {secret} is of type {}: use one of type {SECRET_TYPE}",
+                other.unwrap_or("Opaque")
+            ))),
+        }
+    }
+
+    fn permit(&self, secret: &Key) -> Result<(), Fault> {
+        let from = From { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: &self.gateway.namespace };
+        let to = To { group: "", kind: "Secret", namespace: &secret.namespace, name: &secret.name };
+        if self.grants.permit(from, to) {
+            return Ok(());
+        }
+        Err(Fault {
+            reason: "RefNotPermitted",
+            message: format!(
+                "no ReferenceGrant in namespace {} lets Gateways of namespace {} refer to Secret {}: create one there",
+                secret.namespace, self.gateway.namespace, secret.name
+            ),
+        })
+    }
+
+    fn pair(&mut self, secret: &Key) -> &Result<Pem, Fault> {
+        let object = self.snapshot.secrets.get(secret);
+        self.checked.entry(secret.clone()).or_insert_with(|| {
+            let pem = object.and_then(|object| pem(object)).ok_or_else(|| {
+                invalid(format!(
+                    "Secret {secret} lacks {CHAIN} or {PRIVATE_KEY}: put certificate chain and private key there, as PEM"
+                ))
+            })?;
+            match certificate::check(&pem) {
+                Ok(()) => Ok(pem),
+                Err(e) => Err(invalid(format!("Secret {secret} holds no usable pair: {e}"))),
+            }
+        })
+    }
+}
+
+fn pem(secret: &Secret) -> Option<Pem> {
+    let data = secret.data.as_ref()?;
+    Some(Pem { chain: data.get(CHAIN)?.0.clone(), key: data.get(PRIVATE_KEY)?.0.clone() })
+}
+
+fn invalid(message: String) -> Fault {
+    Fault { reason: "InvalidCertificateRef", message }
+}
