@@ -5,6 +5,7 @@ mod check;
 mod cli;
 mod compile_vcl;
 mod console;
+mod crds;
 mod explain;
 mod input;
 mod operator_command;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Operator => run(operator_command::run()),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Crds => crds::run(),
     };
     done.unwrap_or_else(|e| {
         tracing::error!("{e:#}");

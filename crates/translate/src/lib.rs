@@ -27,6 +27,7 @@ pub mod snapshot;
 pub mod status;
 pub mod varnishd_args;
 pub mod vcl;
+pub mod workload;
 
 use std::collections::BTreeMap;
 
@@ -64,6 +65,8 @@ pub struct GatewayPlan {
     /// `None`: as above. Without sockets: varnishd listens on nothing of its own, since all listeners are HTTPS. There
     /// is nothing to serve where the routing has no listeners.
     pub infra: Option<Infra>,
+    /// `None`: as above. What [`workload::objects`] needs beside it, for whoever runs the Gateway in a cluster.
+    pub workload: Option<workload::Workload>,
 }
 
 /// Decides, for all Gateways of ours, what they serve, and tells every object what became of it.
