@@ -36,10 +36,11 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
 
     let health =
         chaperone::health::serve(environment.health_address, environment.http_address, reporter.state());
+    let for_feed = reporter.clone();
     let feeding = async {
         match &environment.gateway_name {
-            None => feed(&environment, to_varnishd, reporter.clone()).await,
-            Some(gateway) => feed_from_cluster(&environment, gateway, to_varnishd, reporter.clone()).await,
+            None => feed(&environment, to_varnishd, for_feed).await,
+            Some(gateway) => feed_from_cluster(&environment, gateway, to_varnishd, for_feed).await,
         }
     };
     let running = chaperone::run(settings, desired, LastGood::default(), reporter, shutdown);

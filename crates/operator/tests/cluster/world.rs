@@ -27,13 +27,13 @@ use tokio::task::JoinHandle;
 const PATIENCE: Duration = Duration::from_secs(40);
 const LEASE: &str = "varnish-gateway-operator";
 
-pub struct World {
-    pub client: Client,
-    pub namespace: String,
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
 }
 
 /// Everything that can be asked for by name.
-pub trait Kind:
+pub(crate) trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Serialize
     + DeserializeOwned
@@ -57,30 +57,30 @@ impl<T> Kind for T where
 {
 }
 
-pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
-pub struct Operator {
+pub(crate) struct Operator {
     stop: watch::Sender<bool>,
     task: JoinHandle<Result<(), operator::Error>>,
 }
 
 impl Operator {
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         self.task.await.unwrap().unwrap();
     }
 
     /// In the middle of whatever it does.
-    pub async fn kill(self) {
+    pub(crate) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 }
 
 impl World {
-    pub async fn new(name: &str) -> Self {
+    pub(crate) async fn new(name: &str) -> Self {
         let client = source::kubernetes::connect().await.expect("KUBECONFIG names a cluster");
         let class = json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": { "name": "varnish" },
@@ -99,7 +99,7 @@ impl World {
         world
     }
 
-    pub async fn beside(&self, name: &str) -> Self {
+    pub(crate) async fn beside(&self, name: &str) -> Self {
         let world = Self { client: self.client.clone(), namespace: format!("t-{name}-{}", std::process::id()) };
         world.make_namespace().await;
         world
@@ -111,12 +111,12 @@ impl World {
         api.patch(&self.namespace, &apply(), &Patch::Apply(body)).await.unwrap();
     }
 
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         let api: Api<Namespace> = Api::all(self.client.clone());
         let _ = api.delete(&self.namespace, &DeleteParams::background()).await;
     }
 
-    pub fn operator(&self, identity: &str) -> Operator {
+    pub(crate) fn operator(&self, identity: &str) -> Operator {
         let loopback = |port| ([127, 0, 0, 1], port).into();
         let settings = Settings {
             image: "localhost/gateway-chaperone:dev".to_owned(),
@@ -132,7 +132,7 @@ impl World {
         Operator { stop, task }
     }
 
-    pub fn api<T: Kind>(&self) -> Api<T> {
+    pub(crate) fn api<T: Kind>(&self) -> Api<T> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    pub async fn gateway(&self, name: &str, listeners: &[(&str, u16)]) {
+    pub(crate) async fn gateway(&self, name: &str, listeners: &[(&str, u16)]) {
         let listeners: Vec<Value> = listeners
             .iter()
             .map(|(name, port)| json!({ "name": name, "port": port, "protocol": "HTTP" }))
@@ -156,20 +156,20 @@ impl World {
         self.apply::<Gateway>(name, json!({ "spec": { "gatewayClassName": "varnish", "listeners": listeners } })).await;
     }
 
-    pub async fn service(&self, name: &str) {
+    pub(crate) async fn service(&self, name: &str) {
         let ports = json!([{ "name": "http", "port": 80 }]);
         self.apply::<Service>(name, json!({ "spec": { "selector": { "app": name }, "ports": ports } })).await;
     }
 
-    pub async fn route(&self, name: &str, gateway: &str, service: &str) {
+    pub(crate) async fn route(&self, name: &str, gateway: &str, service: &str) {
         self.route_with_rule(name, gateway, service, &format!("/{name}")).await;
     }
 
-    pub async fn route_with_rule(&self, name: &str, gateway: &str, service: &str, path: &str) {
+    pub(crate) async fn route_with_rule(&self, name: &str, gateway: &str, service: &str, path: &str) {
         self.route_to(name, gateway, json!({ "name": service, "port": 80 }), path).await;
     }
 
-    pub async fn route_across(&self, name: &str, gateway: &str, namespace: &str, service: &str) {
+    pub(crate) async fn route_across(&self, name: &str, gateway: &str, namespace: &str, service: &str) {
         let backend = json!({ "name": service, "namespace": namespace, "port": 80 });
         self.route_to(name, gateway, backend, &format!("/{name}")).await;
     }
@@ -182,7 +182,7 @@ impl World {
         self.apply::<HttpRoute>(name, json!({ "spec": spec })).await;
     }
 
-    pub async fn grant(&self, from: &str) {
+    pub(crate) async fn grant(&self, from: &str) {
         let spec = json!({
             "from": [{ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": from }],
             "to": [{ "group": "", "kind": "Service" }],
@@ -191,7 +191,7 @@ impl World {
     }
 
     /// A pod as the Deployment would make it, that serves `hash`.
-    pub async fn pod(&self, gateway: &str, name: &str, infra_hash: &str, hash: &str) {
+    pub(crate) async fn pod(&self, gateway: &str, name: &str, infra_hash: &str, hash: &str) {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {
                 "name": name,
@@ -218,7 +218,7 @@ impl World {
     }
 
     /// As a chaperone does.
-    pub async fn report(&self, gateway: &str, pod: &str, report: Value) {
+    pub(crate) async fn report(&self, gateway: &str, pod: &str, report: Value) {
         let name = format!("{gateway}-pods");
         let body = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": self.namespace },
@@ -229,12 +229,12 @@ impl World {
     }
 
     /// As a LoadBalancer's controller does.
-    pub async fn address(&self, service: &str, address: &str) {
+    pub(crate) async fn address(&self, service: &str, address: &str) {
         let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": address }] } } });
         self.api::<Service>().patch_status(service, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     }
 
-    pub async fn foreign_parent(&self, route: &str) {
+    pub(crate) async fn foreign_parent(&self, route: &str) {
         let there = self.get::<HttpRoute>(route).await;
         let mut parents = there["status"]["parents"].as_array().cloned().unwrap_or_default();
         let mut foreign = parents[0].clone();
@@ -244,35 +244,35 @@ impl World {
         self.api::<HttpRoute>().patch_status(route, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    pub async fn edit<T: Kind>(&self, name: &str, patch: Value) {
+    pub(crate) async fn edit<T: Kind>(&self, name: &str, patch: Value) {
         self.api::<T>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    pub async fn delete<T: Kind>(&self, name: &str) {
+    pub(crate) async fn delete<T: Kind>(&self, name: &str) {
         self.api::<T>().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    pub async fn delete_gateway(&self, name: &str) {
+    pub(crate) async fn delete_gateway(&self, name: &str) {
         self.delete::<Gateway>(name).await;
     }
 
-    pub async fn delete_route(&self, name: &str) {
+    pub(crate) async fn delete_route(&self, name: &str) {
         self.delete::<HttpRoute>(name).await;
     }
 
-    pub async fn get<T: Kind>(&self, name: &str) -> Value {
+    pub(crate) async fn get<T: Kind>(&self, name: &str) -> Value {
         let object = self.api::<T>().get(name).await.unwrap();
         let mut value = serde_json::to_value(object).unwrap();
         value["metadata"].as_object_mut().unwrap().remove("managedFields");
         value
     }
 
-    pub async fn get_gateway(&self, name: &str) -> Value {
+    pub(crate) async fn get_gateway(&self, name: &str) -> Value {
         self.get::<Gateway>(name).await
     }
 
     /// The object, once it is there and as it should be.
-    pub async fn until<T: Kind>(&self, name: &str, good: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until<T: Kind>(&self, name: &str, good: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
             let there = self.api::<T>().get_opt(name).await.ok().flatten().map(|o| serde_json::to_value(o).unwrap());
@@ -290,15 +290,15 @@ impl World {
         }
     }
 
-    pub async fn until_gateway(&self, name: &str, good: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until_gateway(&self, name: &str, good: impl Fn(&Value) -> bool) -> Value {
         self.until::<Gateway>(name, good).await
     }
 
-    pub async fn until_route(&self, name: &str, good: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until_route(&self, name: &str, good: impl Fn(&Value) -> bool) -> Value {
         self.until::<HttpRoute>(name, good).await
     }
 
-    pub async fn until_list<T: Kind>(&self, good: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    pub(crate) async fn until_list<T: Kind>(&self, good: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let begun = Instant::now();
         loop {
             let all = self.api::<T>().list(&ListParams::default()).await.unwrap().items;
@@ -311,7 +311,7 @@ impl World {
         }
     }
 
-    pub async fn until_event(&self, about: &str, good: impl Fn(&str) -> bool) {
+    pub(crate) async fn until_event(&self, about: &str, good: impl Fn(&str) -> bool) {
         self.until_list::<Event>(|all| {
             all.iter().any(|event| {
                 event["regarding"]["name"] == about && event["note"].as_str().is_some_and(&good)
@@ -321,7 +321,7 @@ impl World {
     }
 
     /// Which manager owns each key of a ConfigMap's data.
-    pub async fn managers<T: Kind>(&self, name: &str) -> BTreeMap<String, String> {
+    pub(crate) async fn managers<T: Kind>(&self, name: &str) -> BTreeMap<String, String> {
         let object = serde_json::to_value(self.api::<T>().get(name).await.unwrap()).unwrap();
         let mut managers = BTreeMap::new();
         for entry in object["metadata"]["managedFields"].as_array().unwrap() {
@@ -337,7 +337,7 @@ impl World {
     }
 
     /// Versions of everything that belongs to a Gateway.
-    pub async fn versions(&self, gateway: &str) -> BTreeMap<String, String> {
+    pub(crate) async fn versions(&self, gateway: &str) -> BTreeMap<String, String> {
         use k8s_openapi::api::apps::v1::Deployment;
         use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
         use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -356,12 +356,12 @@ impl World {
         versions
     }
 
-    pub async fn leader(&self) -> String {
+    pub(crate) async fn leader(&self) -> String {
         let lease = Api::<Lease>::namespaced(self.client.clone(), "default").get(LEASE).await;
         lease.ok().and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
     }
 
-    pub async fn until_leader(&self, name: &str) {
+    pub(crate) async fn until_leader(&self, name: &str) {
         let begun = Instant::now();
         while self.leader().await != name {
             assert!(begun.elapsed() < PATIENCE, "{} leads", self.leader().await);
@@ -369,7 +369,7 @@ impl World {
         }
     }
 
-    pub async fn until_api(&self) {
+    pub(crate) async fn until_api(&self) {
         let begun = Instant::now();
         while self.client.apiserver_version().await.is_err() {
             assert!(begun.elapsed() < PATIENCE, "the API server does not come back");
@@ -383,13 +383,13 @@ fn apply() -> PatchParams {
 }
 
 /// The cluster's API server, which shares our namespaces.
-pub struct ApiServer {
+pub(crate) struct ApiServer {
     pid: i32,
     command: Vec<String>,
 }
 
 impl ApiServer {
-    pub fn find() -> Self {
+    pub(crate) fn find() -> Self {
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
             let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
             let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -402,7 +402,7 @@ impl ApiServer {
         panic!("no API server in these namespaces");
     }
 
-    pub fn stop(&self) -> Stopped<'_> {
+    pub(crate) fn stop(&self) -> Stopped<'_> {
         let pid = Self::find().pid;
         let killed = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
         assert!(killed.success());
@@ -422,10 +422,10 @@ impl ApiServer {
     }
 }
 
-pub struct Stopped<'a>(&'a ApiServer);
+pub(crate) struct Stopped<'a>(&'a ApiServer);
 
 impl Stopped<'_> {
-    pub fn start(self) {
+    pub(crate) fn start(self) {
         let command = &self.0.command;
         // Not ours to end: it is the cluster's again.
         Command::new(&command[0])
