@@ -1,9 +1,13 @@
 //! Our own resources in the group `gateway.varnish-software.com`.
 //!
-//! Types only: what they mean is decided in `translate`.
+//! Types, and the CustomResourceDefinitions made of them: what they mean is decided in `translate`.
 
+pub mod crd;
 mod gateway_class_parameters;
+mod schema;
 
 pub use gateway_class_parameters::{
-    GatewayClassParameters, GatewayClassParametersSpec, TimeoutParameters, UserVclConfigMapRef,
+    DisruptionBudgetParameters, Embedded, GatewayClassParameters, GatewayClassParametersSpec, LogMode,
+    LoggingParameters, ResourceParameters, ServiceParameters, ServiceType, StorageParameters, StorageType,
+    TimeoutParameters, TrafficPolicy, UserVclConfigMapRef,
 };

@@ -19,7 +19,7 @@ pub struct Environment {
     pub http_address: SocketAddr,
     /// `GHOST_RELOAD_ADDR`, by default 127.0.0.1:1969; loopback only.
     pub reload_address: SocketAddr,
-    /// `VARNISH_LISTEN`, by default `http-80=:80,http`; several by semicolon.
+    /// `VARNISH_LISTEN`, by default `http-80=:80,http`; several by semicolon; `none` where all listeners are HTTPS.
     pub listen: Vec<ListenSocket>,
     /// `VCL_PATH`, by default /etc/varnish/main.vcl.
     pub vcl_path: PathBuf,
@@ -46,9 +46,9 @@ impl Environment {
         let port = text("VARNISH_ADMIN_PORT", "6082");
         let port = port.parse().map_err(|_| bad("VARNISH_ADMIN_PORT", &port, "it must be a port number"))?;
         let listen = listen(&text("VARNISH_LISTEN", "http-80=:80,http"))?;
-        let default_http = listen.first().map_or(80, |socket| socket.port);
-        let http = text("VARNISH_HTTP_ADDR", &format!("localhost:{default_http}"));
         let reload = text("GHOST_RELOAD_ADDR", &format!("127.0.0.1:{RELOAD_PORT}"));
+        let default_http = listen.first().map(|socket| format!("localhost:{}", socket.port));
+        let http = text("VARNISH_HTTP_ADDR", &default_http.unwrap_or_else(|| reload.clone()));
         let reload_address = address("GHOST_RELOAD_ADDR", &reload, Ipv4Addr::LOCALHOST)?;
         if !reload_address.ip().is_loopback() {
             return Err(bad(
@@ -96,6 +96,9 @@ fn address(variable: &'static str, value: &str, any: Ipv4Addr) -> Result<SocketA
 
 /// `http-80=:80,http;http-8080=127.0.0.1:8080,http`
 fn listen(value: &str) -> Result<Vec<ListenSocket>, Error> {
+    if value.trim() == "none" {
+        return Ok(Vec::new());
+    }
     let wrong = |why: &str| bad("VARNISH_LISTEN", value, why);
     let sockets: Vec<_> = list(value)
         .map(|entry| {
@@ -153,6 +156,13 @@ mod tests {
         let env = read(&[("VARNISH_LISTEN", "http-80=:80,http; http-81=127.0.0.1:81")]).unwrap();
         assert_eq!(env.listen.len(), 2);
         assert_eq!(env.listen[1].address, Some("127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn without_sockets_readiness_is_tried_at_ghosts() {
+        let env = read(&[("VARNISH_LISTEN", "none"), ("GHOST_RELOAD_ADDR", "127.0.0.1:1970")]).unwrap();
+        assert_eq!(env.listen, []);
+        assert_eq!(env.http_address, "127.0.0.1:1970".parse().unwrap());
     }
 
     #[test]

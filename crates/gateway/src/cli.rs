@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Check(CheckArguments),
     /// Say which route, rule and backend would serve a request, and why the others would not.
     Explain(ExplainArguments),
+    /// Print the CustomResourceDefinitions of the gateway's own kinds, for `kubectl apply --server-side -f -`.
+    Crds,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ mod check;
 mod cli;
 mod compile_vcl;
 mod console;
+mod crds;
 mod explain;
 mod input;
 mod serve;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Chaperone(arguments) => run(chaperone_command::run(arguments)),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Crds => crds::run(),
     };
     done.unwrap_or_else(|e| {
         tracing::error!("{e:#}");

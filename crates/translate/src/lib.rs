@@ -24,6 +24,7 @@ pub mod snapshot;
 pub mod status;
 pub mod varnishd_args;
 pub mod vcl;
+pub mod workload;
 
 use std::collections::BTreeMap;
 
@@ -56,6 +57,8 @@ pub struct GatewayPlan {
     pub main_vcl: Option<String>,
     /// `None`: as above. Without sockets: no listener of the Gateway is valid, so there is nothing to listen on.
     pub infra: Option<Infra>,
+    /// `None`: as above. What [`workload::objects`] needs beside it, for whoever runs the Gateway in a cluster.
+    pub workload: Option<workload::Workload>,
 }
 
 /// Decides, for all Gateways of ours, what they serve, and tells every object what became of it.
