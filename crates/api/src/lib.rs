@@ -2,6 +2,9 @@
 //!
 //! Types, and the CustomResourceDefinitions made of them: what they mean is decided in `translate`.
 
+// On attributes of kube: each printer column says its type.
+#![allow(clippy::duplicated_attributes, reason = "columns of one type are no repetition")]
+
 pub mod crd;
 mod gateway_class_parameters;
 mod schema;

@@ -59,7 +59,7 @@ pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn volumes(_: &mut SchemaGenerator) -> Schema {
     list_of_named(
-        json!({"name": name()}),
+        &json!({"name": name()}),
         &["name"],
         &[("!self.name.startsWith('gateway-')", "names that begin with gateway- belong to the gateway")],
     )
@@ -68,7 +68,7 @@ pub(crate) fn volumes(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn volume_mounts(_: &mut SchemaGenerator) -> Schema {
     let path = json!({"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^/[^:]*$"});
     let item = embedded(
-        json!({"name": name(), "mountPath": path}),
+        &json!({"name": name(), "mountPath": path}),
         &["name", "mountPath"],
         &[(
             "!['/var/run/varnish', '/tmp', '/etc/varnish-gateway'].exists(p, self.mountPath == p || \
@@ -76,13 +76,13 @@ pub(crate) fn volume_mounts(_: &mut SchemaGenerator) -> Schema {
             "/var/run/varnish, /tmp and /etc/varnish-gateway belong to the gateway",
         )],
     );
-    list(item, &["mountPath"])
+    list(&item, &["mountPath"])
 }
 
 pub(crate) fn init_containers(_: &mut SchemaGenerator) -> Schema {
     let image = json!({"type": "string", "minLength": 1, "maxLength": 1024});
     list_of_named(
-        json!({"name": name(), "image": image}),
+        &json!({"name": name(), "image": image}),
         &["name", "image"],
         &[(
             "!(self.name in ['chaperone', 'logging'])",
@@ -94,7 +94,7 @@ pub(crate) fn init_containers(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn topology_spread(_: &mut SchemaGenerator) -> Schema {
     let key = json!({"type": "string", "minLength": 1, "maxLength": 317});
     let item = embedded(
-        json!({
+        &json!({
             "maxSkew": {"type": "integer", "format": "int32", "minimum": 1},
             "topologyKey": key,
             "whenUnsatisfiable": {"type": "string", "enum": ["DoNotSchedule", "ScheduleAnyway"]},
@@ -102,7 +102,7 @@ pub(crate) fn topology_spread(_: &mut SchemaGenerator) -> Schema {
         &["maxSkew", "topologyKey", "whenUnsatisfiable"],
         &[],
     );
-    list(item, &["topologyKey", "whenUnsatisfiable"])
+    list(&item, &["topologyKey", "whenUnsatisfiable"])
 }
 
 pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
@@ -131,7 +131,7 @@ fn name() -> Value {
     json!({"type": "string", "minLength": 1, "maxLength": 63, "pattern": LABEL})
 }
 
-fn embedded(properties: Value, required: &[&str], checks: &[(&str, &str)]) -> Value {
+fn embedded(properties: &Value, required: &[&str], checks: &[(&str, &str)]) -> Value {
     let mut item = json!({
         "type": "object",
         "required": required,
@@ -144,12 +144,12 @@ fn embedded(properties: Value, required: &[&str], checks: &[(&str, &str)]) -> Va
     item
 }
 
-fn list_of_named(properties: Value, required: &[&str], checks: &[(&str, &str)]) -> Schema {
-    list(embedded(properties, required, checks), &["name"])
+fn list_of_named(properties: &Value, required: &[&str], checks: &[(&str, &str)]) -> Schema {
+    list(&embedded(properties, required, checks), &["name"])
 }
 
 /// No two items have the same `keys`.
-fn list(item: Value, keys: &[&str]) -> Schema {
+fn list(item: &Value, keys: &[&str]) -> Schema {
     json_schema!({
         "type": "array",
         "maxItems": 32,
