@@ -4,14 +4,18 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::GatewayClassParameters;
+use crate::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 
 /// All of them, each with the name of its file.
 pub fn all() -> Vec<(&'static str, Value)> {
-    [("gatewayclassparameters", GatewayClassParameters::crd())]
-        .into_iter()
-        .map(|(file, definition)| (file, tidy(&definition)))
-        .collect()
+    [
+        ("gatewayclassparameters", GatewayClassParameters::crd()),
+        ("varnishcacheinvalidations", VarnishCacheInvalidation::crd()),
+        ("varnishcachepolicies", VarnishCachePolicy::crd()),
+    ]
+    .into_iter()
+    .map(|(file, definition)| (file, tidy(&definition)))
+    .collect()
 }
 
 /// One YAML document for each.

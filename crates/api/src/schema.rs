@@ -9,6 +9,12 @@ pub(crate) const DURATION: &str = "^([0-9]{1,5}(h|m|s|ms)){1,4}$";
 pub(crate) const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// What a storage may be sized with. `256m` would be a quarter of a byte, so `m` is not in it.
 pub(crate) const SIZE: &str = "^[1-9][0-9]*([KMGT]i|[kMGT])?$";
+/// A token of RFC 9110.
+pub(crate) const HEADER_NAME: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
+/// A host in lower case, without wildcard.
+pub(crate) const HOSTNAME: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// What can stand in a request line, without the quotation mark that could end a ban expression's string.
+pub(crate) const URL_PART: &str = "^[!#-~]+$";
 /// A Kubernetes quantity as people write it.
 const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?([KMGTPE]i|[mkMGTPE])?$";
 
@@ -23,6 +29,42 @@ pub(crate) fn not_zero() -> Value {
         "duration(self) > duration('0s')",
         "a duration of zero makes no sense here: write a longer one",
     )])
+}
+
+/// The rule for headers that ghost keeps for itself. `name` is where the list's item has the header's name.
+pub(crate) fn no_ghost_headers(name: &str) -> Value {
+    let item = name.split('.').next().unwrap_or(name);
+    let rule = format!("self.all({item}, !{name}.lowerAscii().startsWith('x-ghost-'))");
+    rules(&[(&rule, "headers that begin with X-Ghost- belong to the gateway")])
+}
+
+/// A moment.
+pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "date-time"})
+}
+
+/// Conditions as Kubernetes has them.
+pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
+    let text = |longest: u32| json!({"type": "string", "maxLength": longest});
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 8,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+            "properties": {
+                "type": text(316),
+                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                "reason": {"type": "string", "minLength": 1, "maxLength": 1024},
+                "message": text(32_768),
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
+                "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
+            },
+        },
+    })
 }
 
 /// The rule for networks and addresses.
