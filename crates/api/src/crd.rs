@@ -4,14 +4,18 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::GatewayClassParameters;
+use crate::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 
 /// All of them, each with the name of its file.
 pub fn all() -> Vec<(&'static str, Value)> {
-    [("gatewayclassparameters", GatewayClassParameters::crd())]
-        .into_iter()
-        .map(|(file, definition)| (file, tidy(&definition)))
-        .collect()
+    [
+        ("gatewayclassparameters", GatewayClassParameters::crd()),
+        ("varnishcacheinvalidations", VarnishCacheInvalidation::crd()),
+        ("varnishcachepolicies", VarnishCachePolicy::crd()),
+    ]
+    .into_iter()
+    .map(|(file, definition)| (file, tidy(&definition)))
+    .collect()
 }
 
 /// One YAML document for each.
@@ -26,13 +30,17 @@ pub fn yaml() -> Result<String, serde_saphyr::SerializeError> {
 fn tidy(definition: &CustomResourceDefinition) -> Value {
     // A definition is made of strings, numbers and maps by name: nothing in it can fail to serialize.
     let mut definition = serde_json::to_value(definition).unwrap_or_default();
-    remove_nullable(&mut definition);
+    simplify(&mut definition);
     definition
 }
 
-fn remove_nullable(value: &mut Value) {
+fn simplify(value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            // kube's rewriter takes the types out of the two branches, and what is left says nothing.
+            if fields.contains_key("x-kubernetes-int-or-string") {
+                fields.remove("anyOf");
+            }
             if fields.get("nullable").is_some_and(Value::is_boolean) {
                 fields.remove("nullable");
             }
@@ -40,9 +48,9 @@ fn remove_nullable(value: &mut Value) {
             if let Some(Value::Array(choices)) = fields.get_mut("enum") {
                 choices.retain(|choice| !choice.is_null());
             }
-            fields.values_mut().for_each(remove_nullable);
+            fields.values_mut().for_each(simplify);
         }
-        Value::Array(items) => items.iter_mut().for_each(remove_nullable),
+        Value::Array(items) => items.iter_mut().for_each(simplify),
         _ => {}
     }
 }

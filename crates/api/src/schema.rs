@@ -9,6 +9,12 @@ pub(crate) const DURATION: &str = "^([0-9]{1,5}(h|m|s|ms)){1,4}$";
 pub(crate) const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// What a storage may be sized with. `256m` would be a quarter of a byte, so `m` is not in it.
 pub(crate) const SIZE: &str = "^[1-9][0-9]*([KMGT]i|[kMGT])?$";
+/// A token of RFC 9110.
+pub(crate) const HEADER_NAME: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
+/// A host in lower case, without wildcard.
+pub(crate) const HOSTNAME: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// What can stand in a request line, without the quotation mark that could end a ban expression's string.
+pub(crate) const URL_PART: &str = "^[!#-~]+$";
 /// A Kubernetes quantity as people write it.
 const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?([KMGTPE]i|[mkMGTPE])?$";
 
@@ -25,6 +31,42 @@ pub(crate) fn not_zero() -> Value {
     )])
 }
 
+/// The rule for headers that ghost keeps for itself. `name` is where the list's item has the header's name.
+pub(crate) fn no_ghost_headers(name: &str) -> Value {
+    let item = name.split('.').next().unwrap_or(name);
+    let rule = format!("self.all({item}, !{name}.lowerAscii().startsWith('x-ghost-'))");
+    rules(&[(&rule, "headers that begin with X-Ghost- belong to the gateway")])
+}
+
+/// A moment.
+pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "date-time"})
+}
+
+/// Conditions as Kubernetes has them.
+pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
+    let text = |longest: u32| json!({"type": "string", "maxLength": longest});
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 8,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+            "properties": {
+                "type": text(316),
+                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                "reason": {"type": "string", "minLength": 1, "maxLength": 1024},
+                "message": text(32_768),
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
+                "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
+            },
+        },
+    })
+}
+
 /// The rule for networks and addresses.
 pub(crate) fn networks() -> Value {
     rules(&[(
@@ -37,7 +79,6 @@ pub(crate) fn networks() -> Value {
 pub(crate) fn pods(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "x-kubernetes-int-or-string": true,
-        "anyOf": [{"type": "integer"}, {"type": "string"}],
         "x-kubernetes-validations": rules(&[(
             "type(self) == int ? int(self) >= 0 : string(self).matches('^(100|[1-9]?[0-9])%$')",
             "must be a number of pods or a percentage such as 50%",
@@ -52,8 +93,7 @@ pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
         "maxProperties": 16,
         "additionalProperties": {
             "x-kubernetes-int-or-string": true,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": QUANTITY,
+                "pattern": QUANTITY,
             "maxLength": 32,
         },
     })
@@ -61,7 +101,7 @@ pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn volumes(_: &mut SchemaGenerator) -> Schema {
     list_of_named(
-        json!({"name": name()}),
+        &json!({"name": name()}),
         &["name"],
         &[("!self.name.startsWith('gateway-')", "names that begin with gateway- belong to the gateway")],
     )
@@ -70,7 +110,7 @@ pub(crate) fn volumes(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn volume_mounts(_: &mut SchemaGenerator) -> Schema {
     let path = json!({"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^/[^:]*$"});
     let item = embedded(
-        json!({"name": name(), "mountPath": path}),
+        &json!({"name": name(), "mountPath": path}),
         &["name", "mountPath"],
         &[(
             "!['/var/run/varnish', '/tmp', '/etc/varnish-gateway'].exists(p, self.mountPath == p || \
@@ -78,13 +118,13 @@ pub(crate) fn volume_mounts(_: &mut SchemaGenerator) -> Schema {
             "/var/run/varnish, /tmp and /etc/varnish-gateway belong to the gateway",
         )],
     );
-    list(item, &["mountPath"])
+    list(&item, &["mountPath"])
 }
 
 pub(crate) fn init_containers(_: &mut SchemaGenerator) -> Schema {
     let image = json!({"type": "string", "minLength": 1, "maxLength": 1024});
     list_of_named(
-        json!({"name": name(), "image": image}),
+        &json!({"name": name(), "image": image}),
         &["name", "image"],
         &[(
             "!(self.name in ['chaperone', 'logging'])",
@@ -96,7 +136,7 @@ pub(crate) fn init_containers(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn topology_spread(_: &mut SchemaGenerator) -> Schema {
     let key = json!({"type": "string", "minLength": 1, "maxLength": 317});
     let item = embedded(
-        json!({
+        &json!({
             "maxSkew": {"type": "integer", "format": "int32", "minimum": 1},
             "topologyKey": key,
             "whenUnsatisfiable": {"type": "string", "enum": ["DoNotSchedule", "ScheduleAnyway"]},
@@ -104,7 +144,7 @@ pub(crate) fn topology_spread(_: &mut SchemaGenerator) -> Schema {
         &["maxSkew", "topologyKey", "whenUnsatisfiable"],
         &[],
     );
-    list(item, &["topologyKey", "whenUnsatisfiable"])
+    list(&item, &["topologyKey", "whenUnsatisfiable"])
 }
 
 pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
@@ -133,7 +173,7 @@ fn name() -> Value {
     json!({"type": "string", "minLength": 1, "maxLength": 63, "pattern": LABEL})
 }
 
-fn embedded(properties: Value, required: &[&str], checks: &[(&str, &str)]) -> Value {
+fn embedded(properties: &Value, required: &[&str], checks: &[(&str, &str)]) -> Value {
     let mut item = json!({
         "type": "object",
         "required": required,
@@ -146,12 +186,12 @@ fn embedded(properties: Value, required: &[&str], checks: &[(&str, &str)]) -> Va
     item
 }
 
-fn list_of_named(properties: Value, required: &[&str], checks: &[(&str, &str)]) -> Schema {
-    list(embedded(properties, required, checks), &["name"])
+fn list_of_named(properties: &Value, required: &[&str], checks: &[(&str, &str)]) -> Schema {
+    list(&embedded(properties, required, checks), &["name"])
 }
 
 /// No two items have the same `keys`.
-fn list(item: Value, keys: &[&str]) -> Schema {
+fn list(item: &Value, keys: &[&str]) -> Schema {
     json_schema!({
         "type": "array",
         "maxItems": 32,

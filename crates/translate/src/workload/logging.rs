@@ -9,11 +9,10 @@ use super::LOGGING_CONTAINER;
 use super::deployment::{VARNISHD_DIR, WORK_DIR, WORK_VOLUME, locked_down};
 use super::settings::Logging;
 
-/// One JSON object a request. `%s` and the like are numbers where a request came to an answer; quoted, they are valid JSON
-/// also where it did not.
+/// One JSON object a request. With `-j` a number that is not known is 0, and any other value is empty.
 const JSON_FORMAT: &str = concat!(
     r#"{"time":"%{%Y-%m-%dT%H:%M:%S%z}t","client":"%h","method":"%m","host":"%{Host}i","url":"%U%q","#,
-    r#""protocol":"%H","status":"%s","bytes":"%O","duration_us":"%D","ttfb_s":"%{Varnish:time_firstbyte}x","#,
+    r#""protocol":"%H","status":%s,"bytes":%O,"duration_us":%D,"ttfb_s":"%{Varnish:time_firstbyte}x","#,
     r#""cache":"%{Varnish:hitmiss}x","handling":"%{Varnish:handling}x","listener":"%{X-Gateway-Listener}i","#,
     r#""route":"%{X-Gateway-Route}i","referer":"%{Referer}i","user_agent":"%{User-agent}i"}"#
 );
