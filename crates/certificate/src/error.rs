@@ -9,6 +9,8 @@ pub enum Error {
     Chain(String),
     #[error("tls.key {0}")]
     Key(String),
+    #[error("ca.crt {0}")]
+    Authorities(String),
     #[error("tls.crt and tls.key do not fit: {0}")]
     Pair(String),
 }

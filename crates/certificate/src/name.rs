@@ -1,7 +1,6 @@
 //! Which names a certificate is for.
 
-use x509_parser::certificate::X509Certificate;
-use x509_parser::extensions::GeneralName;
+use crate::Subject;
 
 /// How a certificate covers a name; more is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,21 +9,12 @@ pub enum Cover {
     Exact,
 }
 
-/// The DNS names of the subjectAltName extension, lower case; without any, the common name (for old certificates).
-pub(crate) fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
-    let mut names = Vec::new();
-    if let Ok(Some(extension)) = certificate.subject_alternative_name() {
-        for name in &extension.value.general_names {
-            if let GeneralName::DNSName(name) = name {
-                names.push(name.to_ascii_lowercase());
-            }
-        }
+/// The DNS names of the subjectAltName extension; without any, the common name (for old certificates).
+pub(crate) fn names(subject: Subject) -> Vec<String> {
+    if !subject.dns.is_empty() {
+        return subject.dns;
     }
-    if names.is_empty() {
-        let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-        names.extend(common.map(str::to_ascii_lowercase));
-    }
-    names
+    subject.common_name.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
 /// A certificate's wildcard stands for one label (RFC 6125), unlike the Gateway API's. `name` is lower case.

@@ -11,7 +11,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 use crate::name::{self, Cover};
-use crate::{Error, Pem};
+use crate::{Error, Pem, Subject};
 
 /// A pair that was checked.
 #[derive(Clone)]
@@ -31,9 +31,9 @@ impl Pair {
         let [first, rest @ ..] = parsed.as_slice() else {
             return Err(Error::Chain("holds no certificate".to_owned()));
         };
-        let names = name::names(first);
-        let validity = first.validity();
-        let (not_before, not_after) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+        let subject = Subject::of(first);
+        let (not_before, not_after) = (subject.not_before, subject.not_after);
+        let names = name::names(subject);
         let in_order = parsed.iter().zip(rest).all(|(this, next)| this.issuer() == next.subject());
         let key = any_supported_type(&pem.private_key()?).map_err(|_| {
             Error::Key(

@@ -23,16 +23,7 @@ impl Pem {
     }
 
     pub(crate) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
-        if self.chain.len() > MAXIMUM {
-            return Err(Error::TooLarge("tls.crt"));
-        }
-        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&self.chain)
-            .collect::<Result<_, _>>()
-            .map_err(|e| Error::Chain(why(&e, "CERTIFICATE")))?;
-        if chain.is_empty() {
-            return Err(Error::Chain(absent(&self.chain, "CERTIFICATE")));
-        }
-        Ok(chain)
+        certificates(&self.chain, "tls.crt", Error::Chain)
     }
 
     pub(crate) fn private_key(&self) -> Result<PrivateKeyDer<'static>, Error> {
@@ -49,6 +40,23 @@ impl Pem {
             })
         })
     }
+}
+
+pub(crate) fn certificates(
+    bytes: &[u8],
+    file: &'static str,
+    error: fn(String) -> Error,
+) -> Result<Vec<CertificateDer<'static>>, Error> {
+    if bytes.len() > MAXIMUM {
+        return Err(Error::TooLarge(file));
+    }
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(bytes)
+        .collect::<Result<_, _>>()
+        .map_err(|e| error(why(&e, "CERTIFICATE")))?;
+    if chain.is_empty() {
+        return Err(error(absent(bytes, "CERTIFICATE")));
+    }
+    Ok(chain)
 }
 
 fn absent(bytes: &[u8], label: &str) -> String {

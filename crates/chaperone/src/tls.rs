@@ -157,11 +157,8 @@ mod tests {
         let sockets: Vec<_> =
             config.listeners.iter().map(|l| (l.socket.as_str(), l.port, l.address)).collect();
         assert_eq!(sockets, [("https-443", 443, bind), ("https-8443", 8443, bind)]);
-        let hosts: Vec<_> = config.listeners[0]
-            .hosts
-            .iter()
-            .map(|host| (host.hostname.as_deref(), pairs_of(host)))
-            .collect();
+        let hosts: Vec<_> =
+            config.listeners[0].hosts.iter().map(|host| (host.hostname.as_deref(), pairs_of(host))).collect();
         assert_eq!(hosts, [(Some("a.example.com"), 1), (None, 2)]);
     }
 
@@ -197,8 +194,10 @@ mod tests {
 
     #[test]
     fn names_of_a_listener_without_a_pair_are_not_another_ones() {
-        let routing =
-            routing(vec![listener("any", 443, None, &["d/a"]), listener("b", 443, Some("b.example.com"), &["d/b"])]);
+        let routing = routing(vec![
+            listener("any", 443, None, &["d/a"]),
+            listener("b", 443, Some("b.example.com"), &["d/b"]),
+        ]);
         let certificates = BTreeMap::from([("d/a".to_owned(), pem())]);
         let (config, notices) = Pairs::default().front_config(&routing, &certificates, None);
         assert_eq!(config.listeners[0].hosts.iter().map(pairs_of).collect::<Vec<_>>(), [1, 0]);

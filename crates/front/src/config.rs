@@ -1,12 +1,13 @@
 //! What the front is to do, as its caller says it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use certificate::Pair;
 
-use crate::Backends;
+use crate::{Backends, ClientValidation};
 
 /// All listeners of one Gateway that the front owns.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,11 +17,18 @@ pub struct Config {
     pub limits: Limits,
     /// Is HTTP/2 offered? varnishd must have `feature=+http2`.
     pub http2: bool,
+    /// By port: what clients must show. For all hosts of the port whose TLS ends here.
+    pub client_validation: BTreeMap<u16, ClientValidation>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { listeners: Vec::new(), limits: Limits::default(), http2: true }
+        Self {
+            listeners: Vec::new(),
+            limits: Limits::default(),
+            http2: true,
+            client_validation: BTreeMap::new(),
+        }
     }
 }
 

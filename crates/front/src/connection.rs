@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustls::{HandshakeKind, ProtocolVersion, ServerConfig};
+use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -15,8 +15,10 @@ use tokio_rustls::server::TlsStream;
 use crate::gate::Pass;
 use crate::hello::Greeting;
 use crate::hosts::Hosts;
+use crate::relay::relay;
 use crate::run::Shared;
-use crate::{Backends, Failure, Limits, Shutdown, hello, proxy, relay, upstream};
+use crate::terminate::Server;
+use crate::{Backends, Failure, Limits, Shutdown, hello, proxy, upstream};
 
 /// What a port does with each name.
 pub(crate) type Services = Hosts<Service>;
@@ -26,15 +28,18 @@ pub(crate) type Services = Hosts<Service>;
 pub(crate) enum Service {
     /// The listener has no certificate.
     Nothing,
-    Terminate(Arc<ServerConfig>),
-    Forward(Arc<ServerConfig>, Arc<Backends>),
+    Terminate(Arc<Server>),
+    Forward(Arc<Server>, Arc<Backends>),
     Passthrough(Arc<Backends>),
 }
 
+/// In a box, since it is moved, and futures keep a place for each move.
+type Decrypted = Box<TlsStream<TcpStream>>;
+
 /// A client whose hello is answered, or is not ours to answer.
 enum Greeted {
-    Terminated(TlsStream<TcpStream>),
-    Forwarded(TlsStream<TcpStream>, Arc<Backends>),
+    Terminated(Decrypted, Arc<Server>),
+    Forwarded(Decrypted, Arc<Backends>),
     Passed(TcpStream, Vec<u8>, Arc<Backends>),
 }
 
@@ -78,41 +83,38 @@ async fn exchange(
         Ok(greeted) => greeted,
         Err(why) => return counters.failed(why),
     };
-    if let Greeted::Terminated(stream) | Greeted::Forwarded(stream, _) = &greeted {
+    if let Greeted::Terminated(stream, _) | Greeted::Forwarded(stream, _) = &greeted {
         counters.greeted(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed));
     }
-    let (from_clients, to_clients) = counters.traffic();
-    // Whoever broke off knows it; nobody else has to. Only an upstream that was not there is worth a count.
-    let reached = match greeted {
-        Greeted::Terminated(mut stream) => {
-            let Ok(header) = header(client, &stream) else { return };
-            match reach(shared, &header).await {
-                Ok(mut upstream) => {
-                    let _ = relay::relay(&mut stream, &mut upstream, from_clients, to_clients).await;
-                    true
-                }
-                Err(_) => false,
-            }
-        }
-        Greeted::Forwarded(mut stream, backends) => match backends.connect().await {
-            Ok(mut backend) => {
-                let _ = relay::relay(&mut stream, &mut backend, from_clients, to_clients).await;
-                true
-            }
-            Err(_) => false,
-        },
-        Greeted::Passed(mut stream, hello, backends) => match pass_on(&hello, &backends).await {
-            Ok(mut backend) => {
-                counters.passed_on();
-                let _ = relay::relay(&mut stream, &mut backend, from_clients, to_clients).await;
-                true
-            }
-            Err(_) => false,
-        },
-    };
-    if !reached {
+    if carry(greeted, client, shared).await.is_err() {
         counters.upstream_failed();
     }
+}
+
+/// Brings the bytes to where they belong. An error means that nobody was there; how a connection ends is between its ends.
+async fn carry(greeted: Greeted, client: SocketAddr, shared: &Shared) -> io::Result<()> {
+    let (from_clients, to_clients) = shared.counters.traffic();
+    match greeted {
+        Greeted::Terminated(mut stream, server) => {
+            let header = header(client, &stream, &server)?;
+            drop(server);
+            let mut upstream = Box::pin(reach(shared, &header)).await?;
+            drop(header);
+            let _ = relay(&mut *stream, &mut upstream, from_clients, to_clients).await;
+        }
+        Greeted::Forwarded(mut stream, backends) => {
+            let mut backend = Box::pin(backends.connect()).await?;
+            let _ = relay(&mut *stream, &mut backend, from_clients, to_clients).await;
+        }
+        Greeted::Passed(mut stream, hello, backends) => {
+            let mut backend = Box::pin(backends.connect()).await?;
+            backend.write_all(&hello).await?;
+            drop(hello);
+            shared.counters.passed_on();
+            let _ = relay(&mut stream, &mut backend, from_clients, to_clients).await;
+        }
+    }
+    Ok(())
 }
 
 async fn handshake(
@@ -138,9 +140,9 @@ async fn handshake(
         found => return Err(refuse(&mut stream, found).await),
     };
     let start = StartHandshake::from_parts(accepted, stream);
-    let stream = start.into_stream(Arc::clone(server)).await.map_err(|e| failure(&e))?;
+    let stream = Box::new(start.into_stream(Arc::clone(&server.config)).await.map_err(|e| failure(&e))?);
     Ok(match backends {
-        None => Greeted::Terminated(stream),
+        None => Greeted::Terminated(stream, Arc::clone(server)),
         Some(backends) => Greeted::Forwarded(stream, Arc::clone(backends)),
     })
 }
@@ -162,12 +164,15 @@ fn failure(error: &io::Error) -> Failure {
         Some(rustls::Error::PeerIncompatible(_) | rustls::Error::NoApplicationProtocol) => {
             Failure::Incompatible
         }
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+            Failure::ClientCertificate
+        }
         Some(rustls::Error::AlertReceived(_)) => Failure::Refused,
         Some(_) => Failure::Misbehaved,
     }
 }
 
-fn header(client: SocketAddr, stream: &TlsStream<TcpStream>) -> io::Result<Vec<u8>> {
+fn header(client: SocketAddr, stream: &TlsStream<TcpStream>, server: &Server) -> io::Result<Vec<u8>> {
     let (stream, tls) = stream.get_ref();
     let local = stream.local_addr()?;
     let version = match tls.protocol_version() {
@@ -175,11 +180,15 @@ fn header(client: SocketAddr, stream: &TlsStream<TcpStream>) -> io::Result<Vec<u
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
         _ => "TLS",
     };
+    let client_certificate = server
+        .clients
+        .as_ref()
+        .and_then(|clients| clients.describe(tls.peer_certificates().unwrap_or_default()));
     let header = proxy::Header {
         addresses: Some((client, local)),
         alpn: tls.alpn_protocol().map(<[u8]>::to_vec),
         authority: tls.server_name().map(str::to_owned),
-        tls: Some(proxy::Tls { version: version.to_owned(), client_certificate: None }),
+        tls: Some(proxy::Tls { version: version.to_owned(), client_certificate }),
     };
     Ok(header.encode())
 }
@@ -190,8 +199,18 @@ async fn reach(shared: &Shared, header: &[u8]) -> io::Result<UnixStream> {
     Ok(upstream)
 }
 
-async fn pass_on(hello: &[u8], backends: &Backends) -> io::Result<TcpStream> {
-    let mut backend = backends.connect().await?;
-    backend.write_all(hello).await?;
-    Ok(backend)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, D, E, F, T>(_: fn(A, B, C, D, E, F) -> T) -> usize {
+        size_of::<T>()
+    }
+
+    /// What waits for each client as long as it is there, beside the stream itself.
+    #[test]
+    fn a_connection_is_small() {
+        assert!(size(serve) <= 1536, "{}", size(serve));
+        assert!(size_of::<TlsStream<TcpStream>>() <= 1536, "{}", size_of::<TlsStream<TcpStream>>());
+    }
 }

@@ -120,12 +120,14 @@ pub enum Failure {
     Incompatible,
     /// The client refused what it got, mostly our certificate.
     Refused,
+    /// The client showed no certificate, or none that is valid.
+    ClientCertificate,
     /// The client broke the protocol.
     Misbehaved,
 }
 
 impl Failure {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Timeout,
         Self::Gone,
         Self::NotTls,
@@ -134,6 +136,7 @@ impl Failure {
         Self::NoCertificate,
         Self::Incompatible,
         Self::Refused,
+        Self::ClientCertificate,
         Self::Misbehaved,
     ];
 
@@ -148,6 +151,7 @@ impl Failure {
             Self::NoCertificate => "no_certificate",
             Self::Incompatible => "incompatible",
             Self::Refused => "refused",
+            Self::ClientCertificate => "client_certificate",
             Self::Misbehaved => "misbehaved",
         }
     }

@@ -12,7 +12,8 @@ const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 /// internal_error: there is a listener, but no certificate to show.
 const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
-const READ: usize = 1024;
+/// Hellos with keys against quantum computers have nearly 2 KiB.
+const READ: usize = 2048;
 
 /// What a client began with.
 pub(crate) struct Greeting {

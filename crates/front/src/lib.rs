@@ -1,9 +1,12 @@
 //! Listeners that varnishd cannot own: TLS is ended here, and the bytes go on to varnishd's unix socket with PROXY v2.
 //!
+//! And the way out: TLS to backends, which varnishd cannot verify (`run_backends`).
+//!
 //! Takes a `Config` and follows it as it changes. Guarantees that a connection keeps what it began with: new certificates,
 //! closed ports and changed limits are for those who come after. Never reads a byte of HTTP.
 
 mod accept;
+mod backend;
 mod backends;
 mod bind;
 mod config;
@@ -19,9 +22,14 @@ mod run;
 pub mod sniff;
 mod terminate;
 mod upstream;
+mod validate;
 
+pub use backend::{
+    BackendCounters, BackendEvent, BackendFailure, BackendName, BackendTls, Profiles, Trust, run_backends,
+};
 pub use backends::{BackendGroup, Backends};
 pub use config::{Action, Config, Host, Limits, Listener};
 pub use counters::{Counters, Failure};
 pub use event::{Event, Shutdown};
 pub use run::{run, run_counted};
+pub use validate::{ClientMode, ClientValidation};

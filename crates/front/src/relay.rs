@@ -50,7 +50,9 @@ where
     .await?;
     loop {
         let before = up.moved;
-        match timeout(LINGER, poll_fn(|cx| up.poll_forgiving(cx, client, upstream))).await {
+        // In a box: most of the time nobody lingers.
+        let rest = Box::pin(timeout(LINGER, poll_fn(|cx| up.poll_forgiving(cx, client, upstream))));
+        match rest.await {
             Ok(result) => return result,
             Err(_) if up.moved == before => return Ok(()),
             Err(_) => {}

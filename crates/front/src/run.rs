@@ -8,8 +8,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use certificate::Pair;
-use rustls::ServerConfig;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -119,7 +117,7 @@ impl Ports {
         for ((address, port), listeners) in wanted {
             let socket = listeners.first().map_or_else(String::new, |listener| listener.socket.clone());
             let hosts = listeners.iter().flat_map(|listener| &listener.hosts);
-            let services = Arc::new(self.services(hosts, config.http2, &socket));
+            let services = Arc::new(self.services(hosts, config, port, &socket));
             if let Some(open) = self.open.get(&(address, port)) {
                 open.port.services.store(services);
                 continue;
@@ -131,14 +129,18 @@ impl Ports {
         }
     }
 
-    fn services<'a>(&mut self, hosts: impl Iterator<Item = &'a Host>, http2: bool, socket: &str) -> Services {
+    fn services<'a>(
+        &mut self,
+        hosts: impl Iterator<Item = &'a Host>,
+        config: &Config,
+        port: u16,
+        socket: &str,
+    ) -> Services {
         let made: Vec<_> = hosts
             .map(|host| {
-                let service = self.service(&host.action, http2).unwrap_or_else(|e| {
-                    let why = format!(
-                        "cannot serve TLS for {}: {e}",
-                        host.hostname.as_deref().unwrap_or("any name")
-                    );
+                let service = self.service(&host.action, config, port).unwrap_or_else(|e| {
+                    let name = host.hostname.as_deref().unwrap_or("any name");
+                    let why = format!("cannot serve TLS for {name}: {e}");
                     (self.shared.reporter)(Event::CannotListen { socket: socket.to_owned(), why });
                     Service::Nothing
                 });
@@ -148,33 +150,33 @@ impl Ports {
         Hosts::new(made)
     }
 
-    fn service(&mut self, action: &Action, http2: bool) -> Result<Service, rustls::Error> {
-        let http: &[&str] = if http2 { &["h2", "http/1.1"] } else { &["http/1.1"] };
+    fn service(&mut self, action: &Action, config: &Config, port: u16) -> Result<Service, String> {
+        let http: &[&str] = if config.http2 { &["h2", "http/1.1"] } else { &["http/1.1"] };
+        let validation = config.client_validation.get(&port);
         Ok(match action {
             Action::Terminate { certificates } | Action::Forward { certificates, .. }
                 if certificates.is_empty() =>
             {
                 Service::Nothing
             }
-            Action::Terminate { certificates } => Service::Terminate(self.server(certificates, http)?),
+            Action::Terminate { certificates } => {
+                Service::Terminate(Arc::new(self.terminator()?.server(certificates, http, validation)?))
+            }
             // What the endpoints speak is not known here.
             Action::Forward { certificates, backends } => {
-                Service::Forward(self.server(certificates, &[])?, Arc::clone(backends))
+                let server = self.terminator()?.server(certificates, &[], validation)?;
+                Service::Forward(Arc::new(server), Arc::clone(backends))
             }
             Action::Passthrough { backends } => Service::Passthrough(Arc::clone(backends)),
         })
     }
 
-    fn server(
-        &mut self,
-        certificates: &[Arc<Pair>],
-        alpn: &[&str],
-    ) -> Result<Arc<ServerConfig>, rustls::Error> {
+    fn terminator(&mut self) -> Result<&Terminator, String> {
         let terminator = match self.terminator.take() {
             Some(terminator) => terminator,
-            None => Terminator::new()?,
+            None => Terminator::new().map_err(|e| e.to_string())?,
         };
-        self.terminator.insert(terminator).server(certificates, alpn)
+        Ok(self.terminator.insert(terminator))
     }
 
     /// All at once.

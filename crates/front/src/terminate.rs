@@ -8,7 +8,9 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, Resol
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, SignatureAlgorithm};
 
+use crate::ClientValidation;
 use crate::hosts::normal;
+use crate::validate::Clients;
 
 /// What all hosts share. A ticket holds the name that it was made for, and rustls takes it for that name only; so one
 /// key for tickets serves all hosts, and it outlives changed certificates.
@@ -23,20 +25,39 @@ impl Terminator {
         Ok(Self { provider: Arc::new(aws_lc_rs::default_provider()), tickets: aws_lc_rs::Ticketer::new()? })
     }
 
+    /// Where clients are validated, no session is taken up: the validation counts each time, and a ticket from a port
+    /// without it opens nothing.
     pub(crate) fn server(
         &self,
         certificates: &[Arc<Pair>],
         alpn: &[&str],
-    ) -> Result<Arc<ServerConfig>, rustls::Error> {
-        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(Certificates(certificates.to_vec())));
+        validation: Option<&ClientValidation>,
+    ) -> Result<Server, String> {
+        let clients = validation.map(|validation| Clients::new(validation, &self.provider)).transpose()?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| e.to_string())?;
+        let builder = match &clients {
+            Some(clients) => builder.with_client_cert_verifier(clients.verifier()),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(Certificates(certificates.to_vec())));
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-        config.ticketer = Arc::clone(&self.tickets);
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Arc::new(config))
+        if clients.is_some() {
+            config.send_tls13_tickets = 0;
+        } else {
+            config.ticketer = Arc::clone(&self.tickets);
+        }
+        Ok(Server { config: Arc::new(config), clients })
     }
+}
+
+/// How TLS is ended for one host.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) clients: Option<Clients>,
 }
 
 /// The certificates of one host.

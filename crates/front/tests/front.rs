@@ -1,8 +1,12 @@
 //! The front as its clients and varnishd see it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "front/backends.rs"]
+mod backends;
 #[path = "front/change.rs"]
 mod change;
+#[path = "front/clients.rs"]
+mod clients;
 #[path = "front/limits.rs"]
 mod limits;
 #[path = "front/names.rs"]

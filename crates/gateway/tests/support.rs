@@ -18,5 +18,5 @@ pub(crate) use origin::Origin;
 pub(crate) use ports::free_port;
 pub(crate) use program::Program;
 pub(crate) use scene::Scene;
-pub(crate) use tls::{Certificate, Handshake, TlsConnection};
+pub(crate) use tls::{Certificate, Handshake};
 pub(crate) use wait::{PATIENCE, until, wait_for};

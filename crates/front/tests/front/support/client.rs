@@ -4,9 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use certificate::Pair;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme, SupportedProtocolVersion};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -46,6 +48,12 @@ impl Client {
             .with_custom_certificate_verifier(Arc::new(Credulous(schemes.to_vec())))
             .with_no_client_auth();
         Self { config }
+    }
+
+    /// Shows this certificate to servers that ask.
+    pub(crate) fn showing(mut self, pair: &Pair) -> Self {
+        self.config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair.certified_key()));
+        self
     }
 
     pub(crate) fn alpn(mut self, protocols: &[&str]) -> Self {
