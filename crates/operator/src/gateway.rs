@@ -95,13 +95,15 @@ impl Actor {
         let Work { gateway, plan } = work;
         workload::check_name(&self.key.name).map_err(Error::Name)?;
         // What cannot be decided now stays as it is.
-        let Some(main_vcl) = &plan.main_vcl else { return Ok(()) };
+        let Some(main_vcl) = &plan.main_vcl else { return Ok(self.runtimes.set(&self.key, None, None, None)) };
         let routing = serde_json::to_string(&plan.routing)?;
         let packed = packing::pack(&self.key.name, &routing)?;
         let hash = packing::hash(main_vcl, routing.as_bytes());
         let shards = packed.shards.keys().cloned().collect();
         let options = workload::Options { shards, ..self.options.clone() };
-        let Some(objects) = workload::objects(gateway, plan, &options) else { return Ok(()) };
+        let Some(objects) = workload::objects(gateway, plan, &options) else {
+            return Ok(self.runtimes.set(&self.key, None, None, None));
+        };
         // Labels, annotations and owner are the same on everything.
         let meta = |name: String| ObjectMeta { name: Some(name), ..objects.service_account.metadata.clone() };
 

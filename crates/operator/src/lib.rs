@@ -31,7 +31,7 @@ use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::owned::Owned;
 
-/// Works until `shutdown` becomes true, or leadership is lost.
+/// Works until `shutdown` becomes true. Who loses leadership waits for it again.
 pub async fn run(
     client: Client,
     settings: Settings,
@@ -49,17 +49,27 @@ pub async fn run(
         owned.synced().await;
         ready.send_replace(true);
         tracing::info!("all kinds are watched");
-        if let Some(leadership) = &leadership {
+        let reconcile = || {
+            reconcile::run(
+                client.clone(),
+                &settings,
+                Arc::clone(&cluster),
+                Arc::clone(&owned),
+                Arc::clone(&metrics),
+            )
+        };
+        let Some(leadership) = &leadership else {
+            metrics.leader.set(1);
+            return reconcile().await;
+        };
+        loop {
             leadership.acquire().await;
-        }
-        metrics.leader.set(1);
-        let reconcile = reconcile::run(client.clone(), &settings, cluster, owned, Arc::clone(&metrics));
-        match &leadership {
-            None => reconcile.await,
-            Some(leadership) => tokio::select! {
-                done = reconcile => done,
-                why = leadership.keep() => Err(why),
-            },
+            metrics.leader.set(1);
+            tokio::select! {
+                done = reconcile() => return done,
+                why = leadership.keep() => tracing::warn!("{why}; writing nothing until it is back"),
+            }
+            metrics.leader.set(0);
         }
     };
     let done = tokio::select! {

@@ -268,6 +268,11 @@ impl Writer {
         let accepted = status.conditions.iter().find(|condition| condition.kind == ACCEPTED);
         let invalid = accepted.filter(|accepted| !accepted.status).map(|accepted| accepted.message.as_str());
         let generation = gateway.metadata.generation.unwrap_or_default();
+        let before = conditions::find(observed.get("conditions"), PROGRAMMED);
+        if runtime.is_none() && invalid.is_none() {
+            // We have just started: nothing is known yet that would be better than what stands there.
+            return (None, before.is_some_and(|(programmed, _)| programmed));
+        }
         let programmed = programmed(&Known {
             generation,
             invalid,
@@ -276,7 +281,7 @@ impl Writer {
             for_long: runtime.as_ref().map(|runtime| runtime.since.elapsed()).unwrap_or_default(),
             has_address: !addresses.is_empty(),
             pods: &pods,
-            before: conditions::find(observed.get("conditions"), PROGRAMMED),
+            before,
         });
         let good = programmed.status;
 

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use api::GatewayClassParameters;
@@ -356,6 +355,19 @@ impl World {
         versions
     }
 
+    /// The versions once nothing has changed for two seconds: the controller manager has work of its own.
+    pub(crate) async fn settled(&self, gateway: &str) -> BTreeMap<String, String> {
+        let begun = Instant::now();
+        loop {
+            let before = self.versions(gateway).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            if self.versions(gateway).await == before {
+                return before;
+            }
+            assert!(begun.elapsed() < PATIENCE, "Gateway {gateway} does not come to rest");
+        }
+    }
+
     pub(crate) async fn leader(&self) -> String {
         let lease = Api::<Lease>::namespaced(self.client.clone(), "default").get(LEASE).await;
         lease.ok().and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
@@ -382,59 +394,9 @@ fn apply() -> PatchParams {
     PatchParams::apply("test").force()
 }
 
-/// The cluster's API server, which shares our namespaces.
-pub(crate) struct ApiServer {
-    pid: i32,
-    command: Vec<String>,
-}
-
-impl ApiServer {
-    pub(crate) fn find() -> Self {
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
-            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let command: Vec<String> =
-                line.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).filter(|p| !p.is_empty()).collect();
-            if command.first().is_some_and(|program| program.ends_with("kube-apiserver")) {
-                return Self { pid, command };
-            }
-        }
-        panic!("no API server in these namespaces");
-    }
-
-    pub(crate) fn stop(&self) -> Stopped<'_> {
-        let pid = Self::find().pid;
-        let killed = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
-        assert!(killed.success());
-        assert_eq!(Self::find_pid_gone(pid), pid);
-        Stopped(self)
-    }
-
-    fn find_pid_gone(pid: i32) -> i32 {
-        for _ in 0..100 {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            if line.is_empty() {
-                return pid;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("the API server does not end");
-    }
-}
-
-pub(crate) struct Stopped<'a>(&'a ApiServer);
-
-impl Stopped<'_> {
-    pub(crate) fn start(self) {
-        let command = &self.0.command;
-        // Not ours to end: it is the cluster's again.
-        Command::new(&command[0])
-            .args(&command[1..])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .unwrap();
-    }
+/// `stop` or `start` for the cluster's API server: the kit's `component` works from inside, too.
+pub(crate) fn api_server(action: &str) {
+    let kit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cluster/component");
+    let done = Command::new(kit).args(["apiserver", action]).status().unwrap();
+    assert!(done.success(), "component apiserver {action}");
 }
