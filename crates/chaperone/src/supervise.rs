@@ -362,7 +362,7 @@ async fn asked(shutdown: &mut watch::Receiver<Shutdown>, drain_at: Option<Instan
         None => asked_to_stop(shutdown).await,
         Some(_) => {
             if shutdown.wait_for(|s| *s == Shutdown::Now).await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }

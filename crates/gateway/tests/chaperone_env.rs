@@ -1,11 +1,16 @@
 //! `chaperone`: one varnishd, by environment variables and files, as the seeds have it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Ask, Connection, Origin, Program, Scene, free_port, get, service, until};
+use crate::support::{
+    Ask, Certificate, Connection, Handshake, Origin, Program, Scene, free_port, get, service, until,
+};
 
 /// The seed's own example, with ports and paths of the test's.
 struct Site {
@@ -150,12 +155,12 @@ fn a_mounted_configmap_is_followed() {
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("main.vcl"), main_vcl("mounted")).unwrap();
         fs::write(dir.join("routing.json"), routing(port, path).to_string()).unwrap();
-        std::os::unix::fs::symlink(format!("..{number}"), mount.join("..data_tmp")).unwrap();
+        symlink(format!("..{number}"), mount.join("..data_tmp")).unwrap();
         fs::rename(mount.join("..data_tmp"), mount.join("..data")).unwrap();
     };
     version(1, "/v2");
     for name in ["main.vcl", "routing.json"] {
-        std::os::unix::fs::symlink(format!("..data/{name}"), mount.join(name)).unwrap();
+        symlink(format!("..data/{name}"), mount.join(name)).unwrap();
     }
     let [vcl, routes] = ["main.vcl", "routing.json"].map(|name| mount.join(name).display().to_string());
     let site = Site::start(scene, port, &[("VCL_PATH", &vcl), ("ROUTING_CONFIG_PATH", &routes)]);
@@ -310,4 +315,100 @@ fn a_health_port_that_is_taken_ends_the_program_and_is_named() {
     let mut site = Site::start(Scene::new(""), free_port(), &[("HEALTH_ADDR", &format!(":{health}"))]);
     assert!(!site.program.wait_for_exit().success());
     site.program.wait_for_line(&["error: ", "HEALTH_ADDR", &health.to_string()]);
+}
+
+/// A pair as it lies in a mounted Secret, whole or not at all: the kubelet swaps a link.
+fn mount(dir: &Path, version: u32, certificate: &Certificate) {
+    let to = dir.join(format!("..{version}"));
+    fs::create_dir_all(&to).unwrap();
+    for (name, text) in [("crt", &certificate.chain), ("key", &certificate.key)] {
+        fs::write(to.join(format!("shop.cert.{name}")), text).unwrap();
+        let link = dir.join(format!("shop.cert.{name}"));
+        if !link.is_symlink() {
+            symlink(format!("..data/shop.cert.{name}"), link).unwrap();
+        }
+    }
+    symlink(format!("..{version}"), dir.join("..data_tmp")).unwrap();
+    fs::rename(dir.join("..data_tmp"), dir.join("..data")).unwrap();
+}
+
+#[test]
+fn https_listeners_of_routing_json_have_certificates_from_a_mounted_secret() {
+    let (origin, tls) = (Origin::new("api"), free_port());
+    let scene = Scene::new(&endpoints(&origin));
+    let certificates = scene.path("certificates");
+    let [one, two] = [(); 2].map(|()| Certificate::new("api.example.com"));
+    mount(&certificates, 1, &one);
+    // No plain listener at all.
+    let more = [("VARNISH_LISTEN", ""), ("VARNISH_HTTP_ADDR", ""), ("CERTIFICATES_PATH", "certificates")];
+    let site = Site::start(scene, tls, &more);
+    site.write("main.vcl", &main_vcl("one"));
+    let mut routes = routing(tls, "/v2");
+    routes["listeners"] =
+        json!([{"name": "https", "socket": format!("https-{tls}"), "tls": {"certificates": ["shop/cert"]}}]);
+    routes["vhosts"]["api.example.com"]["routes"][0]["listeners"] = json!([]);
+    site.write("routing.json", &routes.to_string());
+    site.program.wait_for_line(&["chaperone: listening on", &format!("(https-{tls})")]);
+    until("it is ready", || site.ready() == 200);
+    let handshake = Handshake { port: tls, name: Some("api.example.com") };
+    assert!(handshake.shows(&one));
+    assert_eq!(handshake.get("api.example.com", "/v2").origin(), "api");
+    let before = site.program.count_lines(&["reloaded"]);
+    mount(&certificates, 2, &two);
+    until("the new certificate is shown", || handshake.shows(&two));
+    assert_eq!(site.program.count_lines(&["reloaded"]), before);
+    fs::write(certificates.join("..2/shop.cert.key"), &one.key).unwrap();
+    site.program.wait_for_line(&["Secret shop/cert", "stays in use"]);
+    assert!(handshake.shows(&two));
+}
+
+#[test]
+fn a_pod_goes_on_serving_until_everybody_has_heard() {
+    let origin = Origin::new("api");
+    let (scene, port) = (Scene::new(&endpoints(&origin)), free_port());
+    let more = [("DRAIN_DELAY", "3"), ("DRAIN_TIMEOUT", "5")];
+    let mut site = Site::start(scene, port, &more);
+    site.write("main.vcl", &main_vcl("one"));
+    site.write("routing.json", &routing(port, "/v2").to_string());
+    site.program.wait_for_line(&["chaperone: reloaded"]);
+    let asked = Instant::now();
+    site.program.signal(Signal::TERM);
+    until("it is not ready", || site.ready() == 503);
+    // Also what changes meanwhile.
+    site.write("routing.json", &routing(port, "/v3").to_string());
+    until("a change counts", || site.get("/v3").origin() == "api");
+    assert!(site.program.wait_for_exit().success());
+    assert!(asked.elapsed() >= Duration::from_secs(3), "{:?}", asked.elapsed());
+    assert_eq!(site.program.count_lines(&["chaperone: draining"]), 1);
+}
+
+#[test]
+fn the_second_signal_does_not_wait() {
+    let origin = Origin::new("api");
+    let (scene, port) = (Scene::new(&endpoints(&origin)), free_port());
+    let mut site = Site::start(scene, port, &[("DRAIN_DELAY", "1000")]);
+    site.write("main.vcl", &main_vcl("one"));
+    site.write("routing.json", &routing(port, "/v2").to_string());
+    site.program.wait_for_line(&["chaperone: reloaded"]);
+    site.program.signal(Signal::TERM);
+    site.program.wait_for_line(&["chaperone: draining"]);
+    site.program.signal(Signal::TERM);
+    assert!(site.program.wait_for_exit().success());
+}
+
+#[test]
+fn the_secret_of_the_cli_may_be_given() {
+    let origin = Origin::new("api");
+    let (scene, port) = (Scene::new(&endpoints(&origin)), free_port());
+    fs::write(scene.path("given"), "everybody knows it\n").unwrap();
+    let site = Site::start(scene, port, &[("VARNISH_SECRET_PATH", "given"), ("UPGRADE_IDLE_SECONDS", "77")]);
+    site.write("main.vcl", &main_vcl("one"));
+    site.write("routing.json", &routing(port, "/v2").to_string());
+    site.program.wait_for_line(&["chaperone: reloaded"]);
+    assert_eq!(
+        fs::read_to_string(site.scene.path("varnish/secret")).unwrap(),
+        "everybody knows it\n",
+        "varnishd and whoever else reads that file agree"
+    );
+    site.program.varnishd_of("-p pipe_timeout=77");
 }

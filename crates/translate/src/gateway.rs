@@ -156,7 +156,7 @@ impl<'a> Gateway<'a> {
             ("spec.allowedListeners", spec.allowed_listeners.is_some()),
             ("spec.tls", spec.tls.is_some()),
         ];
-        let of_gateway = of_gateway.into_iter().filter_map(|(field, set)| set.then(|| field.to_owned()));
+        let of_gateway = of_gateway.into_iter().filter(|(_, set)| *set).map(|(field, _)| field.to_owned());
         let has_options = |tls: &GatewayListenersTls| tls.options.as_ref().is_some_and(|o| !o.is_empty());
         let of_listeners = spec
             .listeners
