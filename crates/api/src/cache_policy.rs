@@ -133,7 +133,7 @@ pub struct BypassParameters {
     pub headers: Vec<BypassHeader>,
 }
 
-/// A request header, with any value, or with one that a regular expression finds something in.
+/// A request header, with any value, or with one that a regular expression matches as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BypassHeader {

@@ -8,6 +8,7 @@
 //! ghost.json out.
 
 mod attach;
+mod cache_policy;
 mod certificates;
 mod endpoints;
 pub mod features;
@@ -39,7 +40,8 @@ pub use resolve::resolve;
 use serde::Serialize;
 pub use snapshot::{Key, Snapshot};
 pub use status::{
-    Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, ListenerStatus, ParentStatus, Statuses,
+    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, ListenerStatus,
+    ParentStatus, PolicyStatus, Statuses,
 };
 
 /// Everything that one snapshot asks for.
@@ -77,10 +79,13 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let mut gateways = gateway::ours(snapshot, &classes, &grants, &mut notices);
     let http_routes = http_route::translate(snapshot, &grants, &mut gateways, &mut notices);
 
+    let cache_policies = cache_policy::translate(snapshot, &mut gateways);
+
     let statuses = Statuses {
         gateway_classes: classes.iter().map(|class| (class.key.clone(), class.status())).collect(),
         gateways: gateways.iter().map(|(key, gateway)| ((*key).clone(), gateway.status())).collect(),
         http_routes,
+        cache_policies,
     };
     let gateways = gateways.into_iter().map(|(key, gateway)| (key.clone(), gateway.into_plan())).collect();
     Translation { gateways, statuses, notices: notice::each_once(notices) }
