@@ -2,10 +2,11 @@
 CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
-.PHONY: help setup build demo test test-rust test-trixie bless bench bench-router fmt lint deny clean
+.PHONY: help setup build demo test test-rust test-trixie bless bench bench-router bench-cluster fmt lint deny clean \
+  images cluster-build cluster-up cluster-down test-cluster test-conformance test-conformance-single test-conformance-report
 
 help: ## Show the habits
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 26
 
 setup: ## Install Debian's packages that everything else needs
 	scripts/setup
@@ -27,12 +28,42 @@ test-rust:
 test-trixie: ## The VMOD against Varnish 7.7, in a root of Debian trixie
 	scripts/trixie
 
-bless: ## Regenerate golden files and schemas
+images: ## Build the container images, without docker and registry (FAST=1: quicker to build, slower to run)
+	scripts/images $(if $(FAST),--fast)
+
+cluster-build: ## Build the Kubernetes of tests/cluster, once (Go 1.26 is taken for granted)
+	tests/cluster/build
+
+cluster-up: cluster-build ## A cluster with our images and deploy/ in it; tests/cluster/kubectl and exec reach it
+	tests/cluster/up
+	scripts/images $(if $(FAST),--fast)
+	tests/cluster/install
+
+cluster-down: ## Take the cluster down
+	tests/cluster/down
+
+test-cluster: setup ## The operator against a real API server
+	scripts/test-cluster
+
+test-conformance: setup ## The Gateway API's conformance suite on a real cluster (KEEP=1, FAST=1, CHANNEL=experimental)
+	scripts/conformance
+
+test-conformance-single: setup ## One test of the suite: TEST=HTTPRouteMethodMatching
+	scripts/conformance --test $(TEST)
+
+test-conformance-report: setup ## The whole suite, and its official report to docs/results
+	scripts/conformance --report
+
+bless: ## Regenerate golden files, schemas, CRDs and deploy/00-prereqs.yaml
 	INSTA_UPDATE=always $(CARGO) test -p translate -p source
 	BLESS=1 $(CARGO) test -p api
+	scripts/prereqs
 
 bench: setup ## Measure, and write docs/results
 	scripts/bench
+
+bench-cluster: ## Measure 3,000 and 20,000 routes in a cluster, and write docs/results
+	scripts/bench-cluster
 
 bench-router: ## The router alone (Criterion)
 	$(CARGO) bench -p router
@@ -43,6 +74,7 @@ fmt: ## Format
 lint: ## Formatting and clippy, without a warning
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	scripts/prereqs --check
 
 deny: ## Licences, bans and sources of dependencies
 	scripts/deny

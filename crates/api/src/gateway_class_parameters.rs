@@ -1,8 +1,22 @@
 //! GatewayClassParameters: what a GatewayClass, or one Gateway, sets beyond the Gateway API.
 
+mod logging;
+mod pod;
+mod service;
+mod storage;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Toleration;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use self::logging::{LogMode, LoggingParameters};
+pub use self::pod::{DisruptionBudgetParameters, Embedded, ResourceParameters};
+pub use self::service::{ServiceParameters, ServiceType, TrafficPolicy};
+pub use self::storage::{StorageParameters, StorageType};
+use crate::schema;
 
 /// Settings for the Gateways of a class (`GatewayClass.spec.parametersRef`) or for one Gateway
 /// (`Gateway.spec.infrastructure.parametersRef`, which wins field by field).
@@ -13,37 +27,151 @@ use serde::{Deserialize, Serialize};
     kind = "GatewayClassParameters",
     plural = "gatewayclassparameters",
     shortname = "gcp",
+    category = "gateway-api",
+    doc = "What a GatewayClass, or one Gateway, sets beyond the Gateway API.",
     derive = "Default",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    printcolumn(
+        name = "Replicas",
+        type_ = "integer",
+        json_path = ".spec.replicas",
+        description = "Pods of each Gateway"
+    ),
+    printcolumn(
+        name = "Service",
+        type_ = "string",
+        json_path = ".spec.service.type",
+        description = "Type of the Service"
+    ),
+    printcolumn(
+        name = "Logging",
+        type_ = "string",
+        json_path = ".spec.logging.mode",
+        description = "Program that writes the log of requests"
+    ),
+    printcolumn(
+        name = "Image",
+        type_ = "string",
+        json_path = ".spec.image",
+        description = "Image of the pods",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[(
+    "!has(self.storage) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) \
+     || self.storage.all(s, s.type != 'malloc' || !isQuantity(s.size) || \
+     quantity(s.size).compareTo(quantity(string(self.resources.limits['memory']))) <= 0)",
+    "a storage of type malloc must be smaller than resources.limits.memory",
+)])))]
 pub struct GatewayClassParametersSpec {
+    /// The image of the pods, instead of the operator's `GATEWAY_IMAGE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024), extend("pattern" = "^\\S+$"))]
+    pub image: Option<String>,
+    /// Pods of each Gateway. Where absent nothing is written, which gives one pod, and leaves the number to whoever
+    /// scales the Deployment (`kubectl scale`, a HorizontalPodAutoscaler).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 10_000))]
+    pub replicas: Option<i32>,
+    /// CPU and memory of varnishd's container. Where absent it requests 20m of CPU and 128Mi of memory, without limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceParameters>,
+    /// Where varnishd keeps its objects. Where absent: in memory, three quarters of what resources.limits.memory
+    /// leaves beside 128Mi for varnishd itself; 256Mi without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 8),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub storage: Option<Vec<StorageParameters>>,
+    /// Further arguments for varnishd, one element an argument: `["-p", "thread_pool_min=50"]`.
+    /// Refused: -M, -S, -F, -f, -n, -a, -j, -T, -C, -d, -b, -I, -x, -V and -?, which belong to the gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 64),
+        inner(length(max = 1024)),
+        extend("x-kubernetes-validations" = schema::rules(&[
+            (
+                "!self.exists(a, a.matches('^-[CdFV?]*[abCdFfIjMnSTVx?]'))",
+                "-M, -S, -F, -f, -n, -a, -j, -T, -C, -d, -b, -I, -x, -V and -? belong to the gateway",
+            ),
+            (
+                "!self.exists(a, a.matches('^(-p)?(vmod_path|auto_restart|pipe_timeout)='))",
+                "vmod_path and auto_restart are set by the gateway, pipe_timeout by timeouts.upgradeIdle",
+            ),
+            ("!self.exists(a, a.contains(';'))", "an argument must not contain a semicolon"),
+        ]))
+    )]
+    pub varnishd_extra_args: Option<Vec<String>>,
     /// A ConfigMap with VCL of your own, run after the generated VCL of the same subroutine.
     #[serde(default, rename = "userVCLConfigMapRef", skip_serializing_if = "Option::is_none")]
     pub user_vcl_config_map_ref: Option<UserVclConfigMapRef>,
-    /// Further arguments for varnishd, one element an argument: `["-p", "thread_pool_min=50"]`.
-    /// Refused: -M, -S, -F, -f, -n, -a, -j, -T, -C, -d, -b, -I and -x, which belong to the gateway.
+    /// A container beside varnishd that writes requests to its standard output. None where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub varnishd_extra_args: Option<Vec<String>>,
-    /// How long varnishd waits for backends.
+    pub logging: Option<LoggingParameters>,
+    /// How long varnishd waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<TimeoutParameters>,
     /// Networks (`10.0.0.0/8`, `fd00::/8`, or one address) whose X-Forwarded-* headers are believed.
     /// Without any, what clients send in these headers is overwritten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 64),
+        inner(length(max = 64)),
+        extend("x-kubernetes-validations" = schema::networks())
+    )]
     pub trusted_proxies: Option<Vec<String>>,
+    /// The Service in front of the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceParameters>,
+    /// How many pods may be taken away at once. Without it there is no PodDisruptionBudget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_disruption_budget: Option<DisruptionBudgetParameters>,
+    /// As in a Pod; without labelSelector it counts the pods of the same Gateway. Where absent pods are spread over zones
+    /// and nodes as well as that is possible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::topology_spread")]
+    pub topology_spread_constraints: Option<Vec<Embedded>>,
+    /// Labels of the nodes that pods may run on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<BTreeMap<String, String>>,
+    /// As in a Pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::tolerations")]
+    pub tolerations: Option<Vec<Toleration>>,
+    /// As in a Pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::open")]
+    pub affinity: Option<Embedded>,
+    /// Further volumes of the pods, as in a Pod. Names that begin with `gateway-` belong to the gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::volumes")]
+    pub extra_volumes: Option<Vec<Embedded>>,
+    /// Where varnishd's container sees these volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::volume_mounts")]
+    pub extra_volume_mounts: Option<Vec<Embedded>>,
+    /// Containers that run before varnishd starts, as in a Pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::init_containers")]
+    pub extra_init_containers: Option<Vec<Embedded>>,
 }
 
 /// Where user VCL is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserVclConfigMapRef {
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// The Gateway's own namespace where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), extend("pattern" = schema::LABEL))]
     pub namespace: Option<String>,
     /// The key in the ConfigMap, `user.vcl` where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), extend("pattern" = "^[-._a-zA-Z0-9]+$"))]
     pub key: Option<String>,
 }
 
@@ -53,14 +181,22 @@ pub struct UserVclConfigMapRef {
 pub struct TimeoutParameters {
     /// For the TCP connection to an endpoint; 3s500ms where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub connect: Option<String>,
     /// From the request's last byte to the answer's first; 60s where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub first_byte: Option<String>,
     /// Between two reads of the answer's body; 60s where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub idle: Option<String>,
     /// A WebSocket on which nothing moves is closed after this time; 5m where absent. A change restarts varnishd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub upgrade_idle: Option<String>,
+    /// How long requests may take to finish once their pod has to end; 30s where absent. A change restarts varnishd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
+    pub drain: Option<String>,
 }

@@ -1,9 +1,28 @@
 //! Our own resources in the group `gateway.varnish-software.com`.
 //!
-//! Types only: what they mean is decided in `translate`.
+//! Types, and the CustomResourceDefinitions made of them: what they mean is decided in `translate`.
 
+// On attributes of kube: each printer column says its type.
+#![allow(clippy::duplicated_attributes, reason = "columns of one type are no repetition")]
+
+mod cache_invalidation;
+mod cache_policy;
+pub mod crd;
 mod gateway_class_parameters;
+mod policy_status;
+mod schema;
 
-pub use gateway_class_parameters::{
-    GatewayClassParameters, GatewayClassParametersSpec, TimeoutParameters, UserVclConfigMapRef,
+pub use cache_invalidation::{
+    GatewayRef, InvalidationPhase, InvalidationType, PathResult, PodResult, VarnishCacheInvalidation,
+    VarnishCacheInvalidationSpec, VarnishCacheInvalidationStatus,
 };
+pub use cache_policy::{
+    BypassHeader, BypassParameters, CacheKeyParameters, PolicyTargetRef, QueryParameters, VarnishCachePolicy,
+    VarnishCachePolicySpec,
+};
+pub use gateway_class_parameters::{
+    DisruptionBudgetParameters, Embedded, GatewayClassParameters, GatewayClassParametersSpec, LogMode,
+    LoggingParameters, ResourceParameters, ServiceParameters, ServiceType, StorageParameters, StorageType,
+    TimeoutParameters, TrafficPolicy, UserVclConfigMapRef,
+};
+pub use policy_status::{AncestorRef, PolicyAncestorStatus, PolicyStatus};

@@ -13,6 +13,11 @@ use crate::{Error, ListenSocket};
 pub struct Environment {
     /// `NAMESPACE`, by default `default`: where Services are that routing.json names without namespace.
     pub namespace: String,
+    /// `GATEWAY_NAME`: the Gateway in that namespace whose pod this is; configuration comes from the API server then, and
+    /// not from files.
+    pub gateway_name: Option<String>,
+    /// `POD_NAME`: under which the operator is told what is served.
+    pub pod_name: Option<String>,
     /// `VARNISH_ADMIN_PORT`, by default 6082, on loopback.
     pub admin_address: SocketAddr,
     /// `VARNISH_SECRET_PATH`: a file with the secret of varnishd's CLI; a new one is made where absent.
@@ -73,6 +78,8 @@ impl Environment {
         }
         Ok(Self {
             namespace: text("NAMESPACE", "default"),
+            gateway_name: get("GATEWAY_NAME").filter(|name| !name.is_empty()),
+            pod_name: get("POD_NAME").filter(|name| !name.is_empty()),
             secret_path: path("VARNISH_SECRET_PATH"),
             admin_address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port),
             http_address: address("VARNISH_HTTP_ADDR", &http, Ipv4Addr::LOCALHOST)?,
@@ -123,6 +130,9 @@ fn address(variable: &'static str, value: &str, any: Ipv4Addr) -> Result<SocketA
 
 /// `http-80=:80,http;http-8080=127.0.0.1:8080,http`
 fn listen(value: &str) -> Result<Vec<ListenSocket>, Error> {
+    if value.trim() == "none" {
+        return Ok(Vec::new());
+    }
     let wrong = |why: &str| bad("VARNISH_LISTEN", value, why);
     list(value)
         .map(|entry| {
@@ -202,6 +212,13 @@ mod tests {
         let env = read(&[("VARNISH_LISTEN", "http-80=:80,http; http-81=127.0.0.1:81")]).unwrap();
         assert_eq!(env.listen.len(), 2);
         assert_eq!(env.listen[1].address, Some("127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn without_sockets_readiness_is_tried_at_ghosts() {
+        let env = read(&[("VARNISH_LISTEN", "none"), ("GHOST_RELOAD_ADDR", "127.0.0.1:1970")]).unwrap();
+        assert_eq!(env.listen, []);
+        assert_eq!(env.http_address, "127.0.0.1:1970".parse().unwrap());
     }
 
     #[test]

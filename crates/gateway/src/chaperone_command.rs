@@ -1,4 +1,6 @@
-//! `chaperone`: one varnishd, fed by routing.json, main.vcl and EndpointSlices in files.
+//! `chaperone`: one varnishd, fed by routing.json, main.vcl and EndpointSlices: in files, or in a cluster.
+
+mod kubernetes;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use model::names::certificate_keys;
 use model::routing::Routing;
 use model::{Version, check_version};
 use source::files::Files;
+use source::kubernetes::Pod;
 use tokio::sync::watch;
 use translate::{EndpointIndex, resolve};
 
@@ -33,12 +36,41 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
 
     let health =
         chaperone::health::serve(environment.health_address, environment.http_address, reporter.state());
-    let feeding = feed(&environment, to_varnishd, reporter.clone());
+    let for_feed = reporter.clone();
+    let feeding = async {
+        match &environment.gateway_name {
+            None => feed(&environment, to_varnishd, for_feed).await,
+            Some(gateway) => feed_from_cluster(&environment, gateway, to_varnishd, for_feed).await,
+        }
+    };
     let running = chaperone::run(settings, desired, LastGood::default(), reporter, shutdown);
     tokio::select! {
         () = running => Ok(ExitCode::SUCCESS),
         failed = health => failed.context("HEALTH_ADDR").map(|()| ExitCode::FAILURE),
         failed = feeding => failed.map(|()| ExitCode::FAILURE),
+    }
+}
+
+/// In a cluster the operator's ConfigMap counts, and the endpoints that the API server knows.
+async fn feed_from_cluster(
+    environment: &Environment,
+    gateway: &str,
+    to_varnishd: watch::Sender<Desired>,
+    reporter: Reporter,
+) -> anyhow::Result<()> {
+    let client = source::kubernetes::connect().await?;
+    let namespace = environment.namespace.clone();
+    let feeder = kubernetes::Feeder {
+        pod: Pod::watch(client.clone(), &namespace, gateway),
+        namespace: namespace.clone(),
+        reporter: reporter.clone(),
+        kept: kubernetes::Kept::new(&absolute(&environment.work_dir)),
+    };
+    let Some(pod) = environment.pod_name.clone() else { return feeder.run(to_varnishd).await };
+    let reporting = kubernetes::report(client, namespace, gateway.to_owned(), pod, reporter);
+    tokio::select! {
+        done = feeder.run(to_varnishd) => done,
+        () = reporting => Ok(()),
     }
 }
 
@@ -199,14 +231,23 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// A newer operator may write fields that we do not know: they are told, and ignored.
 fn read_routing(path: &Path, namespace: &str, wrong: &mut Vec<String>) -> anyhow::Result<Routing> {
     let text = read_text(path)?;
-    let at = || path.display().to_string();
-    let Version { version } = serde_json::from_str(&text).with_context(at)?;
+    parse_routing(text.as_bytes(), namespace, &path.display().to_string(), wrong)
+}
+
+/// A newer operator may write fields that we do not know: they are told, and ignored.
+fn parse_routing(
+    text: &[u8],
+    namespace: &str,
+    name: &str,
+    wrong: &mut Vec<String>,
+) -> anyhow::Result<Routing> {
+    let at = || name.to_owned();
+    let Version { version } = serde_json::from_slice(text).with_context(at)?;
     check_version("routing.json", version).with_context(at)?;
     let mut unknown = Vec::new();
-    let mut json = serde_json::Deserializer::from_str(&text);
+    let mut json = serde_json::Deserializer::from_slice(text);
     let mut routing: Routing =
         serde_ignored::deserialize(&mut json, |field| unknown.push(field.to_string())).with_context(at)?;
     match unknown.as_slice() {

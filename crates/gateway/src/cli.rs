@@ -31,10 +31,14 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Run one varnishd and keep it fed, configured by environment variables (docs/reference/chaperone.md).
     Chaperone(ChaperoneArguments),
+    /// Run the Gateways of a cluster, configured by environment variables (docs/reference/operator.md).
+    Operator,
     /// Say what would become of every object, and compile the VCL. Ends with 1 where something would be rejected.
     Check(CheckArguments),
     /// Say which route, rule and backend would serve a request, and why the others would not.
     Explain(ExplainArguments),
+    /// Print the CustomResourceDefinitions of the gateway's own kinds, for `kubectl apply --server-side -f -`.
+    Crds,
 }
 
 #[derive(Debug, Args)]

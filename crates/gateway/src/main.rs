@@ -5,8 +5,10 @@ mod check;
 mod cli;
 mod compile_vcl;
 mod console;
+mod crds;
 mod explain;
 mod input;
+mod operator_command;
 mod serve;
 mod shared_ports;
 mod signals;
@@ -29,8 +31,10 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(arguments) => run(serve::run(arguments)),
         Command::Chaperone(arguments) => run(chaperone_command::run(arguments)),
+        Command::Operator => run(operator_command::run()),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Crds => crds::run(),
     };
     done.unwrap_or_else(|e| {
         tracing::error!("{e:#}");

@@ -1,7 +1,7 @@
 //! Statuses as lines that a person reads.
 
 use translate::status::{ACCEPTED, CONFLICTED, OVERLAPPING_TLS, PARTIALLY_INVALID, UNSUPPORTED_FIELDS};
-use translate::{Condition, ParentStatus, Statuses};
+use translate::{AncestorStatus, Condition, ParentStatus, Statuses};
 
 /// What became of one object, in one respect.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -29,6 +29,14 @@ pub(crate) fn of(statuses: &Statuses) -> Vec<Verdict> {
     for (key, status) in &statuses.http_routes {
         for parent in &status.parents {
             push(&mut all, &format!("HTTPRoute {key}"), &by(parent, &key.namespace), &parent.conditions);
+        }
+    }
+    for (key, status) in &statuses.cache_policies {
+        for AncestorStatus { ancestor_ref, conditions } in &status.ancestors {
+            let kind = ancestor_ref.kind.as_deref().unwrap_or("Gateway");
+            let namespace = ancestor_ref.namespace.as_deref().unwrap_or(&key.namespace);
+            let by = format!(" by {kind} {namespace}/{}", ancestor_ref.name);
+            push(&mut all, &format!("VarnishCachePolicy {key}"), &by, conditions);
         }
     }
     all

@@ -7,6 +7,14 @@ pub const API_GROUP: &str = "gateway.varnish-software.com";
 /// SHA-256 over what varnishd or its pod needs at start.
 pub const INFRA_HASH_ANNOTATION: &str = "varnish.io/infra-hash";
 
+/// On everything that the operator makes.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+pub const MANAGED_BY: &str = "varnish-gateway";
+/// The Gateway that an object was made for.
+pub const GATEWAY_NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
+/// Its namespace, since objects may lie in others.
+pub const GATEWAY_NAMESPACE_LABEL: &str = "gateway.varnish-software.com/gateway-namespace";
+
 /// The loopback socket over which the chaperone speaks to ghost.
 pub const RELOAD_SOCKET: &str = "ghost-reload";
 /// Its port in a pod.

@@ -12,6 +12,8 @@ pub enum Error {
     TooLarge { bytes: u64, limit: u64 },
     #[error("the file is not UTF-8 (at byte {offset}); save it as UTF-8")]
     NotUtf8 { offset: usize },
+    #[error("no way to the cluster: {0}; run it in a pod, or set KUBECONFIG")]
+    Cluster(String),
     #[error("line {line}, column {column}: {reason}")]
     Syntax { line: u64, column: u64, reason: String },
 }

@@ -196,7 +196,8 @@ impl<'a> Gateway<'a> {
             varnishd_args: parameters.varnishd_args,
             upgrade_idle_seconds: parameters.upgrade_idle_seconds,
         });
-        GatewayPlan { routing: self.routing, certificates, main_vcl, infra }
+        let workload = known.then_some(parameters.workload);
+        GatewayPlan { routing: self.routing, certificates, main_vcl, infra, workload }
     }
 }
 

@@ -8,8 +8,10 @@
 //! ghost.json out.
 
 mod attach;
+mod cache_policy;
 mod certificates;
 mod endpoints;
+pub mod features;
 mod gateway;
 mod gateway_class;
 mod grants;
@@ -19,12 +21,14 @@ mod infra;
 mod listener;
 mod namespaces;
 mod notice;
+pub mod packing;
 mod parameters;
 mod resolve;
 pub mod snapshot;
 pub mod status;
 pub mod varnishd_args;
 pub mod vcl;
+pub mod workload;
 
 use std::collections::BTreeMap;
 
@@ -36,7 +40,8 @@ pub use resolve::resolve;
 use serde::Serialize;
 pub use snapshot::{Key, Snapshot};
 pub use status::{
-    Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, ListenerStatus, ParentStatus, Statuses,
+    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, ListenerStatus,
+    ParentStatus, PolicyStatus, Statuses,
 };
 
 /// Everything that one snapshot asks for.
@@ -62,6 +67,8 @@ pub struct GatewayPlan {
     /// `None`: as above. Without sockets: varnishd listens on nothing of its own, since all listeners are HTTPS. There
     /// is nothing to serve where the routing has no listeners.
     pub infra: Option<Infra>,
+    /// `None`: as above. What [`workload::objects`] needs beside it, for whoever runs the Gateway in a cluster.
+    pub workload: Option<workload::Workload>,
 }
 
 /// Decides, for all Gateways of ours, what they serve, and tells every object what became of it.
@@ -72,10 +79,13 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let mut gateways = gateway::ours(snapshot, &classes, &grants, &mut notices);
     let http_routes = http_route::translate(snapshot, &grants, &mut gateways, &mut notices);
 
+    let cache_policies = cache_policy::translate(snapshot, &mut gateways);
+
     let statuses = Statuses {
         gateway_classes: classes.iter().map(|class| (class.key.clone(), class.status())).collect(),
         gateways: gateways.iter().map(|(key, gateway)| ((*key).clone(), gateway.status())).collect(),
         http_routes,
+        cache_policies,
     };
     let gateways = gateways.into_iter().map(|(key, gateway)| (key.clone(), gateway.into_plan())).collect();
     Translation { gateways, statuses, notices: notice::each_once(notices) }

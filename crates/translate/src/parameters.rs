@@ -5,12 +5,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{GatewayClassParameters, GatewayClassParametersSpec, TimeoutParameters, UserVclConfigMapRef};
+use api::{
+    GatewayClassParameters, GatewayClassParametersSpec, ServiceParameters, TimeoutParameters,
+    UserVclConfigMapRef,
+};
 use model::Timeouts;
 use model::names::API_GROUP;
 
 use crate::snapshot::{Key, Snapshot};
 use crate::varnishd_args;
+use crate::workload::{Workload, settings, storage};
 
 /// The kind that parametersRefs may name.
 const KIND: &str = "GatewayClassParameters";
@@ -18,6 +22,8 @@ const KIND: &str = "GatewayClassParameters";
 const USER_VCL_KEY: &str = "user.vcl";
 /// A WebSocket may be silent for five minutes.
 const UPGRADE_IDLE_SECONDS: f64 = 300.0;
+/// For requests to finish when their pod ends.
+const DRAIN_SECONDS: f64 = 30.0;
 
 /// A parametersRef of a GatewayClass or a Gateway.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +60,8 @@ pub(crate) struct Parameters<'a> {
     pub(crate) trusted_proxies: Vec<String>,
     pub(crate) varnishd_args: Vec<String>,
     pub(crate) user_vcl: UserVclText<'a>,
+    /// For whoever runs the Gateway in pods.
+    pub(crate) workload: Workload,
     /// There is at least one reference to parameters.
     pub(crate) given: bool,
     /// References that lead nowhere. With one of these, nothing is known of what varnishd should be started with.
@@ -95,10 +103,18 @@ impl<'a> Parameters<'a> {
         let mut problems = Vec::new();
         let timeouts = timeouts(layers, &mut problems);
         let upgrade_idle = layers.timeout(|t| t.upgrade_idle.as_ref());
-        let (varnishd_args, refused) = varnishd_args::check(
+        let (extra_args, refused) = varnishd_args::check(
             layers.field(|spec| spec.varnishd_extra_args.as_ref()).map_or(&[][..], Vec::as_slice),
         );
         problems.extend(refused.into_iter().map(|argument| format!("varnishdExtraArgs: {argument}")));
+        let mut varnishd_args = storage::arguments(
+            layers.field(|spec| spec.storage.as_ref()),
+            settings::memory_limit(layers),
+            &mut problems,
+        );
+        varnishd_args.extend(extra_args);
+        let drain = seconds("drain", layers.timeout(|t| t.drain.as_ref()), DRAIN_SECONDS, &mut problems);
+        let workload = Workload::new(layers, drain, &mut problems);
         Self {
             timeouts,
             upgrade_idle_seconds: seconds("upgradeIdle", upgrade_idle, UPGRADE_IDLE_SECONDS, &mut problems),
@@ -107,6 +123,7 @@ impl<'a> Parameters<'a> {
             user_vcl: layers
                 .field(|spec| spec.user_vcl_config_map_ref.as_ref())
                 .map_or(UserVclText::None, |reference| user_vcl(reference, namespace, snapshot)),
+            workload,
             given: class.is_some() || own.is_some(),
             unresolved,
             problems,
@@ -126,19 +143,27 @@ impl<'a> Parameters<'a> {
 
 /// The Gateway's parameters before those of its class.
 #[derive(Clone, Copy)]
-struct Layers<'a> {
+pub(crate) struct Layers<'a> {
     own: Option<&'a GatewayClassParametersSpec>,
     class: Option<&'a GatewayClassParametersSpec>,
 }
 
 impl<'a> Layers<'a> {
-    fn field<T>(&self, of: impl Fn(&'a GatewayClassParametersSpec) -> Option<&'a T>) -> Option<&'a T> {
+    pub(crate) fn field<T>(
+        &self,
+        of: impl Fn(&'a GatewayClassParametersSpec) -> Option<&'a T>,
+    ) -> Option<&'a T> {
         self.own.and_then(&of).or_else(|| self.class.and_then(&of))
     }
 
     /// Each timeout is a field of its own: a Gateway that sets one keeps the others of its class.
     fn timeout(&self, of: impl Fn(&'a TimeoutParameters) -> Option<&'a String>) -> Option<&'a str> {
         self.field(|spec| spec.timeouts.as_ref().and_then(&of)).map(String::as_str)
+    }
+
+    /// So is each setting of the Service.
+    pub(crate) fn service<T>(&self, of: impl Fn(&'a ServiceParameters) -> Option<&'a T>) -> Option<&'a T> {
+        self.field(|spec| spec.service.as_ref().and_then(&of))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use api::GatewayClassParameters;
+use api::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use gateway_api::httproutes::HttpRoute;
@@ -52,6 +52,8 @@ pub struct Snapshot {
     pub http_routes: Objects<HttpRoute>,
     pub reference_grants: Objects<ReferenceGrant>,
     pub parameters: Objects<GatewayClassParameters>,
+    pub cache_policies: Objects<VarnishCachePolicy>,
+    pub cache_invalidations: Objects<VarnishCacheInvalidation>,
     pub services: Objects<Service>,
     pub endpoint_slices: Objects<EndpointSlice>,
     pub secrets: Objects<Secret>,

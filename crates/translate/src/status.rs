@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use api::AncestorRef;
 use gateway_api::httproutes::HttpRouteParentRefs;
 use serde::{Serialize, Serializer};
 
@@ -10,6 +11,10 @@ use crate::snapshot::Key;
 
 /// On a Gateway, a listener, a GatewayClass or a route's parent: it is taken on.
 pub const ACCEPTED: &str = "Accepted";
+/// On a Gateway or a listener: a pod serves it. Added by whoever runs the Gateway.
+pub const PROGRAMMED: &str = "Programmed";
+/// On a GatewayClass: the CRDs of the Gateway API are of a version that this release was made for.
+pub const SUPPORTED_VERSION: &str = "SupportedVersion";
 /// On a listener or a route's parent: everything that it refers to is there and may be used.
 pub const RESOLVED_REFS: &str = "ResolvedRefs";
 /// On a listener: it cannot be told apart from another one.
@@ -40,7 +45,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    pub(crate) fn new(
+    pub fn new(
         kind: &str,
         status: bool,
         reason: &str,
@@ -67,6 +72,9 @@ pub struct Statuses {
     pub gateways: BTreeMap<Key, GatewayStatus>,
     /// Those with at least one parent among our Gateways.
     pub http_routes: BTreeMap<Key, HttpRouteStatus>,
+    /// Those with a target that is one of our Gateways, or attached to one, or not there at all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub cache_policies: BTreeMap<Key, PolicyStatus>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -115,6 +123,19 @@ pub struct ParentStatus {
     pub conditions: Vec<Condition>,
 }
 
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PolicyStatus {
+    /// By Gateway.
+    pub ancestors: Vec<AncestorStatus>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AncestorStatus {
+    pub ancestor_ref: AncestorRef,
+    pub conditions: Vec<Condition>,
+}
+
 fn true_or_false<S: Serializer>(status: &bool, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(if *status { "True" } else { "False" })
 }
@@ -144,7 +165,7 @@ mod tests {
         let statuses = Statuses {
             gateway_classes: [(Key::cluster("varnish"), GatewayClassStatus::default())].into(),
             gateways: [(Key::new("infra", "gw"), GatewayStatus::default())].into(),
-            http_routes: BTreeMap::new(),
+            ..Statuses::default()
         };
         assert_eq!(
             serde_json::to_string(&statuses).unwrap(),

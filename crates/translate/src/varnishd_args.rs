@@ -36,6 +36,9 @@ const REFUSED_PARAMETERS: [(&str, &str); 3] = [
     ("pipe_timeout", "use timeouts.upgradeIdle for it"),
 ];
 
+/// Arguments reach a pod in one environment variable.
+const SEMICOLON: &str = "an argument must not hold a semicolon, which separates them in VARNISHD_EXTRA_ARGS";
+
 const ONE_ELEMENT_EACH: &str = "each option and each value must be an element of its own";
 
 /// One argument, with its value, that varnishd does not get.
@@ -67,7 +70,8 @@ pub fn check<S: AsRef<str>>(args: &[S]) -> (Vec<String>, Vec<Refused>) {
                 (true, Some(value), _) | (false, _, Some(value)) => refused_parameter(option.last, value),
                 (false, _, None) => None,
             });
-        match fault {
+        let separator = [Some(element), value].into_iter().flatten().any(|text| text.contains(';'));
+        match fault.or_else(|| separator.then(|| SEMICOLON.to_owned())) {
             Some(why) => {
                 let argument = value.map_or_else(|| element.to_owned(), |value| format!("{element} {value}"));
                 refused.push(Refused { argument, why });
@@ -221,6 +225,10 @@ mod tests {
         assert_eq!(parts(&["--", "-t", "10"]).1, ["--"]);
         assert_eq!(parts(&["-", ""]).1, ["-", ""]);
         assert_eq!(parts(&["-Z"]).1, ["-Z"]);
+        assert_eq!(
+            parts(&["-p", "a=b;c", "-t", "10"]),
+            (vec!["-t".into(), "10".into()], vec!["-p a=b;c".into()])
+        );
         let (kept, refused) = check(&["-t", "10", "-p"]);
         assert_eq!(kept, ["-t", "10"]);
         assert_eq!(refused[0].to_string(), "`-p` is refused (its value is missing): remove it");

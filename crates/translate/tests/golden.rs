@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use api::AncestorRef;
 use model::ghost;
 use serde::Serialize;
 use translate::status::{ACCEPTED, Condition, HttpRouteStatus, ListenerStatus, ParentStatus};
@@ -145,8 +146,21 @@ impl Output {
             .http_routes
             .iter()
             .map(|(key, status)| (format!("HTTPRoute {key}"), Status::new(&[], &[], status)));
+        let policies = statuses.cache_policies.iter().map(|(key, status)| {
+            let told = status.ancestors.iter().map(|ancestor| Parent {
+                parent_ref: {
+                    let AncestorRef { kind, namespace, name, section_name, .. } = &ancestor.ancestor_ref;
+                    let kind = kind.as_deref().unwrap_or_default();
+                    let section = section_name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+                    format!("{kind} {}/{name}{section}", namespace.as_deref().unwrap_or_default())
+                },
+                conditions: conditions(&ancestor.conditions),
+            });
+            let status = Status { conditions: vec![], listeners: BTreeMap::new(), parents: told.collect() };
+            (format!("VarnishCachePolicy {key}"), status)
+        });
         Self {
-            statuses: classes.chain(gateways).chain(routes).collect(),
+            statuses: classes.chain(gateways).chain(routes).chain(policies).collect(),
             notices: notices(&translation.notices),
             gateways: translation
                 .gateways

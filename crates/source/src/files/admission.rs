@@ -3,6 +3,7 @@
 //! Takes a parsed document, gives the typed object, or one message that says everything that is wrong with it. Never
 //! looks at other objects: whether a reference leads somewhere is `translate`'s to say.
 
+mod cache;
 mod endpoint_slice;
 mod format;
 mod gateway;
@@ -55,6 +56,8 @@ fn described(kind: Kind) -> Node {
         Kind::HttpRoute => http_route::describe(&mut schema),
         Kind::ReferenceGrant => reference_grant::describe(&mut schema),
         Kind::Parameters => gateway_class::describe_parameters(&mut schema),
+        Kind::CachePolicy => cache::describe_policy(&mut schema),
+        Kind::CacheInvalidation => cache::describe_invalidation(&mut schema),
         Kind::Service => service::describe(&mut schema),
         Kind::EndpointSlice => endpoint_slice::describe(&mut schema),
         Kind::Secret => secret::describe(&mut schema),
@@ -159,6 +162,8 @@ fn check(id: &ObjectId, value: &mut Value, violations: &mut Violations) {
     match kind {
         Kind::Gateway => gateway::rules(value, violations),
         Kind::HttpRoute => http_route::rules(value, violations),
+        Kind::CachePolicy => cache::policy_rules(value, violations),
+        Kind::CacheInvalidation => cache::invalidation_rules(value, violations),
         Kind::Service => service::rules(value, violations),
         Kind::EndpointSlice => endpoint_slice::rules(value, violations),
         Kind::Secret | Kind::ConfigMap => secret::rules(value, violations),

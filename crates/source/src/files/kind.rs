@@ -13,6 +13,8 @@ pub(crate) enum Kind {
     HttpRoute,
     ReferenceGrant,
     Parameters,
+    CachePolicy,
+    CacheInvalidation,
     Service,
     EndpointSlice,
     Secret,
@@ -31,12 +33,14 @@ pub(crate) enum Recognised {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::GatewayClass,
         Self::Gateway,
         Self::HttpRoute,
         Self::ReferenceGrant,
         Self::Parameters,
+        Self::CachePolicy,
+        Self::CacheInvalidation,
         Self::Service,
         Self::EndpointSlice,
         Self::Secret,
@@ -52,6 +56,8 @@ impl Kind {
             Self::HttpRoute => ("HTTPRoute", GATEWAY, &["v1", "v1beta1"], true),
             Self::ReferenceGrant => ("ReferenceGrant", GATEWAY, &["v1", "v1beta1"], true),
             Self::Parameters => ("GatewayClassParameters", VARNISH, &["v1alpha1"], false),
+            Self::CachePolicy => ("VarnishCachePolicy", VARNISH, &["v1alpha1"], true),
+            Self::CacheInvalidation => ("VarnishCacheInvalidation", VARNISH, &["v1alpha1"], true),
             Self::Service => ("Service", "", &["v1"], true),
             Self::EndpointSlice => ("EndpointSlice", "discovery.k8s.io", &["v1"], true),
             Self::Secret => ("Secret", "", &["v1"], true),

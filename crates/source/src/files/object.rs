@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use api::GatewayClassParameters;
+use api::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use gateway_api::httproutes::HttpRoute;
@@ -104,6 +104,8 @@ objects! {
     HttpRoute(HttpRoute) in http_routes,
     ReferenceGrant(ReferenceGrant) in reference_grants,
     Parameters(GatewayClassParameters) in parameters,
+    CachePolicy(VarnishCachePolicy) in cache_policies,
+    CacheInvalidation(VarnishCacheInvalidation) in cache_invalidations,
     Service(Service) in services,
     EndpointSlice(EndpointSlice) in endpoint_slices,
     Secret(Secret) in secrets,

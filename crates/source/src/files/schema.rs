@@ -95,6 +95,10 @@ impl Node {
         if schema.get("x-kubernetes-int-or-string").is_some() {
             return Self::new(Shape::IntOrString);
         }
+        // A piece of a Pod, of which our CRD knows only a part.
+        if schema.get("x-kubernetes-preserve-unknown-fields").is_some() {
+            return Self::new(Shape::Any);
+        }
         let types = schema.get("type");
         let names = |name: &str| match types {
             Some(Value::String(only)) => only == name,

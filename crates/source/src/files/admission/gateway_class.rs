@@ -18,7 +18,7 @@ pub(super) fn describe_parameters(schema: &mut Node) {
     vcl.at("name").format(format::object_name);
     vcl.at("namespace").format(format::label);
     vcl.at("key").format(format::data_key);
-    for timeout in ["connect", "firstByte", "idle", "upgradeIdle"] {
+    for timeout in ["connect", "firstByte", "idle", "upgradeIdle", "drain"] {
         schema.at("spec.timeouts").at(timeout).format(format::duration);
     }
 }

@@ -1,0 +1,145 @@
+//! VarnishCachePolicy: how long answers of a route, of one of its rules, or of a whole Gateway are kept.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::policy_status::PolicyStatus;
+use crate::schema;
+
+/// Which answers Varnish keeps, for how long, and what tells them apart. Without a policy every request passes the cache by.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "gateway.varnish-software.com",
+    version = "v1alpha1",
+    kind = "VarnishCachePolicy",
+    plural = "varnishcachepolicies",
+    shortname = "vcp",
+    category = "gateway-api",
+    namespaced,
+    status = "PolicyStatus",
+    label("gateway.networking.k8s.io/policy", "Direct"),
+    doc = "Which answers Varnish keeps, for how long, and what tells them apart.",
+    derive = "Default",
+    derive = "PartialEq",
+    printcolumn(name = "Target", type_ = "string", json_path = ".spec.targetRef.name"),
+    printcolumn(name = "Kind", type_ = "string", json_path = ".spec.targetRef.kind"),
+    printcolumn(name = "Rule", type_ = "string", json_path = ".spec.targetRef.sectionName"),
+    printcolumn(name = "Default TTL", type_ = "string", json_path = ".spec.defaultTTL"),
+    printcolumn(name = "Forced TTL", type_ = "string", json_path = ".spec.forcedTTL"),
+    printcolumn(
+        name = "Accepted",
+        type_ = "string",
+        json_path = ".status.ancestors[*].conditions[?(@.type==\"Accepted\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[(
+    "has(self.defaultTTL) != has(self.forcedTTL)",
+    "give exactly one of defaultTTL and forcedTTL",
+)])))]
+pub struct VarnishCachePolicySpec {
+    pub target_ref: PolicyTargetRef,
+    /// How long an answer is fresh where the origin does not say.
+    #[serde(default, rename = "defaultTTL", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION))]
+    pub default_ttl: Option<String>,
+    /// How long an answer is fresh, whatever lifetime the origin gives it.
+    #[serde(default, rename = "forcedTTL", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
+    pub forced_ttl: Option<String>,
+    /// How long after that it is served stale while it is fetched anew; not at all where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION))]
+    pub grace: Option<String>,
+    /// How long after that it is kept to be revalidated, and for origins that fail; not at all where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION))]
+    pub keep: Option<String>,
+    /// What tells two answers apart beside host and URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_key: Option<CacheKeyParameters>,
+    /// Which requests pass the cache by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bypass: Option<BypassParameters>,
+}
+
+/// An object of the policy's own namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[
+    ("self.group == 'gateway.networking.k8s.io'", "group must be gateway.networking.k8s.io"),
+    ("self.kind in ['Gateway', 'HTTPRoute']", "kind must be Gateway or HTTPRoute"),
+    ("!has(self.sectionName) || self.kind == 'HTTPRoute'", "sectionName names a rule, which only an HTTPRoute has"),
+])))]
+pub struct PolicyTargetRef {
+    #[schemars(length(max = 253))]
+    pub group: String,
+    #[schemars(length(min = 1, max = 63))]
+    pub kind: String,
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The name of one rule of an HTTPRoute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub section_name: Option<String>,
+}
+
+/// What tells two answers apart beside host and URL.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CacheKeyParameters {
+    /// Request headers whose values do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 16),
+        inner(length(min = 1, max = 256), regex(pattern = schema::HEADER_NAME)),
+        extend("x-kubernetes-validations" = schema::no_ghost_headers("name"))
+    )]
+    pub headers: Option<Vec<String>>,
+    /// Query parameters that do. Their order does not matter then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query_parameters: Option<QueryParameters>,
+}
+
+/// Either only those that count, or those that do not. The origin receives all of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[(
+    "has(self.include) != has(self.exclude)",
+    "give exactly one of include and exclude",
+)])))]
+pub struct QueryParameters {
+    /// Only these count. An empty list: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
+    pub include: Option<Vec<String>>,
+    /// All but these count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 256)))]
+    pub exclude: Option<Vec<String>>,
+}
+
+/// Which requests pass the cache by.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BypassParameters {
+    /// Those that have one of these.
+    #[schemars(
+        length(min = 1, max = 16),
+        extend("x-kubernetes-validations" = schema::no_ghost_headers("header.name"))
+    )]
+    pub headers: Vec<BypassHeader>,
+}
+
+/// A request header, with any value, or with one that a regular expression matches as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BypassHeader {
+    #[schemars(length(min = 1, max = 256), extend("pattern" = schema::HEADER_NAME))]
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub value_regex: Option<String>,
+}

@@ -1,0 +1,275 @@
+//! The chaperone in a pod: fed by the API server, and telling the operator what it serves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use certificate::Pem;
+use chaperone::{Desired, Event, Pairs, Reporter};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{PartialObjectMeta, Patch, PatchParams};
+use kube::{Api, Client};
+use model::routing::Routing;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use source::kubernetes::{Pod, Stored};
+use tokio::sync::watch;
+use translate::{EndpointIndex, packing, resolve, workload};
+
+/// Between tries to tell the operator something.
+const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+/// The longest name that the API server takes for a field manager.
+const LONGEST_MANAGER: usize = 128;
+
+/// Feeds varnishd with what the operator wrote, and with the endpoints that belong to it.
+pub(super) struct Feeder {
+    pub(super) pod: Pod,
+    pub(super) namespace: String,
+    pub(super) reporter: Reporter,
+    /// Where the last configuration is kept, for a container that starts while the API server is away.
+    pub(super) kept: Kept,
+}
+
+impl Feeder {
+    pub(super) async fn run(self, to_varnishd: watch::Sender<Desired>) -> anyhow::Result<()> {
+        let mut changed = self.pod.changed();
+        let mut last = Last::default();
+        if let Some(kept) = self.kept.read() {
+            tracing::info!("serving the configuration of the last start until the API server answers");
+            last.restore(&kept);
+            let desired = last.desired(&self.namespace, Vec::new(), &kept.certificates(), Some(&kept.ghost));
+            send(&to_varnishd, desired?);
+        }
+        self.pod.synced().await;
+        loop {
+            changed.mark_unchanged();
+            if let Err(why) = self.feed(&mut last, &to_varnishd).await {
+                let serving = self.reporter.state().borrow().serving;
+                self.reporter.tell(&Event::Refused { why: format!("{why:#}"), serving });
+            }
+            // The signal lives as long as the pod's watches.
+            if changed.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn feed(&self, last: &mut Last, to_varnishd: &watch::Sender<Desired>) -> anyhow::Result<()> {
+        let Stored { main_vcl, routing } = self.pod.stored().await?;
+        last.take(main_vcl, routing, &self.namespace)?;
+        let namespaces = last.namespaces();
+        let slices = self.pod.endpoint_slices(&namespaces).await;
+        let slices: Vec<_> = slices.iter().map(AsRef::as_ref).collect();
+        let certificates = certificates(&self.pod.certificates());
+        let desired = last.desired(&self.namespace, slices, &certificates, None)?;
+        if let (Some(ghost), Some(vcl), Some(routing)) = (&desired.ghost, &desired.vcl, &last.bytes) {
+            self.kept.write(&KeptConfiguration::new(vcl, routing, ghost, &certificates));
+        }
+        send(to_varnishd, desired);
+        Ok(())
+    }
+}
+
+fn send(to_varnishd: &watch::Sender<Desired>, desired: Desired) {
+    to_varnishd.send_if_modified(|old| {
+        let new = *old != desired;
+        *old = desired;
+        new
+    });
+}
+
+/// What was last good.
+#[derive(Default)]
+struct Last {
+    vcl: Option<Arc<str>>,
+    bytes: Option<Arc<[u8]>>,
+    routing: Option<Routing>,
+    pairs: Pairs,
+}
+
+impl Last {
+    /// The new for the old, where it is good. routing.json is large, and mostly the same: it is read once.
+    fn take(
+        &mut self,
+        vcl: Option<String>,
+        bytes: Option<Arc<[u8]>>,
+        namespace: &str,
+    ) -> anyhow::Result<()> {
+        if let Some(vcl) = vcl
+            && self.vcl.as_deref() != Some(&vcl)
+        {
+            self.vcl = Some(vcl.into());
+        }
+        let Some(bytes) = bytes.filter(|bytes| self.bytes.as_ref() != Some(bytes)) else { return Ok(()) };
+        let mut unknown = Vec::new();
+        let routing = super::parse_routing(&bytes, namespace, "routing.json", &mut unknown)?;
+        for message in unknown {
+            tracing::warn!("{message}");
+        }
+        (self.routing, self.bytes) = (Some(routing), Some(bytes));
+        Ok(())
+    }
+
+    fn restore(&mut self, kept: &KeptConfiguration) {
+        self.vcl = Some(kept.vcl.as_str().into());
+        self.routing = serde_json::from_str(&kept.routing).ok();
+        self.bytes = Some(kept.routing.as_bytes().into());
+    }
+
+    fn namespaces(&self) -> BTreeSet<String> {
+        let Some(routing) = &self.routing else { return BTreeSet::new() };
+        let routes = routing.vhosts.values().flat_map(|host| host.routes.iter().chain(&host.default_route));
+        let with_service = routes.chain(&routing.default).filter(|route| route.service.is_some());
+        with_service.filter_map(|route| route.namespace.clone()).collect()
+    }
+
+    fn desired(
+        &mut self,
+        _namespace: &str,
+        slices: Vec<&k8s_openapi::api::discovery::v1::EndpointSlice>,
+        certificates: &BTreeMap<String, Pem>,
+        ghost: Option<&str>,
+    ) -> anyhow::Result<Desired> {
+        let Some(routing) = &self.routing else { return Ok(Desired { vcl: self.vcl.clone(), ..Desired::default() }) };
+        let ghost: Arc<[u8]> = match ghost {
+            Some(ghost) => ghost.as_bytes().into(),
+            None => {
+                let (ghost, notices) = resolve(routing, &EndpointIndex::new(slices));
+                for notice in notices {
+                    tracing::debug!("{notice}");
+                }
+                serde_json::to_vec(&ghost)?.into()
+            }
+        };
+        let (tls, notices) = self.pairs.front_config(routing, certificates, None);
+        for notice in notices {
+            tracing::warn!("{notice}");
+        }
+        let tag = match (&self.vcl, &self.bytes) {
+            (Some(vcl), Some(bytes)) => Some(packing::hash(vcl, bytes).into()),
+            _ => None,
+        };
+        Ok(Desired { ghost: Some(ghost), vcl: self.vcl.clone(), tls: Arc::new(tls), tag })
+    }
+}
+
+/// Pairs out of Secret `{gateway}-tls`: keys `{namespace}.{name}.crt` and `.key`.
+fn certificates(data: &BTreeMap<String, ByteString>) -> BTreeMap<String, Pem> {
+    let pairs = data.iter().filter_map(|(file, chain)| {
+        let name = file.strip_suffix(".crt")?;
+        let key = data.get(&format!("{name}.key"))?;
+        Some((name.replacen('.', "/", 1), Pem { chain: chain.0.clone(), key: key.0.clone() }))
+    });
+    pairs.collect()
+}
+
+/// A configuration on disk: in the pod's memory, and gone with it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct KeptConfiguration {
+    vcl: String,
+    routing: String,
+    ghost: String,
+    certificates: BTreeMap<String, (String, String)>,
+}
+
+impl KeptConfiguration {
+    fn new(vcl: &str, routing: &[u8], ghost: &[u8], certificates: &BTreeMap<String, Pem>) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            vcl: vcl.to_owned(),
+            routing: text(routing),
+            ghost: text(ghost),
+            certificates: certificates
+                .iter()
+                .map(|(name, pem)| (name.clone(), (text(&pem.chain), text(&pem.key))))
+                .collect(),
+        }
+    }
+
+    fn certificates(&self) -> BTreeMap<String, Pem> {
+        let pem = |(chain, key): &(String, String)| Pem {
+            chain: chain.clone().into_bytes(),
+            key: key.clone().into_bytes(),
+        };
+        self.certificates.iter().map(|(name, pair)| (name.clone(), pem(pair))).collect()
+    }
+}
+
+/// The file of it, for our own eyes.
+#[derive(Debug)]
+pub(super) struct Kept(pub(super) PathBuf);
+
+impl Kept {
+    pub(super) fn new(work_dir: &Path) -> Self {
+        Self(work_dir.join("last-configuration.json"))
+    }
+
+    fn read(&self) -> Option<KeptConfiguration> {
+        serde_json::from_slice(&std::fs::read(&self.0).ok()?).ok()
+    }
+
+    /// Whole or not at all. Without it, a restart waits for the API server.
+    fn write(&self, configuration: &KeptConfiguration) {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let beside = self.0.with_extension("new");
+        let written = serde_json::to_vec(configuration).map_err(std::io::Error::other).and_then(|json| {
+            if let Some(dir) = self.0.parent() {
+                std::fs::create_dir_all(dir)?;
+            }
+            let mut options = std::fs::OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+            file.write_all(&json)?;
+            std::fs::rename(&beside, &self.0)
+        });
+        if let Err(e) = written {
+            tracing::warn!("{}: {e}; a restart without API server would have nothing to serve", self.0.display());
+        }
+    }
+}
+
+/// What the operator reads of us.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+struct Report {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serving: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+}
+
+/// Tells the operator, under the pod's name, whatever changes in what is served.
+pub(super) async fn report(client: Client, namespace: String, gateway: String, pod: String, reporter: Reporter) {
+    let api: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(client, &namespace);
+    let name = workload::pods_config_map(&gateway);
+    let manager = &pod[..pod.floor_char_boundary(LONGEST_MANAGER)];
+    let mut state = reporter.state();
+    let mut told = None;
+    loop {
+        let report = {
+            let state = state.borrow_and_update();
+            Report { serving: state.served.as_deref().map(str::to_owned), refused: state.refused.clone() }
+        };
+        let mut pause = RETRY.0;
+        while told.as_ref() != Some(&report) && !state.has_changed().unwrap_or(true) {
+            let text = serde_json::to_string(&report).unwrap_or_default();
+            let patch = Patch::Apply(json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": name, "namespace": namespace },
+                "data": { &pod: text },
+            }));
+            match api.patch(&name, &PatchParams::apply(manager).force(), &patch).await {
+                Ok(_) => told = Some(report.clone()),
+                Err(e) => {
+                    tracing::debug!("ConfigMap {name}: {e}");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RETRY.1);
+                }
+            }
+        }
+        if state.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,30 @@
+use std::net::SocketAddr;
+
+use translate::Key;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{kind} {key} cannot be written: {source}")]
+    Write { kind: String, key: Key, source: Box<kube::Error> },
+    #[error("{kind} {key} exists and is not ours: rename it or the Gateway; it was not touched")]
+    Taken { kind: String, key: Key },
+    #[error("{0}")]
+    Name(String),
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    #[error("{0}")]
+    Packing(#[from] translate::packing::Error),
+    #[error("{address} cannot be listened on: {source}")]
+    Port { address: SocketAddr, source: std::io::Error },
+    #[error("leadership is lost: {0}")]
+    LeadershipLost(String),
+    #[error("{variable}: {problem}")]
+    Setting { variable: &'static str, problem: String },
+}
+
+impl Error {
+    pub(crate) fn write(kind: impl Into<String>, key: &Key) -> impl FnOnce(kube::Error) -> Self {
+        let (kind, key) = (kind.into(), key.clone());
+        move |source| Self::Write { kind, key, source: Box::new(source) }
+    }
+}

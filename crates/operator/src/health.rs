@@ -1,0 +1,67 @@
+//! Probes (`/healthz`, `/readyz`) and `/metrics`.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::metrics::Metrics;
+use crate::{Error, Settings};
+
+/// Answers until the future is dropped.
+pub(crate) async fn serve(
+    settings: &Settings,
+    metrics: Arc<Metrics>,
+    ready: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    let health = answer_at(settings.health_address, move |path| match path {
+        "/healthz" => (StatusCode::OK, "alive\n".to_owned()),
+        "/readyz" if *ready.borrow() => (StatusCode::OK, "ready\n".to_owned()),
+        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "not all kinds are listed yet\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, "this port knows /healthz and /readyz\n".to_owned()),
+    });
+    let metrics = answer_at(settings.metrics_address, move |path| match path {
+        "/metrics" => (StatusCode::OK, metrics.text()),
+        _ => (StatusCode::NOT_FOUND, "this port knows /metrics\n".to_owned()),
+    });
+    tokio::select! {
+        done = health => done,
+        done = metrics => done,
+    }
+}
+
+async fn answer_at(
+    address: SocketAddr,
+    answer: impl Fn(&str) -> (StatusCode, String) + Send + Sync + 'static,
+) -> Result<(), Error> {
+    let listener = TcpListener::bind(address).await.map_err(|source| Error::Port { address, source })?;
+    let answer = Arc::new(answer);
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let answer = Arc::clone(&answer);
+        tokio::spawn(async move {
+            let service = service_fn(|request: Request<_>| {
+                let (status, body) = answer(request.uri().path());
+                let mut response = Response::new(Full::new(Bytes::from(body)));
+                *response.status_mut() = status;
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let _ = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(Duration::from_secs(5))
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}

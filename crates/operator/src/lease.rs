@@ -1,0 +1,128 @@
+//! Leader election by a Lease, so that of several replicas one writes.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+
+use crate::{Error, Settings};
+
+const NAME: &str = "varnish-gateway-operator";
+/// A holder that is silent for this long is no more.
+const DURATION: Duration = Duration::from_secs(15);
+/// A holder that cannot renew gives up before others take over.
+const DEADLINE: Duration = Duration::from_secs(10);
+const RENEW: Duration = Duration::from_secs(3);
+const RETRY: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(crate) struct Leadership {
+    api: Api<Lease>,
+    identity: String,
+}
+
+/// What we saw of another holder, and when by our own clock: theirs may be wrong.
+type Seen = Option<(Option<MicroTime>, Instant)>;
+
+impl Leadership {
+    /// `None` outside of a cluster.
+    pub(crate) fn new(client: &Client, settings: &Settings) -> Option<Self> {
+        let namespace = settings.namespace.as_deref()?;
+        Some(Self {
+            api: Api::namespaced(client.clone(), namespace),
+            identity: settings.identity.clone(),
+        })
+    }
+
+    pub(crate) async fn acquire(&self) {
+        let mut seen: Seen = None;
+        let mut told = false;
+        loop {
+            match self.try_acquire(&mut seen).await {
+                Ok(None) => break tracing::info!("{} leads", self.identity),
+                Ok(Some(other)) if !told => {
+                    told = true;
+                    tracing::info!("{other} leads; waiting");
+                }
+                Ok(Some(_)) => {}
+                Err(e) => tracing::warn!("Lease {NAME}: {e}"),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Returns when leadership is lost, with the reason.
+    pub(crate) async fn keep(&self) -> Error {
+        let mut renewed = Instant::now();
+        loop {
+            tokio::time::sleep(RENEW).await;
+            let mut seen = None;
+            match self.try_acquire(&mut seen).await {
+                Ok(None) => renewed = Instant::now(),
+                Ok(Some(other)) => return Error::LeadershipLost(format!("{other} leads now")),
+                Err(e) if renewed.elapsed() > DEADLINE => {
+                    return Error::LeadershipLost(format!("the Lease was not renewed in time: {e}"));
+                }
+                Err(e) => tracing::debug!("Lease {NAME}: {e}"),
+            }
+        }
+    }
+
+    /// So that the next one need not wait.
+    pub(crate) async fn release(&self) {
+        let Ok(Some(mut lease)) = self.api.get_opt(NAME).await else { return };
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() == Some(&self.identity) {
+            spec.holder_identity = Some(String::new());
+            let _ = self.api.replace(NAME, &PostParams::default(), &lease).await;
+        }
+    }
+
+    /// `None`: it is ours. Else who has it.
+    async fn try_acquire(&self, seen: &mut Seen) -> Result<Option<String>, kube::Error> {
+        let now = MicroTime(Timestamp::now());
+        let Some(mut lease) = self.api.get_opt(NAME).await? else {
+            let lease = Lease {
+                metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
+                spec: Some(self.spec(now, 0)),
+            };
+            self.api.create(&PostParams::default(), &lease).await?;
+            return Ok(None);
+        };
+        let spec = lease.spec.take().unwrap_or_default();
+        let holder = spec.holder_identity.clone().unwrap_or_default();
+        let changes = spec.lease_transitions.unwrap_or_default();
+        if holder == self.identity {
+            lease.spec = Some(LeaseSpec { acquire_time: spec.acquire_time, ..self.spec(now, changes) });
+        } else {
+            let silent = match seen {
+                Some((renewed, at)) if *renewed == spec.renew_time => at.elapsed() > DURATION,
+                _ => {
+                    *seen = Some((spec.renew_time.clone(), Instant::now()));
+                    false
+                }
+            };
+            if !holder.is_empty() && !silent {
+                return Ok(Some(holder));
+            }
+            lease.spec = Some(self.spec(now, changes + 1));
+        }
+        // With its resourceVersion: of two that try, one fails.
+        self.api.replace(NAME, &PostParams::default(), &lease).await?;
+        Ok(None)
+    }
+
+    fn spec(&self, now: MicroTime, changes: i32) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            acquire_time: Some(now.clone()),
+            renew_time: Some(now),
+            lease_transitions: Some(changes),
+            ..LeaseSpec::default()
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! From a change in the cluster to what each Gateway is to be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gateway_api::httproutes::HttpRouteParentRefs;
+use kube::Client;
+use serde::Deserialize;
+use source::kubernetes::{Cluster, Unreadable};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use translate::status::ACCEPTED;
+use translate::{Condition, HttpRouteStatus, Key, ParentStatus, Snapshot, Statuses, Translation, workload};
+
+use crate::events::Events;
+use crate::gateway::{Actor, Work};
+use crate::metrics::Metrics;
+use crate::owned::Owned;
+use crate::status::{Runtimes, Writer};
+use crate::sweep;
+use crate::{Error, Settings};
+
+/// After a sweep that failed.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Works until it is dropped.
+pub(crate) async fn run(
+    client: Client,
+    settings: &Settings,
+    cluster: Arc<Cluster>,
+    owned: Arc<Owned>,
+    metrics: Arc<Metrics>,
+) -> Result<(), Error> {
+    let runtimes = Runtimes::default();
+    let statuses = watch::Sender::new(Arc::new(Statuses::default()));
+    let mut changed = cluster.changed();
+    let mut owned_changed = owned.changed();
+    let first = cluster.snapshot().await;
+    let mut work = Reconciler {
+        client: client.clone(),
+        options: options(settings),
+        cluster: Arc::clone(&cluster),
+        owned: Arc::clone(&owned),
+        runtimes: runtimes.clone(),
+        metrics: Arc::clone(&metrics),
+        actors: BTreeMap::new(),
+    };
+    statuses.send_replace(work.bring(&first));
+    let writer = Writer {
+        client: client.clone(),
+        cluster: Arc::clone(&cluster),
+        owned: Arc::clone(&owned),
+        runtimes,
+        desired: statuses.subscribe(),
+        events: Events::new(client.clone(), &settings.identity),
+        metrics,
+    };
+    let _writer = Task(tokio::spawn(writer.run()));
+    let mut snapshot = first;
+    loop {
+        let mut failed = false;
+        if sweep::may_sweep(&cluster.missing()) {
+            if let Err(e) = sweep::sweep(&client, &snapshot, &owned).await {
+                tracing::warn!("sweeping: {e}");
+                failed = true;
+            }
+        }
+        tokio::select! {
+            _ = changed.changed() => {
+                snapshot = cluster.snapshot().await;
+                statuses.send_replace(work.bring(&snapshot));
+            }
+            _ = owned_changed.changed() => {}
+            () = tokio::time::sleep(RETRY), if failed => {}
+        }
+    }
+}
+
+fn options(settings: &Settings) -> workload::Options {
+    workload::Options {
+        image_pull_secrets: settings.image_pull_secrets.clone(),
+        log_level: settings.log_level.clone(),
+        ..workload::Options::new(&settings.image)
+    }
+}
+
+/// Ends with its holder.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Reconciler {
+    client: Client,
+    options: workload::Options,
+    cluster: Arc<Cluster>,
+    owned: Arc<Owned>,
+    runtimes: Runtimes,
+    metrics: Arc<Metrics>,
+    actors: BTreeMap<Key, (watch::Sender<Arc<Work>>, Task)>,
+}
+
+impl Reconciler {
+    fn bring(&mut self, snapshot: &Snapshot) -> Arc<Statuses> {
+        let begun = Instant::now();
+        let Translation { gateways, mut statuses, notices } = translate::translate(snapshot);
+        self.metrics.translation_seconds.observe(begun.elapsed().as_secs_f64());
+        for notice in notices {
+            tracing::debug!("{notice}");
+        }
+        self.actors.retain(|key, _| {
+            let kept = gateways.contains_key(key) && !snapshot.gateways.get(key).is_some_and(|g| sweep::is_going(g));
+            if !kept {
+                self.runtimes.forget(key);
+            }
+            kept
+        });
+        for (key, plan) in gateways {
+            let Some(gateway) = snapshot.gateways.get(&key).filter(|gateway| !sweep::is_going(gateway)) else {
+                continue;
+            };
+            let work = Work { gateway: Arc::clone(gateway), plan };
+            match self.actors.get(&key) {
+                Some((sender, _)) => {
+                    sender.send_if_modified(|old| {
+                        let new = **old != work;
+                        if new {
+                            *old = Arc::new(work);
+                        }
+                        new
+                    });
+                }
+                None => self.start(key, work),
+            }
+        }
+        unreadable(&self.cluster.unreadable(), &mut statuses);
+        self.count(&statuses);
+        Arc::new(statuses)
+    }
+
+    fn start(&mut self, key: Key, work: Work) {
+        let (sender, receiver) = watch::channel(Arc::new(work));
+        let actor = Actor {
+            client: self.client.clone(),
+            key: key.clone(),
+            owned: Arc::clone(&self.owned),
+            options: self.options.clone(),
+            runtimes: self.runtimes.clone(),
+            metrics: Arc::clone(&self.metrics),
+        };
+        self.actors.insert(key, (sender, Task(tokio::spawn(actor.run(receiver)))));
+    }
+
+    fn count(&self, statuses: &Statuses) {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let good = |conditions: &[Condition]| conditions.iter().any(|one| one.kind == ACCEPTED && one.status);
+        let gateways = statuses.gateways.values();
+        let routes = statuses.http_routes.values();
+        self.metrics.gateways.set(number(gateways.len()));
+        self.metrics.gateways_accepted.set(number(gateways.filter(|status| good(&status.conditions)).count()));
+        self.metrics.routes.set(number(routes.len()));
+        let accepted = routes.filter(|status| status.parents.iter().all(|parent| good(&parent.conditions)));
+        self.metrics.routes_accepted.set(number(accepted.count()));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        self.metrics.last_translation.set(now.as_secs_f64());
+    }
+}
+
+/// The part of a route that says who should speak of it.
+#[derive(Deserialize)]
+struct Attached {
+    #[serde(default, rename = "parentRefs")]
+    parent_refs: Vec<HttpRouteParentRefs>,
+}
+
+/// Routes with values that we do not know are told so.
+fn unreadable(all: &[Unreadable], statuses: &mut Statuses) {
+    for Unreadable { kind, key, unread } in all {
+        if *kind != "HTTPRoute" {
+            continue;
+        }
+        let spec = unread.raw.get("spec").cloned().unwrap_or_default();
+        let Ok(Attached { parent_refs }) = serde_json::from_value(spec) else { continue };
+        let generation = unread.raw.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
+        let message = format!(
+            "The route has a value that this release does not know, and is not served: {}. Remove it, or use a \
+             release that supports it",
+            unread.why
+        );
+        let condition =
+            Condition::new(ACCEPTED, false, "UnsupportedValue", message, generation.unwrap_or_default());
+        let ours = parent_refs.into_iter().filter(|parent| {
+            let namespace = parent.namespace.clone().unwrap_or_else(|| key.namespace.clone());
+            parent.kind.as_deref().unwrap_or("Gateway") == "Gateway"
+                && statuses.gateways.contains_key(&Key::new(namespace, &parent.name))
+        });
+        let parents: Vec<ParentStatus> = ours
+            .map(|parent_ref| ParentStatus { parent_ref, conditions: vec![condition.clone()] })
+            .collect();
+        if !parents.is_empty() {
+            statuses.http_routes.insert(key.clone(), HttpRouteStatus { parents });
+        }
+    }
+}

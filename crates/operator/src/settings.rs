@@ -1,0 +1,87 @@
+//! The operator's environment variables.
+
+use std::net::SocketAddr;
+
+use crate::Error;
+
+const IMAGE: &str = "ghcr.io/varnish/gateway-chaperone:latest";
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `GATEWAY_IMAGE`: the data plane, unless GatewayClassParameters name another.
+    pub image: String,
+    /// `IMAGE_PULL_SECRETS`, by comma.
+    pub image_pull_secrets: Vec<String>,
+    /// `POD_NAMESPACE`: where the Lease is; without it, nobody else is waited for.
+    pub namespace: Option<String>,
+    /// `POD_NAME`: who holds the Lease.
+    pub identity: String,
+    /// `HEALTH_ADDR`, by default `:8081`.
+    pub health_address: SocketAddr,
+    /// `METRICS_ADDR`, by default `:8080`.
+    pub metrics_address: SocketAddr,
+    /// `CHAPERONE_LOG_LEVEL`, by default the operator's own: `LOG_LEVEL`.
+    pub log_level: Option<String>,
+}
+
+impl Settings {
+    pub fn from_environment() -> Result<Self, Error> {
+        let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self::from_variables(get)
+    }
+
+    pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        let secrets = get("IMAGE_PULL_SECRETS").unwrap_or_default();
+        let namespace = get("POD_NAMESPACE");
+        Ok(Self {
+            image: get("GATEWAY_IMAGE").unwrap_or_else(|| IMAGE.to_owned()),
+            image_pull_secrets: secrets
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            namespace,
+            identity: get("POD_NAME").unwrap_or_else(|| format!("operator-{}", std::process::id())),
+            health_address: address("HEALTH_ADDR", get("HEALTH_ADDR"), ":8081")?,
+            metrics_address: address("METRICS_ADDR", get("METRICS_ADDR"), ":8080")?,
+            log_level: get("CHAPERONE_LOG_LEVEL").or_else(|| get("LOG_LEVEL")),
+        })
+    }
+}
+
+/// `:8081` means all addresses.
+fn address(variable: &'static str, value: Option<String>, default: &str) -> Result<SocketAddr, Error> {
+    let value = value.unwrap_or_else(|| default.to_owned());
+    let full = if value.starts_with(':') { format!("[::]{value}") } else { value.clone() };
+    full.parse().map_err(|_| Error::Setting {
+        variable,
+        problem: format!("`{value}` is not an address; write `:8081` or `127.0.0.1:8081`"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(variables: &[(&str, &str)]) -> Result<Settings, Error> {
+        Settings::from_variables(|name| {
+            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn defaults_and_lists() {
+        let set = settings(&[("IMAGE_PULL_SECRETS", "a, b,"), ("GATEWAY_IMAGE", "gw:1")]).unwrap();
+        assert_eq!(set.image, "gw:1");
+        assert_eq!(set.image_pull_secrets, ["a", "b"]);
+        assert_eq!(set.health_address.port(), 8081);
+        assert_eq!(settings(&[]).unwrap().image, IMAGE);
+    }
+
+    #[test]
+    fn a_bad_address_is_named() {
+        let e = settings(&[("HEALTH_ADDR", "here")]).unwrap_err().to_string();
+        assert!(e.contains("HEALTH_ADDR") && e.contains("here"), "{e}");
+    }
+}

@@ -1,0 +1,458 @@
+//! Writes statuses where they differ from what stands there, and tells events about what changed.
+
+mod conditions;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use gateway_api::gatewayclasses::GatewayClass;
+use gateway_api::gateways::Gateway;
+use gateway_api::httproutes::HttpRoute;
+use k8s_openapi::api::core::v1::{Pod as PodObject, Service};
+use kube::api::{PartialObjectMeta, Patch, PatchParams};
+use kube::{Api, Client, Resource};
+use model::names::{CONTROLLER_NAME, GATEWAY_NAME_LABEL, INFRA_HASH_ANNOTATION};
+use serde::Serialize;
+use serde_json::{Value, json};
+use source::kubernetes::{Cluster, Signal};
+use tokio::sync::watch;
+use translate::status::{ACCEPTED, PROGRAMMED, SUPPORTED_VERSION};
+use translate::{Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, Key, Statuses, features, workload};
+
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::owned::Owned;
+use crate::programmed::{Known, Pod, Report, programmed};
+use conditions::{News, merge, same};
+
+/// Owns what it writes of a status.
+const MANAGER: &str = "varnish-gateway-status";
+/// Changes come in droves: a write less for each that waits.
+const PAUSE: Duration = Duration::from_millis(20);
+const RETRY: Duration = Duration::from_secs(1);
+/// Time may change what Programmed says.
+const LOOK_AGAIN: Duration = Duration::from_secs(11);
+const AT_ONCE: usize = 8;
+const BUNDLE_VERSION: &str = "gateway.networking.k8s.io/bundle-version";
+
+/// What became of writing each Gateway.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Runtimes {
+    of: Arc<Mutex<BTreeMap<Key, Runtime>>>,
+    changed: Signal,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Runtime {
+    /// What pods are to serve, and since when that was asked for.
+    pub(crate) hash: Option<String>,
+    pub(crate) since: Instant,
+    pub(crate) infra_hash: Option<String>,
+    pub(crate) error: Option<String>,
+}
+
+impl Runtimes {
+    pub(crate) fn set(&self, key: &Key, hash: Option<String>, infra_hash: Option<String>, error: Option<String>) {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = match of.get(key) {
+            Some(old) if old.hash == hash && old.infra_hash == infra_hash && old.error == error => return,
+            Some(old) if old.hash == hash => old.since,
+            _ => Instant::now(),
+        };
+        of.insert(key.clone(), Runtime { hash, since, infra_hash, error });
+        drop(of);
+        self.changed.raise();
+    }
+
+    pub(crate) fn forget(&self, key: &Key) {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    fn get(&self, key: &Key) -> Option<Runtime> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+}
+
+pub(crate) struct Writer {
+    pub(crate) client: Client,
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) owned: Arc<Owned>,
+    pub(crate) runtimes: Runtimes,
+    pub(crate) desired: watch::Receiver<Arc<Statuses>>,
+    pub(crate) events: Events,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// One status to write.
+struct Write {
+    kind: &'static str,
+    key: Key,
+    patch: Patch<Value>,
+    news: Vec<News>,
+}
+
+/// What was found to be as desired: the object's version, and the desired status it was compared with.
+type Settled = HashMap<(&'static str, Key), (String, String)>;
+
+impl Writer {
+    pub(crate) async fn run(mut self) {
+        let mut touched = self.cluster.touched();
+        let mut owned = self.owned.changed();
+        let mut runtimes = self.runtimes.changed.subscribe();
+        let mut settled = Settled::new();
+        loop {
+            let statuses = Arc::clone(&self.desired.borrow_and_update());
+            touched.mark_unchanged();
+            owned.mark_unchanged();
+            runtimes.mark_unchanged();
+            let writes = self.writes(&statuses, &mut settled);
+            let failed = self.write_all(writes).await;
+            let pause = if failed { RETRY } else { LOOK_AGAIN };
+            tokio::select! {
+                _ = self.desired.changed() => {}
+                _ = touched.changed() => {}
+                _ = owned.changed() => {}
+                _ = runtimes.changed() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn writes(&self, statuses: &Statuses, settled: &mut Settled) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for (key, status) in &statuses.gateway_classes {
+            if let Some(class) = self.cluster.gateway_classes.get(key) {
+                writes.extend(self.gateway_class(key, &class, status));
+            }
+        }
+        let mut programmed = 0;
+        for (key, status) in &statuses.gateways {
+            if let Some(gateway) = self.cluster.gateways.get(key) {
+                let (write, good) = self.gateway(key, &gateway, status);
+                writes.extend(write);
+                programmed += i64::from(good);
+            }
+        }
+        self.metrics.gateways_programmed.set(programmed);
+        let none = HttpRouteStatus::default();
+        for (key, route) in self.cluster.http_routes.objects() {
+            let status = statuses.http_routes.get(&key).unwrap_or(&none);
+            let version = route.metadata.resource_version.clone().unwrap_or_default();
+            let digest = serde_json::to_string(status).unwrap_or_default();
+            let entry = settled.get(&("HTTPRoute", key.clone()));
+            if entry.is_some_and(|(at, of)| *at == version && *of == digest) {
+                continue;
+            }
+            match http_route(&key, &route.metadata.resource_version, &to_value(&route.status), status) {
+                Some(write) => writes.push(write),
+                None => drop(settled.insert(("HTTPRoute", key), (version, digest))),
+            }
+        }
+        // Routes that could not be read have a status as well.
+        for (key, unread) in self.cluster.http_routes.unread() {
+            let status = statuses.http_routes.get(&key).unwrap_or(&none);
+            let version = unread.raw.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+            let observed = unread.raw.get("status").cloned().unwrap_or_default();
+            writes.extend(http_route(&key, &version.map(str::to_owned), &observed, status));
+        }
+        writes
+    }
+
+    async fn write_all(&self, writes: Vec<Write>) -> bool {
+        let results: Vec<bool> =
+            futures::stream::iter(writes).map(|write| self.write(write)).buffer_unordered(AT_ONCE).collect().await;
+        results.contains(&false)
+    }
+
+    /// False: to be tried again.
+    async fn write(&self, write: Write) -> bool {
+        let Write { kind, key, patch, news } = write;
+        let done = match kind {
+            "GatewayClass" => {
+                let api: Api<PartialObjectMeta<GatewayClass>> = Api::all(self.client.clone());
+                patch_status(&api, &key, &patch).await
+            }
+            "Gateway" => patch_status::<Gateway>(&self.namespaced(&key), &key, &patch).await,
+            _ => patch_status::<HttpRoute>(&self.namespaced(&key), &key, &patch).await,
+        };
+        match done {
+            Ok(()) => {}
+            // It changed, or went, meanwhile: what comes by the watch is looked at.
+            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => return true,
+            Err(e) => {
+                self.metrics.status_errors.inc();
+                tracing::warn!("status of {kind} {key} cannot be written: {e}");
+                return false;
+            }
+        }
+        for News { good, reason, note } in news {
+            match kind {
+                "GatewayClass" => {
+                    if let Some(object) = self.cluster.gateway_classes.get(&key) {
+                        self.events.tell(object.as_ref(), good, &reason, &note).await;
+                    }
+                }
+                "Gateway" => {
+                    if let Some(object) = self.cluster.gateways.get(&key) {
+                        self.events.tell(object.as_ref(), good, &reason, &note).await;
+                    }
+                }
+                _ => {
+                    if let Some(object) = self.cluster.http_routes.get(&key) {
+                        self.events.tell(object.as_ref(), good, &reason, &note).await;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn namespaced<T>(&self, key: &Key) -> Api<PartialObjectMeta<T>>
+    where
+        T: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &key.namespace)
+    }
+
+    fn gateway_class(&self, key: &Key, class: &GatewayClass, status: &GatewayClassStatus) -> Option<Write> {
+        let generation = class.metadata.generation.unwrap_or_default();
+        let mut wanted = status.conditions.clone();
+        wanted.push(self.supported_version(generation));
+        let observed = to_value(&class.status);
+        let there: Vec<&str> = observed
+            .get("supportedFeatures")
+            .and_then(Value::as_array)
+            .map(|all| all.iter().filter_map(|feature| feature.get("name")?.as_str()).collect())
+            .unwrap_or_default();
+        if same(&wanted, observed.get("conditions")) && there == features::SUPPORTED {
+            return None;
+        }
+        let (conditions, news) = merge(&wanted, observed.get("conditions"));
+        let supported: Vec<Value> = features::SUPPORTED.iter().map(|name| json!({ "name": name })).collect();
+        let body = json!({ "conditions": conditions, "supportedFeatures": supported });
+        Some(Write { kind: "GatewayClass", key: key.clone(), patch: apply::<GatewayClass>(key, body), news })
+    }
+
+    fn supported_version(&self, generation: i64) -> Condition {
+        let installed = self.owned.gateway_api.objects().into_values().next().and_then(|crd| {
+            crd.metadata.annotations.as_ref()?.get(BUNDLE_VERSION).cloned()
+        });
+        let missing = self.cluster.missing();
+        let versions = format!("1.{} to 1.{}", features::MINOR_VERSIONS.start(), features::MINOR_VERSIONS.end());
+        let minor = installed.as_deref().and_then(|version| {
+            version.strip_prefix("v1.")?.split('.').next()?.parse::<u32>().ok()
+        });
+        let good = minor.is_some_and(|minor| features::MINOR_VERSIONS.contains(&minor));
+        let version = installed.unwrap_or_else(|| "an unknown version".to_owned());
+        let mut message = if good {
+            format!("The Gateway API's CRDs are of {version}")
+        } else {
+            format!("The Gateway API's CRDs are of {version}; install one of {versions}. Gateways are served as well as can be")
+        };
+        if !missing.is_empty() {
+            message.push_str(&format!(". Not installed, and without effect: {}", missing.join(", ")));
+        }
+        let reason = if good { "SupportedVersion" } else { "UnsupportedVersion" };
+        Condition::new(SUPPORTED_VERSION, good, reason, message, generation)
+    }
+
+    /// And whether it is programmed.
+    fn gateway(&self, key: &Key, gateway: &Gateway, status: &GatewayStatus) -> (Option<Write>, bool) {
+        let observed = to_value(&gateway.status);
+        let runtime = self.runtimes.get(key);
+        let addresses = self.owned.services.get(key).map(|service| addresses(&service)).unwrap_or_default();
+        let pods = self.pods(key, runtime.as_ref());
+        let accepted = status.conditions.iter().find(|condition| condition.kind == ACCEPTED);
+        let invalid = accepted.filter(|accepted| !accepted.status).map(|accepted| accepted.message.as_str());
+        let generation = gateway.metadata.generation.unwrap_or_default();
+        let before = conditions::find(observed.get("conditions"), PROGRAMMED);
+        if runtime.is_none() && invalid.is_none() {
+            // We have just started: nothing is known yet that would be better than what stands there.
+            return (None, before.is_some_and(|(programmed, _)| programmed));
+        }
+        let programmed = programmed(&Known {
+            generation,
+            invalid,
+            error: runtime.as_ref().and_then(|runtime| runtime.error.as_deref()),
+            hash: runtime.as_ref().and_then(|runtime| runtime.hash.as_deref()),
+            for_long: runtime.as_ref().map(|runtime| runtime.since.elapsed()).unwrap_or_default(),
+            has_address: !addresses.is_empty(),
+            pods: &pods,
+            before,
+        });
+        let good = programmed.status;
+
+        let mut wanted = status.conditions.clone();
+        wanted.push(programmed.clone());
+        let observed_listener = |name: &str| {
+            observed
+                .get("listeners")
+                .and_then(Value::as_array)
+                .and_then(|all| all.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(name)))
+        };
+        let mut listeners_same = observed.get("listeners").and_then(Value::as_array).map_or(0, Vec::len)
+            == status.listeners.len();
+        let mut listeners = Vec::with_capacity(status.listeners.len());
+        for listener in &status.listeners {
+            let mut wanted = listener.conditions.clone();
+            wanted.push(listener_programmed(&listener.conditions, &programmed));
+            let there = observed_listener(&listener.name);
+            let there_conditions = there.and_then(|there| there.get("conditions"));
+            let kinds = to_value(&listener.supported_kinds);
+            listeners_same &= same(&wanted, there_conditions)
+                && there.is_some_and(|there| {
+                    there.get("attachedRoutes").and_then(Value::as_i64) == Some(listener.attached_routes.into())
+                        && there.get("supportedKinds").unwrap_or(&json!([])) == &kinds
+                });
+            let (conditions, _) = merge(&wanted, there_conditions);
+            listeners.push(json!({
+                "name": listener.name,
+                "attachedRoutes": listener.attached_routes,
+                "supportedKinds": kinds,
+                "conditions": conditions,
+            }));
+        }
+        let addresses = Value::Array(addresses);
+        let addresses_same = observed.get("addresses").unwrap_or(&json!([])) == &addresses;
+        if listeners_same && addresses_same && same(&wanted, observed.get("conditions")) {
+            return (None, good);
+        }
+        let (conditions, news) = merge(&wanted, observed.get("conditions"));
+        let body = json!({ "conditions": conditions, "listeners": listeners, "addresses": addresses });
+        let patch = apply::<Gateway>(key, body);
+        (Some(Write { kind: "Gateway", key: key.clone(), patch, news }), good)
+    }
+
+    fn pods(&self, key: &Key, runtime: Option<&Runtime>) -> Vec<Pod> {
+        let reports_key = Key::new(&key.namespace, workload::pods_config_map(&key.name));
+        let reports = self.owned.config_maps.get(&reports_key);
+        let report = |pod: &str| -> Report {
+            reports
+                .as_ref()
+                .and_then(|map| map.data.as_ref()?.get(pod))
+                .and_then(|json| serde_json::from_str(json).ok())
+                .unwrap_or_default()
+        };
+        let infra_hash = runtime.and_then(|runtime| runtime.infra_hash.as_deref());
+        let of_gateway = |pod: &PodObject| {
+            pod.metadata.namespace.as_deref() == Some(&key.namespace)
+                && pod.metadata.deletion_timestamp.is_none()
+                && pod.metadata.labels.as_ref().and_then(|labels| labels.get(GATEWAY_NAME_LABEL)) == Some(&key.name)
+        };
+        let pods = self.owned.pods.objects();
+        pods.values()
+            .filter(|pod| of_gateway(pod))
+            .map(|pod| {
+                let name = pod.metadata.name.clone().unwrap_or_default();
+                let annotations = pod.metadata.annotations.as_ref();
+                let started_with = annotations.and_then(|all| all.get(INFRA_HASH_ANNOTATION));
+                let ready = pod.status.as_ref().and_then(|status| status.conditions.as_ref()).is_some_and(|all| {
+                    all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+                });
+                Pod {
+                    ready,
+                    current: started_with.map(String::as_str) == infra_hash,
+                    report: report(&name),
+                    name,
+                }
+            })
+            .collect()
+    }
+}
+
+/// A listener is as programmed as its Gateway, if it is served at all.
+fn listener_programmed(conditions: &[Condition], gateway: &Condition) -> Condition {
+    let bad = conditions.iter().find(|condition| match condition.kind.as_str() {
+        "Accepted" | "ResolvedRefs" => !condition.status,
+        "Conflicted" => condition.status,
+        _ => false,
+    });
+    match bad {
+        Some(bad) => {
+            Condition::new(PROGRAMMED, false, "Invalid", bad.message.clone(), gateway.observed_generation)
+        }
+        None => gateway.clone(),
+    }
+}
+
+fn http_route(
+    key: &Key,
+    version: &Option<String>,
+    observed: &Value,
+    status: &HttpRouteStatus,
+) -> Option<Write> {
+    let empty = Vec::new();
+    let parents = observed.get("parents").and_then(Value::as_array).unwrap_or(&empty);
+    let ours = |parent: &&Value| parent.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
+    let mine: Vec<&Value> = parents.iter().filter(ours).collect();
+    let find = |reference: &Value| mine.iter().copied().find(|parent| parent.get("parentRef") == Some(reference));
+    let references: Vec<Value> = status.parents.iter().map(|parent| to_value(&parent.parent_ref)).collect();
+    let unchanged = mine.len() == status.parents.len()
+        && status.parents.iter().zip(&references).all(|(parent, reference)| {
+            find(reference).is_some_and(|there| same(&parent.conditions, there.get("conditions")))
+        });
+    if unchanged {
+        return None;
+    }
+    let mut all: Vec<Value> = parents.iter().filter(|parent| !ours(parent)).cloned().collect();
+    let mut news = Vec::new();
+    for (parent, reference) in status.parents.iter().zip(references) {
+        let there = find(&reference).and_then(|there| there.get("conditions"));
+        let (conditions, new) = merge(&parent.conditions, there);
+        news.extend(new);
+        all.push(json!({
+            "controllerName": CONTROLLER_NAME, "parentRef": reference, "conditions": conditions,
+        }));
+    }
+    // The list is written whole: with its version, lest another controller's entry be lost.
+    let patch = json!({ "metadata": { "resourceVersion": version }, "status": { "parents": all } });
+    Some(Write { kind: "HTTPRoute", key: key.clone(), patch: Patch::Merge(patch), news })
+}
+
+fn addresses(service: &Service) -> Vec<Value> {
+    let of_type = |kind: &str, value: &str| json!({ "type": kind, "value": value });
+    let Some(spec) = &service.spec else { return Vec::new() };
+    if spec.type_.as_deref() == Some("LoadBalancer") {
+        let ingress = service.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
+        return ingress
+            .into_iter()
+            .flatten()
+            .filter_map(|ingress| match (&ingress.ip, &ingress.hostname) {
+                (Some(ip), _) => Some(of_type("IPAddress", ip)),
+                (None, Some(name)) => Some(of_type("Hostname", name)),
+                (None, None) => None,
+            })
+            .collect();
+    }
+    let ips = spec.cluster_ips.iter().flatten().filter(|ip| *ip != "None");
+    ips.map(|ip| of_type("IPAddress", ip)).collect()
+}
+
+fn apply<T: Resource<DynamicType = ()>>(key: &Key, status: Value) -> Patch<Value> {
+    let namespace = (!key.namespace.is_empty()).then_some(&key.namespace);
+    Patch::Apply(json!({
+        "apiVersion": T::api_version(&()),
+        "kind": T::kind(&()),
+        "metadata": { "name": key.name, "namespace": namespace },
+        "status": status,
+    }))
+}
+
+async fn patch_status<T>(
+    api: &Api<PartialObjectMeta<T>>,
+    key: &Key,
+    patch: &Patch<Value>,
+) -> Result<(), kube::Error> {
+    let parameters = match patch {
+        Patch::Apply(_) => PatchParams::apply(MANAGER).force(),
+        _ => PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() },
+    };
+    api.patch_status(&key.name, &parameters, patch).await.map(|_| ())
+}
+
+fn to_value<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}

@@ -1,0 +1,91 @@
+//! VarnishCachePolicy and VarnishCacheInvalidation: what the CEL rules of their definitions say.
+
+use serde_json::Value;
+
+use super::super::schema::{Node, Violations};
+use super::{format, list, text};
+
+pub(super) fn describe_policy(schema: &mut Node) {
+    let spec = schema.at("spec");
+    let target = spec.at("targetRef");
+    target.at("group").choices(&["gateway.networking.k8s.io"]);
+    target.at("kind").choices(&["Gateway", "HTTPRoute"]);
+    target.at("name").format(format::object_name);
+    target.at("sectionName").format(format::subdomain);
+    for field in ["defaultTTL", "forcedTTL", "grace", "keep"] {
+        spec.at(field).format(format::duration);
+    }
+    let key = spec.at("cacheKey");
+    key.at("headers").items(0..=16).item().format(format::header_name);
+    key.at("queryParameters.include").items(0..=64).item().length(1..=256);
+    key.at("queryParameters.exclude").items(1..=64).item().length(1..=256);
+    let headers = spec.at("bypass.headers").items(1..=16).item();
+    headers.at("name").format(format::header_name);
+    headers.at("valueRegex").length(1..=1024);
+}
+
+pub(super) fn policy_rules(policy: &mut Value, violations: &mut Violations) {
+    let spec = &policy["spec"];
+    let has = |value: &Value, field: &str| value.get(field).is_some();
+    if has(spec, "defaultTTL") == has(spec, "forcedTTL") {
+        violations.add("spec", "must have exactly one of defaultTTL and forcedTTL");
+    }
+    if format::millis(text(spec, "forcedTTL")) == Some(0) {
+        violations.add("spec.forcedTTL", "must not be zero; write a longer time");
+    }
+    let target = &spec["targetRef"];
+    if has(target, "sectionName") && text(target, "kind") == "Gateway" {
+        violations.add("spec.targetRef.sectionName", "names a rule, which only an HTTPRoute has; remove it");
+    }
+    let key = &spec["cacheKey"];
+    let query = &key["queryParameters"];
+    if query.is_object() && has(query, "include") == has(query, "exclude") {
+        violations.add("spec.cacheKey.queryParameters", "must have exactly one of include and exclude");
+    }
+    let keys = list(key, "headers").iter().filter_map(Value::as_str).map(|name| ("cacheKey", name));
+    let bypass = list(&spec["bypass"], "headers").iter().map(|header| ("bypass", text(header, "name")));
+    for (field, name) in keys.chain(bypass) {
+        if name.to_ascii_lowercase().starts_with("x-ghost-") {
+            let path = format!("spec.{field}.headers");
+            violations.add_value(&path, name, "belongs to the gateway; choose another header");
+        }
+    }
+}
+
+pub(super) fn describe_invalidation(schema: &mut Node) {
+    let spec = schema.at("spec");
+    spec.at("gatewayRef.name").format(format::object_name);
+    spec.at("hostname").format(format::precise_hostname);
+    spec.at("paths").items(1..=256).item().length(1..=2048).format(url_part);
+    spec.at("tags").items(1..=256).item().length(1..=256).format(url_part);
+    spec.at("ttl").format(format::duration);
+}
+
+pub(super) fn invalidation_rules(invalidation: &mut Value, violations: &mut Violations) {
+    let spec = &invalidation["spec"];
+    let ban = text(spec, "type") == "Ban";
+    let (paths, tags) = (list(spec, "paths"), list(spec, "tags"));
+    if paths.is_empty() && tags.is_empty() {
+        violations.add("spec", "must have paths or tags");
+    }
+    if !paths.is_empty() && text(spec, "hostname").is_empty() {
+        violations.add("spec.hostname", "is missing; paths need it");
+    }
+    if !tags.is_empty() && ban {
+        violations.add("spec.tags", "need type Purge or SoftPurge");
+    }
+    for path in paths.iter().filter_map(Value::as_str) {
+        if !ban && !path.starts_with('/') {
+            violations.add_value("spec.paths", path, "must begin with a slash, as the type is not Ban");
+        }
+    }
+}
+
+/// What can stand in a request line, without the quotation mark that could end a ban expression's string.
+fn url_part(text: &str) -> Result<(), &'static str> {
+    if text.bytes().all(|b| b.is_ascii_graphic() && b != b'"') {
+        Ok(())
+    } else {
+        Err("must be of ASCII characters without blanks and quotation marks")
+    }
+}

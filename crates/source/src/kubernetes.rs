@@ -1,0 +1,19 @@
+//! A cluster's objects, watched.
+//!
+//! Takes a client. Guarantees that a [`Store`] holds what the API server said last, through expired watches, restarts
+//! and absence of the API server; that an object which cannot be read harms no other; and that a kind which the
+//! cluster does not have is empty. Never polls, and never writes.
+
+mod client;
+mod cluster;
+mod named;
+mod pod;
+mod read;
+mod store;
+
+pub use client::connect;
+pub use cluster::{Cluster, Unreadable};
+pub use named::Named;
+pub use pod::{Error as PodError, Pod, Stored};
+pub use read::{Read, Unread};
+pub use store::{Same, Scope, Signal, Store, never_same};

@@ -1,0 +1,184 @@
+//! Everything that `translate` reads, from a whole cluster.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::GatewayClassParameters;
+use gateway_api::gatewayclasses::GatewayClass;
+use gateway_api::gateways::Gateway;
+use gateway_api::httproutes::HttpRoute;
+use gateway_api::referencegrants::ReferenceGrant;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{Api, Client, Resource};
+use tokio::sync::watch;
+use translate::{Key, Snapshot};
+
+use super::named::Named;
+use super::read::Unread;
+use super::store::{Scope, Signal, Store};
+
+/// Secrets of other types hold no certificates.
+const TLS_SECRETS: &str = "type=kubernetes.io/tls";
+
+/// All watches of an operator's input.
+#[derive(Debug)]
+pub struct Cluster {
+    pub gateway_classes: Store<GatewayClass>,
+    pub gateways: Store<Gateway>,
+    pub http_routes: Store<HttpRoute>,
+    reference_grants: Store<ReferenceGrant>,
+    parameters: Store<GatewayClassParameters>,
+    services: Store<Service>,
+    secrets: Store<Secret>,
+    namespaces: Store<Namespace>,
+    config_maps: Named<ConfigMap>,
+    changed: Signal,
+    touched: Signal,
+}
+
+/// An object with a value that we do not know.
+#[derive(Debug, Clone)]
+pub struct Unreadable {
+    pub kind: &'static str,
+    pub key: Key,
+    pub unread: Arc<Unread>,
+}
+
+impl Cluster {
+    pub fn watch(client: &Client) -> Self {
+        let (changed, touched) = (Signal::default(), Signal::default());
+        macro_rules! all {
+            ($scope:expr, $same:expr) => {
+                Store::watch(Api::all(client.clone()), $scope, $same, changed.clone(), touched.clone())
+            };
+        }
+        Self {
+            gateway_classes: all!(Scope::default(), same_generation),
+            gateways: all!(Scope::default(), same_generation),
+            http_routes: all!(Scope::default(), same_generation),
+            reference_grants: all!(Scope::default(), same_generation),
+            parameters: all!(Scope::default(), same_generation),
+            services: all!(Scope::default(), same_service),
+            secrets: all!(Scope::fields(TLS_SECRETS), same_secret),
+            namespaces: all!(Scope::default(), same_namespace),
+            config_maps: Named::new(client.clone(), same_config_map, changed.clone()),
+            changed,
+            touched,
+        }
+    }
+
+    /// Until every kind was listed once, or is known to be missing.
+    pub async fn synced(&self) {
+        self.gateway_classes.synced().await;
+        self.gateways.synced().await;
+        self.http_routes.synced().await;
+        self.reference_grants.synced().await;
+        self.parameters.synced().await;
+        self.services.synced().await;
+        self.secrets.synced().await;
+        self.namespaces.synced().await;
+    }
+
+    /// Raised whenever a new snapshot may differ from the last.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Raised also for statuses.
+    pub fn touched(&self) -> watch::Receiver<u64> {
+        self.touched.subscribe()
+    }
+
+    pub async fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot {
+            gateway_classes: self.gateway_classes.objects(),
+            gateways: self.gateways.objects(),
+            http_routes: self.http_routes.objects(),
+            reference_grants: self.reference_grants.objects(),
+            parameters: self.parameters.objects(),
+            services: self.services.objects(),
+            secrets: self.secrets.objects(),
+            namespaces: self.namespaces.objects(),
+            ..Snapshot::default()
+        };
+        self.config_maps.want(&config_maps(&snapshot)).await;
+        snapshot.config_maps = self.config_maps.objects();
+        snapshot
+    }
+
+    /// Objects that hold something newer than we know.
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        let of = |kind, unread: std::collections::BTreeMap<Key, Arc<Unread>>| {
+            unread.into_iter().map(move |(key, unread)| Unreadable { kind, key, unread })
+        };
+        of("GatewayClass", self.gateway_classes.unread())
+            .chain(of("Gateway", self.gateways.unread()))
+            .chain(of("HTTPRoute", self.http_routes.unread()))
+            .chain(of("ReferenceGrant", self.reference_grants.unread()))
+            .chain(of("GatewayClassParameters", self.parameters.unread()))
+            .collect()
+    }
+
+    /// Kinds that the cluster does not have.
+    pub fn missing(&self) -> Vec<&'static str> {
+        [
+            ("GatewayClass", self.gateway_classes.is_missing()),
+            ("Gateway", self.gateways.is_missing()),
+            ("HTTPRoute", self.http_routes.is_missing()),
+            ("ReferenceGrant", self.reference_grants.is_missing()),
+            ("GatewayClassParameters", self.parameters.is_missing()),
+        ]
+        .into_iter()
+        .filter_map(|(kind, missing)| missing.then_some(kind))
+        .collect()
+    }
+}
+
+/// The ConfigMaps that anything in a snapshot refers to.
+fn config_maps(snapshot: &Snapshot) -> BTreeSet<Key> {
+    let mut names = BTreeSet::new();
+    for parameters in snapshot.parameters.values() {
+        let Some(reference) = &parameters.spec.user_vcl_config_map_ref else { continue };
+        match &reference.namespace {
+            Some(namespace) => drop(names.insert(Key::new(namespace, &reference.name))),
+            // Each Gateway's own.
+            None => names.extend(snapshot.gateways.keys().map(|key| Key::new(&key.namespace, &reference.name))),
+        }
+    }
+    names
+}
+
+/// The API server counts changes of what is not status in `generation`.
+fn same_generation<T: Resource>(a: &T, b: &T) -> bool {
+    let (a, b) = (a.meta(), b.meta());
+    a.generation == b.generation
+        && a.uid == b.uid
+        && a.labels == b.labels
+        && a.annotations == b.annotations
+        && a.finalizers == b.finalizers
+        && a.deletion_timestamp == b.deletion_timestamp
+}
+
+fn same_service(a: &Service, b: &Service) -> bool {
+    a.spec == b.spec && a.metadata.uid == b.metadata.uid
+}
+
+fn same_namespace(a: &Namespace, b: &Namespace) -> bool {
+    a.metadata.labels == b.metadata.labels
+}
+
+pub(super) fn same_secret(a: &Secret, b: &Secret) -> bool {
+    a.data == b.data && a.type_ == b.type_
+}
+
+pub(super) fn same_config_map(a: &ConfigMap, b: &ConfigMap) -> bool {
+    a.data == b.data && a.binary_data == b.binary_data
+}
+
+pub(super) fn same_slice(a: &EndpointSlice, b: &EndpointSlice) -> bool {
+    a.address_type == b.address_type
+        && a.endpoints == b.endpoints
+        && a.ports == b.ports
+        && a.metadata.labels == b.metadata.labels
+}

@@ -1,0 +1,170 @@
+//! What the chaperone in a pod reads of its cluster: one ConfigMap, one Secret, and the EndpointSlices of the
+//! namespaces that its routes name. It has rights for nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use translate::Key;
+use translate::packing::{self, Index};
+
+use super::cluster::{same_config_map, same_secret, same_slice};
+use super::store::{Scope, Signal, Store};
+
+/// Endpoints of a namespace that was just named are waited for: a route must not answer 500 before they are there.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Rights to read a new shard may take a moment to arrive.
+const SHARD_TRIES: u32 = 20;
+const SHARD_PAUSE: Duration = Duration::from_millis(250);
+
+/// The watches of one pod.
+pub struct Pod {
+    client: Client,
+    namespace: String,
+    gateway: String,
+    config: Store<ConfigMap>,
+    certificates: Store<Secret>,
+    slices: Mutex<BTreeMap<String, Store<EndpointSlice>>>,
+    /// The last routing.json out of shards, by its SHA-256.
+    joined: tokio::sync::Mutex<Option<(String, Arc<[u8]>)>>,
+    changed: Signal,
+}
+
+impl fmt::Debug for Pod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pod of Gateway {}/{}", self.namespace, self.gateway)
+    }
+}
+
+/// What the operator wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stored {
+    pub main_vcl: Option<String>,
+    pub routing: Option<Arc<[u8]>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Packing(#[from] packing::Error),
+    #[error("ConfigMap {name} with a part of routing.json cannot be read: {why}")]
+    Shard { name: String, why: String },
+}
+
+impl Pod {
+    pub fn watch(client: Client, namespace: &str, gateway: &str) -> Self {
+        let changed = Signal::default();
+        let scope = |name: String| Scope::name(&name);
+        Self {
+            config: Store::watch(
+                Api::namespaced(client.clone(), namespace),
+                scope(format!("{gateway}-vcl")),
+                same_config_map,
+                changed.clone(),
+                Signal::default(),
+            ),
+            certificates: Store::watch(
+                Api::namespaced(client.clone(), namespace),
+                scope(format!("{gateway}-tls")),
+                same_secret,
+                changed.clone(),
+                Signal::default(),
+            ),
+            client,
+            namespace: namespace.to_owned(),
+            gateway: gateway.to_owned(),
+            slices: Mutex::default(),
+            joined: tokio::sync::Mutex::default(),
+            changed,
+        }
+    }
+
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    pub async fn synced(&self) {
+        self.config.synced().await;
+        self.certificates.synced().await;
+    }
+
+    /// main.vcl and routing.json; absent until the operator has written them.
+    pub async fn stored(&self) -> Result<Stored, Error> {
+        let key = Key::new(&self.namespace, format!("{}-vcl", self.gateway));
+        let Some(config) = self.config.get(&key) else { return Ok(Stored::default()) };
+        let main_vcl = config.data.as_ref().and_then(|data| data.get(packing::MAIN_VCL)).cloned();
+        let routing = match packing::stored(&config)? {
+            packing::Stored::Absent => None,
+            packing::Stored::Bytes(bytes) => Some(Arc::from(bytes)),
+            packing::Stored::Index(index) => Some(self.join(&index).await?),
+        };
+        Ok(Stored { main_vcl, routing })
+    }
+
+    async fn join(&self, index: &Index) -> Result<Arc<[u8]>, Error> {
+        let mut joined = self.joined.lock().await;
+        if let Some((_, bytes)) = joined.as_ref().filter(|(sha256, _)| *sha256 == index.sha256) {
+            return Ok(Arc::clone(bytes));
+        }
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut parts = Vec::with_capacity(index.shards.len());
+        for name in &index.shards {
+            parts.push(part(&api, name).await?);
+        }
+        let bytes: Arc<[u8]> = packing::join(index, &parts)?.into();
+        *joined = Some((index.sha256.clone(), Arc::clone(&bytes)));
+        Ok(bytes)
+    }
+
+    /// The data of Secret `{gateway}-tls`.
+    pub fn certificates(&self) -> BTreeMap<String, ByteString> {
+        let key = Key::new(&self.namespace, format!("{}-tls", self.gateway));
+        self.certificates.get(&key).and_then(|secret| secret.data.clone()).unwrap_or_default()
+    }
+
+    /// All EndpointSlices of these namespaces, from now on watched, and no others.
+    pub async fn endpoint_slices(&self, namespaces: &BTreeSet<String>) -> Vec<Arc<EndpointSlice>> {
+        let stores: Vec<(String, Store<EndpointSlice>)> = {
+            let mut slices = self.slices.lock().unwrap_or_else(PoisonError::into_inner);
+            slices.retain(|namespace, _| namespaces.contains(namespace));
+            for namespace in namespaces {
+                slices.entry(namespace.clone()).or_insert_with(|| {
+                    let api = Api::namespaced(self.client.clone(), namespace);
+                    Store::watch(api, Scope::default(), same_slice, self.changed.clone(), Signal::default())
+                });
+            }
+            slices.iter().map(|(namespace, store)| (namespace.clone(), store.clone())).collect()
+        };
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        for (namespace, store) in &stores {
+            if tokio::time::timeout_at(deadline, store.synced()).await.is_err() {
+                tracing::warn!(
+                    "EndpointSlices of namespace {namespace} cannot be read yet; its Services have no endpoints until then"
+                );
+            }
+        }
+        stores.into_iter().flat_map(|(_, store)| store.objects().into_values()).collect()
+    }
+}
+
+async fn part(api: &Api<ConfigMap>, name: &str) -> Result<ByteString, Error> {
+    let failed = |why: String| Error::Shard { name: name.to_owned(), why };
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match api.get(name).await {
+            Ok(shard) => {
+                let part = shard.binary_data.and_then(|mut data| data.remove(packing::PART));
+                return part.ok_or_else(|| failed(format!("it has no key {}", packing::PART)));
+            }
+            Err(e) if tries == SHARD_TRIES => return Err(failed(e.to_string())),
+            Err(_) => tokio::time::sleep(SHARD_PAUSE).await,
+        }
+    }
+}

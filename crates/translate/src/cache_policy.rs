@@ -1,0 +1,228 @@
+//! VarnishCachePolicies: each finds its target, and the entries of routing.json that it is for.
+//!
+//! The policy of a rule replaces that of its route, which replaces that of the Gateway, as a whole. Of several policies for
+//! one target the oldest counts.
+
+mod read;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use api::{AncestorRef, PolicyTargetRef, VarnishCachePolicy};
+use gateway_api::httproutes::HttpRoute;
+use model::CachePolicy;
+
+use crate::gateway::Gateway;
+use crate::listener::{Fault, GATEWAY_API_GROUP};
+use crate::snapshot::{Key, Snapshot};
+use crate::status::{ACCEPTED, AncestorStatus, Condition, PolicyStatus, UNSUPPORTED_FIELDS};
+
+/// The API server takes no more.
+const MOST_ANCESTORS: usize = 16;
+const NOT_CARRIED_OUT: &str =
+    "Not supported yet, and without effect: every request still passes the cache by";
+
+/// What a policy is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Target {
+    Gateway(Key),
+    Route(Key),
+    /// By its name.
+    Rule(Key, String),
+}
+
+/// Writes all policies into the routing of our Gateways, and returns their statuses.
+pub(crate) fn translate(
+    snapshot: &Snapshot,
+    gateways: &mut BTreeMap<&Key, Gateway<'_>>,
+) -> BTreeMap<Key, PolicyStatus> {
+    let mut in_force: BTreeMap<Target, (&Key, CachePolicy)> = BTreeMap::new();
+    let mut statuses = BTreeMap::new();
+    for (key, policy) in by_age(snapshot) {
+        let target = target(key, &policy.spec.target_ref);
+        let ancestors = match ancestors(&target, snapshot, gateways) {
+            Ok(ancestors) if ancestors.is_empty() => continue,
+            Ok(ancestors) => ancestors,
+            Err(fault) => {
+                statuses.insert(key.clone(), not_found(key, policy, &fault));
+                continue;
+            }
+        };
+        let verdict = find(&target, snapshot).and_then(|()| read::policy(&policy.spec)).and_then(|read| {
+            match in_force.get(&target) {
+                Some((older, _)) => Err(Fault {
+                    reason: "Conflicted",
+                    message: format!(
+                        "VarnishCachePolicy {older} is older and has the same target: remove one of them, or change its \
+                         targetRef"
+                    ),
+                }),
+                None => Ok(read),
+            }
+        });
+        let conditions = conditions(policy, &verdict);
+        let status = |gateway: Key| AncestorStatus {
+            ancestor_ref: reference("Gateway", &gateway, None),
+            conditions: conditions.clone(),
+        };
+        let ancestors = ancestors.into_iter().take(MOST_ANCESTORS).map(status).collect();
+        statuses.insert(key.clone(), PolicyStatus { ancestors });
+        if let Ok(read) = verdict {
+            in_force.insert(target, (key, read));
+        }
+    }
+    if !in_force.is_empty() {
+        let force = Force::new(&in_force);
+        gateways.values_mut().for_each(|gateway| force.write(gateway));
+    }
+    statuses
+}
+
+/// Oldest first, then by `namespace/name`.
+fn by_age(snapshot: &Snapshot) -> Vec<(&Key, &Arc<VarnishCachePolicy>)> {
+    let mut policies: Vec<_> = snapshot.cache_policies.iter().collect();
+    policies.sort_by_cached_key(|(key, policy)| {
+        let created = policy.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created.is_none(), created, key.to_string())
+    });
+    policies
+}
+
+fn target(key: &Key, reference: &PolicyTargetRef) -> Target {
+    let target = Key::new(key.namespace.as_str(), reference.name.as_str());
+    match (reference.kind.as_str(), &reference.section_name) {
+        ("Gateway", _) => Target::Gateway(target),
+        (_, None) => Target::Route(target),
+        (_, Some(rule)) => Target::Rule(target, rule.clone()),
+    }
+}
+
+/// Our Gateways that the target is, or is attached to. None: it belongs to somebody else.
+fn ancestors(
+    target: &Target,
+    snapshot: &Snapshot,
+    gateways: &BTreeMap<&Key, Gateway<'_>>,
+) -> Result<BTreeSet<Key>, Fault> {
+    let missing = |kind: &str, key: &Key| Fault {
+        reason: "TargetNotFound",
+        message: format!(
+            "spec.targetRef names {kind} {key}, which does not exist: create it in the policy's namespace, or correct \
+             the reference"
+        ),
+    };
+    match target {
+        Target::Gateway(key) if gateways.contains_key(key) => Ok([key.clone()].into()),
+        Target::Gateway(key) if snapshot.gateways.contains_key(key) => Ok(BTreeSet::new()),
+        Target::Gateway(key) => Err(missing("Gateway", key)),
+        Target::Route(key) | Target::Rule(key, _) => {
+            let route = snapshot.http_routes.get(key).ok_or_else(|| missing("HTTPRoute", key))?;
+            Ok(parents(key, route).filter(|gateway| gateways.contains_key(gateway)).collect())
+        }
+    }
+}
+
+fn parents(key: &Key, route: &HttpRoute) -> impl Iterator<Item = Key> {
+    let is_gateway = |group: Option<&str>, kind: Option<&str>| {
+        group.is_none_or(|group| group == GATEWAY_API_GROUP) && kind.is_none_or(|kind| kind == "Gateway")
+    };
+    let parents = route.spec.parent_refs.iter().flatten();
+    parents
+        .filter(move |parent| is_gateway(parent.group.as_deref(), parent.kind.as_deref()))
+        .map(|parent| Key::new(parent.namespace.as_deref().unwrap_or(&key.namespace), &parent.name))
+}
+
+/// Whether the rule is there, where the target is one.
+fn find(target: &Target, snapshot: &Snapshot) -> Result<(), Fault> {
+    let Target::Rule(key, rule) = target else { return Ok(()) };
+    let Some(route) = snapshot.http_routes.get(key) else { return Ok(()) };
+    let rules = route.spec.rules.iter().flatten();
+    let names: Vec<&str> = rules.filter_map(|rule| rule.name.as_deref()).collect();
+    if names.contains(&rule.as_str()) {
+        return Ok(());
+    }
+    let there = if names.is_empty() { "none of them has a name".to_owned() } else { names.join(", ") };
+    Err(Fault {
+        reason: "TargetNotFound",
+        message: format!(
+            "HTTPRoute {key} has no rule named {rule} (rules: {there}): correct spec.targetRef.sectionName, or name the \
+             rule"
+        ),
+    })
+}
+
+fn conditions(policy: &VarnishCachePolicy, verdict: &Result<CachePolicy, Fault>) -> Vec<Condition> {
+    let generation = policy.metadata.generation.unwrap_or_default();
+    match verdict {
+        Ok(_) => vec![
+            Condition::new(ACCEPTED, true, "Accepted", "The policy counts for its target", generation),
+            // To be removed when ghost does what routing.json says of it.
+            Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", NOT_CARRIED_OUT, generation),
+        ],
+        Err(fault) => vec![Condition::new(ACCEPTED, false, fault.reason, &fault.message, generation)],
+    }
+}
+
+/// A target that does not exist has no Gateway: the policy is told by the target itself.
+fn not_found(key: &Key, policy: &VarnishCachePolicy, fault: &Fault) -> PolicyStatus {
+    let target = &policy.spec.target_ref;
+    let generation = policy.metadata.generation.unwrap_or_default();
+    let named = Key::new(key.namespace.as_str(), target.name.as_str());
+    PolicyStatus {
+        ancestors: vec![AncestorStatus {
+            ancestor_ref: reference(&target.kind, &named, target.section_name.clone()),
+            conditions: vec![Condition::new(ACCEPTED, false, fault.reason, &fault.message, generation)],
+        }],
+    }
+}
+
+fn reference(kind: &str, key: &Key, section_name: Option<String>) -> AncestorRef {
+    AncestorRef {
+        group: Some(GATEWAY_API_GROUP.to_owned()),
+        kind: Some(kind.to_owned()),
+        namespace: Some(key.namespace.clone()),
+        name: key.name.clone(),
+        section_name,
+    }
+}
+
+/// All policies in force, by what they are for as routing.json names it.
+struct Force<'a> {
+    gateways: HashMap<&'a Key, &'a CachePolicy>,
+    routes: HashMap<String, OfRoute<'a>>,
+}
+
+#[derive(Default)]
+struct OfRoute<'a> {
+    whole: Option<&'a CachePolicy>,
+    rules: HashMap<&'a str, &'a CachePolicy>,
+}
+
+impl<'a> Force<'a> {
+    fn new(in_force: &'a BTreeMap<Target, (&Key, CachePolicy)>) -> Self {
+        let mut force = Self { gateways: HashMap::new(), routes: HashMap::new() };
+        for (target, (_, policy)) in in_force {
+            match target {
+                Target::Gateway(key) => drop(force.gateways.insert(key, policy)),
+                Target::Route(key) => force.routes.entry(key.to_string()).or_default().whole = Some(policy),
+                Target::Rule(key, rule) => {
+                    force.routes.entry(key.to_string()).or_default().rules.insert(rule, policy);
+                }
+            }
+        }
+        force
+    }
+
+    fn write(&self, gateway: &mut Gateway<'_>) {
+        let of_gateway = self.gateways.get(gateway.key).copied();
+        for route in gateway.routing.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes) {
+            // A redirect is made anew for each request: there is nothing to keep.
+            if route.filters.as_ref().is_some_and(|filters| filters.request_redirect.is_some()) {
+                continue;
+            }
+            let of_route = self.routes.get(&route.route_name);
+            let of_rule = of_route.zip(route.rule_name.as_deref()).and_then(|(of, name)| of.rules.get(name));
+            let policy = of_rule.copied().or_else(|| of_route?.whole).or(of_gateway);
+            route.cache_policy = policy.cloned();
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! One policy as routing.json has it, or what is wrong with it. Most of that the API server refuses already.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use api::{BypassHeader, VarnishCachePolicySpec};
+use model::{CacheKey, CachePolicy};
+
+use crate::listener::Fault;
+
+pub(super) fn policy(spec: &VarnishCachePolicySpec) -> Result<CachePolicy, Fault> {
+    read(spec).map_err(|message| Fault { reason: "Invalid", message })
+}
+
+fn read(spec: &VarnishCachePolicySpec) -> Result<CachePolicy, String> {
+    if spec.default_ttl.is_some() == spec.forced_ttl.is_some() {
+        return Err("spec: give exactly one of defaultTTL and forcedTTL".to_owned());
+    }
+    let headers = spec.cache_key.iter().flat_map(|key| key.headers.iter().flatten());
+    for name in headers.clone() {
+        header_name("cacheKey.headers", name)?;
+    }
+    let query = spec.cache_key.as_ref().and_then(|key| key.query_parameters.as_ref());
+    if query.is_some_and(|query| query.include.is_some() == query.exclude.is_some()) {
+        return Err("spec.cacheKey.queryParameters: give exactly one of include and exclude".to_owned());
+    }
+    // In one order and spelling, whatever the user's is: another order is no other key.
+    let sorted = |names: &Vec<String>| {
+        let mut names = names.clone();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let cache_key = CacheKey {
+        headers: sorted(&headers.map(|name| name.to_ascii_lowercase()).collect()),
+        query_params_include: query.and_then(|query| query.include.as_ref()).map(sorted),
+        query_params_exclude: query.and_then(|query| query.exclude.as_ref()).map(sorted),
+    };
+    let bypass = spec.bypass.iter().flat_map(|bypass| &bypass.headers);
+    Ok(CachePolicy {
+        default_ttl_seconds: seconds("defaultTTL", spec.default_ttl.as_deref())?,
+        forced_ttl_seconds: seconds("forcedTTL", spec.forced_ttl.as_deref())?,
+        grace_seconds: seconds("grace", spec.grace.as_deref())?,
+        keep_seconds: seconds("keep", spec.keep.as_deref())?,
+        cache_key: (cache_key != CacheKey::default()).then_some(cache_key),
+        bypass_headers: bypass.map(bypass_header).collect::<Result<_, _>>()?,
+    })
+}
+
+fn seconds(field: &str, text: Option<&str>) -> Result<Option<f64>, String> {
+    let Some(text) = text else { return Ok(None) };
+    let duration = gateway_api::Duration::from_str(text)
+        .map_err(|_| format!("spec.{field}: `{text}` is not a duration: write it as 10m or 1h30m"))?;
+    Ok(Some(Duration::new(duration.as_secs(), duration.subsec_nanos()).as_secs_f64()))
+}
+
+fn header_name(field: &str, name: &str) -> Result<(), String> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if name.is_empty() || !name.bytes().all(token) {
+        return Err(format!(
+            "spec.{field}: `{name}` is not the name of a header: use letters, digits and hyphens"
+        ));
+    }
+    if name.to_ascii_lowercase().starts_with("x-ghost-") {
+        return Err(format!("spec.{field}: `{name}` belongs to the gateway: choose another header"));
+    }
+    Ok(())
+}
+
+fn bypass_header(header: &BypassHeader) -> Result<model::BypassHeader, String> {
+    header_name("bypass.headers", &header.name)?;
+    if let Some(pattern) = &header.value_regex {
+        router::pattern::check(pattern)
+            .map_err(|error| format!("spec.bypass.headers: {}: {error}: correct valueRegex", header.name))?;
+    }
+    Ok(model::BypassHeader { name: header.name.clone(), value_regex: header.value_regex.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(fields: &Value) -> Result<CachePolicy, String> {
+        let mut spec = json!({"targetRef": {"group": "", "kind": "Gateway", "name": "gw"}});
+        spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        read(&serde_json::from_value(spec).unwrap())
+    }
+
+    #[test]
+    fn every_field_is_carried_over() {
+        let policy = of(&json!({"forcedTTL": "1h30m", "grace": "10s", "keep": "500ms",
+            "cacheKey": {"headers": ["X-B", "x-a", "X-A"], "queryParameters": {"include": ["b", "a", "b"]}},
+            "bypass": {"headers": [{"name": "Cookie", "valueRegex": ".*session.*"}]}}))
+        .unwrap();
+        assert_eq!(
+            serde_json::to_value(&policy).unwrap(),
+            json!({"forced_ttl_seconds": 5400.0, "grace_seconds": 10.0, "keep_seconds": 0.5,
+                "cache_key": {"headers": ["x-a", "x-b"], "query_params_include": ["a", "b"]},
+                "bypass_headers": [{"name": "Cookie", "value_regex": ".*session.*"}]})
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        for (fields, part) in [
+            (json!({}), "exactly one of defaultTTL and forcedTTL"),
+            (json!({"defaultTTL": "1m", "forcedTTL": "1m"}), "exactly one of defaultTTL and forcedTTL"),
+            (json!({"defaultTTL": "soon"}), "spec.defaultTTL: `soon` is not a duration"),
+            (json!({"defaultTTL": "1m", "cacheKey": {"headers": ["a b"]}}), "`a b` is not the name"),
+            (
+                json!({"defaultTTL": "1m", "cacheKey": {"headers": ["X-Ghost-Pass"]}}),
+                "belongs to the gateway",
+            ),
+            (json!({"defaultTTL": "1m", "cacheKey": {"queryParameters": {}}}), "one of include and exclude"),
+            (
+                json!({"defaultTTL": "1m", "bypass": {"headers": [{"name": "A", "valueRegex": "("}]}}),
+                "A: regular",
+            ),
+        ] {
+            let message = of(&fields).unwrap_err();
+            assert!(message.contains(part), "{fields}: {message}");
+        }
+    }
+}

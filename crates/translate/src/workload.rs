@@ -1,0 +1,153 @@
+//! The Kubernetes objects that run one Gateway.
+//!
+//! Takes a Gateway and its plan; gives typed objects, complete, as they are to be applied. Guarantees that the same input
+//! gives the same bytes, and that the pod template changes only with what pods need at their start: neither routes,
+//! certificates and HTTPS listeners, which change live, nor replicas and the Service. Never asks the cluster anything.
+
+mod access;
+mod deployment;
+mod embedded;
+mod logging;
+mod metadata;
+mod ports;
+pub(crate) mod quantity;
+mod service;
+pub(crate) mod settings;
+pub(crate) mod storage;
+
+use gateway_api::gateways::Gateway;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Service, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use serde::Serialize;
+
+pub use self::access::binding_name;
+pub use self::metadata::{GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY, MANAGED_BY_LABEL};
+pub use self::settings::{DisruptionBudget, Logging, ServiceSettings, Workload};
+use crate::GatewayPlan;
+
+/// The container that runs chaperone and varnishd.
+pub const CONTAINER: &str = "chaperone";
+/// The container that writes the log of requests.
+pub const LOGGING_CONTAINER: &str = "logging";
+/// The ClusterRole that is bound in other namespaces, unless the options name another.
+pub const CHAPERONE_CLUSTER_ROLE: &str = "varnish-gateway-chaperone";
+/// Kubernetes allows no longer label, and no longer name of a Service.
+const LONGEST_NAME: usize = 63;
+
+/// What the operator decides for all Gateways.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The pods' image where parameters name none.
+    pub image: String,
+    /// Secrets in the Gateway's namespace.
+    pub image_pull_secrets: Vec<String>,
+    /// `LOG_LEVEL` of the chaperone.
+    pub log_level: Option<String>,
+    pub cluster_role: String,
+    /// Further ConfigMaps that the Gateway's pods may read: what did not fit into the first.
+    pub shards: Vec<String>,
+}
+
+impl Options {
+    pub fn new(image: impl Into<String>) -> Self {
+        Self {
+            image: image.into(),
+            image_pull_secrets: Vec::new(),
+            log_level: None,
+            cluster_role: CHAPERONE_CLUSTER_ROLE.to_owned(),
+            shards: Vec::new(),
+        }
+    }
+}
+
+/// All objects of a Gateway, but those that hold its configuration.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Objects {
+    pub service_account: ServiceAccount,
+    pub role: Role,
+    pub role_binding: RoleBinding,
+    pub service: Service,
+    pub deployment: Deployment,
+    /// Absent: there should be none.
+    pub pod_disruption_budget: Option<PodDisruptionBudget>,
+    /// In other namespaces, one in each that has a Service of the Gateway's routes.
+    pub role_bindings: Vec<RoleBinding>,
+}
+
+/// The objects of `gateway`. `None`: parameters are missing, or no listener is valid, so that there is nothing to listen
+/// on. Then nothing is to be made, and what is there stays as it is: neither address nor cache is lost for a slip.
+pub fn objects(gateway: &Gateway, plan: &GatewayPlan, options: &Options) -> Option<Objects> {
+    let settings = plan.workload.as_ref()?;
+    let infra = plan.infra.as_ref()?;
+    let ports = ports::Ports::new(infra, &plan.routing);
+    if ports.public.is_empty() {
+        return None;
+    }
+    let owner = metadata::Owner::new(gateway);
+    Some(Objects {
+        service_account: access::service_account(&owner),
+        role: access::role(&owner, options),
+        role_binding: access::role_binding(&owner),
+        service: service::service(&owner, settings, &ports),
+        deployment: deployment::deployment(&owner, settings, infra, &ports, options),
+        pod_disruption_budget: deployment::disruption_budget(&owner, settings),
+        role_bindings: access::role_bindings(&owner, &plan.routing, options),
+    })
+}
+
+/// Whether objects can be named after a Gateway of this name; if not, what to do. The API server takes longer names for a
+/// Gateway than for a Service.
+pub fn check_name(gateway: &str) -> Result<(), String> {
+    let problem = if gateway.len() > LONGEST_NAME {
+        format!("has {} characters, and a Service may have {LONGEST_NAME}", gateway.len())
+    } else if gateway.contains('.') {
+        "holds a dot, which a Service may not have".to_owned()
+    } else if !gateway.starts_with(|c: char| c.is_ascii_lowercase()) {
+        "does not begin with a letter, as a Service must".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(format!("The name {gateway} {problem}: give the Gateway another name"))
+}
+
+/// The ConfigMap with main.vcl and routing.json.
+pub fn vcl_config_map(gateway: &str) -> String {
+    format!("{gateway}-vcl")
+}
+
+/// The ConfigMap in which pods tell what they serve.
+pub fn pods_config_map(gateway: &str) -> String {
+    format!("{gateway}-pods")
+}
+
+/// The Secret by which varnishd and the chaperone know each other.
+pub fn admin_secret(gateway: &str) -> String {
+    format!("{gateway}-admin")
+}
+
+/// The Secret with the certificates of all listeners.
+pub fn tls_secret(gateway: &str) -> String {
+    format!("{gateway}-tls")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_service_may_have_is_refused() {
+        for good in ["gw", "gateway-conformance-infra", "a1"] {
+            assert_eq!(check_name(good), Ok(()));
+        }
+        for (bad, part) in [
+            ("a".repeat(64).as_str(), "has 64 characters"),
+            ("shop.example", "holds a dot"),
+            ("1st", "begin with a letter"),
+        ] {
+            let message = check_name(bad).unwrap_err();
+            assert!(message.contains(part) && message.contains("another name"), "{message}");
+        }
+    }
+}

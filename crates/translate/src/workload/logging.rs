@@ -1,0 +1,83 @@
+//! The sidecar that writes requests to its standard output. It reads varnishd's log in the shared memory of the work
+//! directory, and so never stands in the way of a request.
+
+use api::LogMode;
+use k8s_openapi::api::core::v1::{Container, EnvVar, ResourceRequirements, VolumeMount};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::LOGGING_CONTAINER;
+use super::deployment::{VARNISHD_DIR, WORK_DIR, WORK_VOLUME, locked_down};
+use super::settings::Logging;
+
+/// One JSON object a request. With `-j` a number that is not known is 0, and any other value is empty.
+const JSON_FORMAT: &str = concat!(
+    r#"{"time":"%{%Y-%m-%dT%H:%M:%S%z}t","client":"%h","method":"%m","host":"%{Host}i","url":"%U%q","#,
+    r#""protocol":"%H","status":%s,"bytes":%O,"duration_us":%D,"ttfb_s":"%{Varnish:time_firstbyte}x","#,
+    r#""cache":"%{Varnish:hitmiss}x","handling":"%{Varnish:handling}x","listener":"%{X-Gateway-Listener}i","#,
+    r#""route":"%{X-Gateway-Route}i","referer":"%{Referer}i","user_agent":"%{User-agent}i"}"#
+);
+
+/// What the program needs to find in the log beyond the tags that varnishd writes by default here.
+pub(super) fn varnishd_arguments(mode: LogMode) -> [&'static str; 2] {
+    match mode {
+        LogMode::Varnishlog => ["-p", "vsl_mask=default"],
+        // Whether it was a hit.
+        LogMode::VarnishlogJson | LogMode::Varnishncsa => ["-p", "vsl_mask=+VCL_call,+VCL_return"],
+    }
+}
+
+pub(super) fn sidecar(logging: &Logging, image: &str) -> Container {
+    Container {
+        name: LOGGING_CONTAINER.to_owned(),
+        image: Some(logging.image.clone().unwrap_or_else(|| image.to_owned())),
+        command: Some(command(logging)),
+        // varnishd is in another container, where its process cannot be seen.
+        env: Some(vec![EnvVar {
+            name: "VSM_NOPID".to_owned(),
+            value: Some("1".to_owned()),
+            ..EnvVar::default()
+        }]),
+        // A sidecar: it starts before varnishd and ends after it, so that nothing of the draining is lost.
+        restart_policy: Some("Always".to_owned()),
+        resources: Some(ResourceRequirements {
+            requests: Some(
+                [("cpu", "5m"), ("memory", "16Mi")]
+                    .map(|(name, text)| (name.to_owned(), Quantity(text.to_owned())))
+                    .into(),
+            ),
+            ..ResourceRequirements::default()
+        }),
+        security_context: Some(locked_down()),
+        volume_mounts: Some(vec![VolumeMount {
+            name: WORK_VOLUME.to_owned(),
+            mount_path: WORK_DIR.to_owned(),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        }]),
+        ..Container::default()
+    }
+}
+
+fn command(logging: &Logging) -> Vec<String> {
+    let mut command: Vec<String> = Vec::new();
+    let mut add = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
+    match logging.mode {
+        LogMode::Varnishlog => add(&["varnishlog"]),
+        LogMode::VarnishlogJson => {
+            add(&["varnishncsa", "-j", "-F", logging.format.as_deref().unwrap_or(JSON_FORMAT)]);
+        }
+        LogMode::Varnishncsa => {
+            add(&["varnishncsa"]);
+            if let Some(format) = &logging.format {
+                add(&["-F", format]);
+            }
+        }
+    }
+    // `-t off`: wait for varnishd as long as it takes.
+    add(&["-n", VARNISHD_DIR, "-t", "off"]);
+    if let Some(query) = &logging.query {
+        add(&["-q", query]);
+    }
+    command.extend(logging.extra_args.iter().cloned());
+    command
+}

@@ -1,0 +1,94 @@
+//! The ports of a pod: a container listens on the very ports of its Gateway, so what is internal keeps out of their way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::names::{RELOAD_PORT, socket_parts};
+use model::routing::Routing;
+
+use crate::infra::{Infra, Socket};
+
+const HEALTH_PORT: u16 = 8081;
+const ADMIN_PORT: u16 = 6082;
+
+#[derive(Debug)]
+pub(super) struct Ports<'a> {
+    /// Socket names by port, of all listeners that are served.
+    pub(super) public: BTreeMap<u16, String>,
+    /// varnishd's own sockets. HTTPS is the front's, which opens and closes its sockets without a restart.
+    pub(super) varnishd: Vec<&'a Socket>,
+    pub(super) health: u16,
+    /// Loopback. `None`: the chaperone's default.
+    pub(super) admin: Option<u16>,
+    pub(super) reload: Option<u16>,
+}
+
+impl<'a> Ports<'a> {
+    pub(super) fn new(infra: &'a Infra, routing: &Routing) -> Self {
+        let varnishd: Vec<&Socket> =
+            infra.sockets.iter().filter(|socket| socket.protocol == "http").collect();
+        let mut public: BTreeMap<u16, String> =
+            varnishd.iter().map(|socket| (socket.port, socket.name.clone())).collect();
+        for listener in &routing.listeners {
+            if let Some((_, port)) = socket_parts(&listener.socket) {
+                public.entry(port).or_insert_with(|| listener.socket.clone());
+            }
+        }
+        let mut taken: BTreeSet<u16> = public.keys().copied().collect();
+        // A listener on the usual port moves the internal one: that rolls the pods, as nothing else would help.
+        let mut free = |usual: u16| {
+            let port = (usual..=u16::MAX).find(|port| !taken.contains(port)).unwrap_or(usual);
+            taken.insert(port);
+            port
+        };
+        let health = free(HEALTH_PORT);
+        let admin = free(ADMIN_PORT);
+        let reload = free(RELOAD_PORT);
+        Self {
+            public,
+            varnishd,
+            health,
+            admin: (admin != ADMIN_PORT).then_some(admin),
+            reload: (reload != RELOAD_PORT).then_some(reload),
+        }
+    }
+
+    /// `VARNISH_LISTEN`: `http-80=:80,http;http-8080=:8080,http`, or `none` where all listeners are the front's.
+    pub(super) fn listen(&self) -> String {
+        let sockets: Vec<String> = self
+            .varnishd
+            .iter()
+            .map(|Socket { name, protocol, port }| format!("{name}=:{port},{protocol}"))
+            .collect();
+        if sockets.is_empty() { "none".to_owned() } else { sockets.join(";") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn internal_ports_keep_out_of_the_way_of_listeners() {
+        let socket = |port| Socket { name: format!("http-{port}"), protocol: "http".into(), port };
+        let infra = Infra { sockets: vec![socket(80), socket(1969), socket(8081)], ..Infra::default() };
+        let routing =
+            Routing { listeners: vec![listener("http-80"), listener("https-8082")], ..Routing::default() };
+        let ports = Ports::new(&infra, &routing);
+        assert_eq!((ports.health, ports.admin, ports.reload), (8083, None, Some(1970)));
+        assert_eq!(ports.public[&8082], "https-8082");
+        assert_eq!(ports.listen(), "http-80=:80,http;http-1969=:1969,http;http-8081=:8081,http");
+    }
+
+    #[test]
+    fn a_gateway_of_https_alone_opens_no_socket_of_varnishd() {
+        let routing = Routing { listeners: vec![listener("https-443")], ..Routing::default() };
+        let infra = Infra::default();
+        let ports = Ports::new(&infra, &routing);
+        assert_eq!(ports.listen(), "none");
+        assert_eq!(ports.public.len(), 1);
+    }
+
+    fn listener(socket: &str) -> model::Listener {
+        serde_json::from_value(serde_json::json!({"name": socket, "socket": socket})).unwrap()
+    }
+}

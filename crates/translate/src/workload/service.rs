@@ -1,0 +1,44 @@
+//! The Service in front of a Gateway's pods.
+
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::metadata::Owner;
+use super::ports::Ports;
+use super::settings::{ServiceSettings, Workload};
+
+pub(super) fn service(owner: &Owner<'_>, settings: &Workload, ports: &Ports<'_>) -> Service {
+    let ServiceSettings {
+        kind,
+        annotations,
+        labels,
+        load_balancer_class,
+        load_balancer_source_ranges,
+        external_traffic_policy,
+    } = &settings.service;
+    let ports = ports.public.iter().map(|(port, socket)| ServicePort {
+        name: Some(socket.clone()),
+        port: i32::from(*port),
+        protocol: Some("TCP".to_owned()),
+        target_port: Some(IntOrString::Int(i32::from(*port))),
+        ..ServicePort::default()
+    });
+    Service {
+        metadata: ObjectMeta {
+            labels: Some(owner.labels(labels)),
+            annotations: owner.annotations(annotations),
+            ..owner.own()
+        },
+        spec: Some(ServiceSpec {
+            type_: Some((*kind).to_owned()),
+            selector: Some(owner.pod_labels()),
+            ports: Some(ports.collect()),
+            load_balancer_class: load_balancer_class.clone(),
+            load_balancer_source_ranges: load_balancer_source_ranges.clone(),
+            external_traffic_policy: external_traffic_policy.map(str::to_owned),
+            ..ServiceSpec::default()
+        }),
+        status: None,
+    }
+}

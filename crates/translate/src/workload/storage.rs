@@ -1,0 +1,145 @@
+//! varnishd's `-s` arguments.
+
+use api::{StorageParameters, StorageType};
+
+use super::quantity::{bytes, varnish_size};
+
+const MIB: u64 = 1 << 20;
+/// Where nothing limits the memory.
+const WITHOUT_LIMIT: u64 = 256 * MIB;
+/// varnishd itself, its log in shared memory, and the chaperone.
+const OVERHEAD: u64 = 128 * MIB;
+/// A cache that is smaller is of no use.
+const LEAST: u64 = 16 * MIB;
+
+/// The storages that the user wants. If one of them cannot be had as it stands, all are left out: with fewer than the user
+/// thinks of, objects would go where nobody expects them.
+pub(crate) fn arguments(
+    storages: Option<&Vec<StorageParameters>>,
+    memory_limit: Option<u64>,
+    problems: &mut Vec<String>,
+) -> Vec<String> {
+    let storages = storages.map_or(&[][..], Vec::as_slice);
+    let before = problems.len();
+    let mut arguments = Vec::new();
+    let mut in_memory: u64 = 0;
+    for storage in storages {
+        match argument(storage) {
+            Ok((argument, size)) => {
+                arguments.extend(["-s".to_owned(), argument]);
+                if storage.kind == StorageType::Malloc {
+                    in_memory = in_memory.saturating_add(size);
+                }
+            }
+            Err(problem) => problems.push(format!("storage {}: {problem}", storage.name)),
+        }
+    }
+    if let Some(limit) = memory_limit
+        && in_memory > limit
+    {
+        problems.push(format!(
+            "storage: {} in memory is more than resources.limits.memory ({}): make the storage smaller or the limit \
+             greater",
+            varnish_size(in_memory),
+            varnish_size(limit)
+        ));
+    }
+    if problems.len() > before {
+        problems.push("storage: the default is in use instead".to_owned());
+        return Vec::new();
+    }
+    arguments
+}
+
+fn argument(storage: &StorageParameters) -> Result<(String, u64), String> {
+    let name = &storage.name;
+    let named = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if !named {
+        return Err("a name is made of letters, digits and underscores".to_owned());
+    }
+    let size = bytes(&storage.size)
+        .filter(|size| *size > 0)
+        .ok_or_else(|| format!("size `{}` is no size: write it as 512Mi or 20Gi", storage.size))?;
+    let text = varnish_size(size);
+    match (storage.kind, storage.path.as_deref()) {
+        (StorageType::Malloc, None) => Ok((format!("{name}=malloc,{text}"), size)),
+        (StorageType::Malloc, Some(_)) => Err("only type file has a path: remove it".to_owned()),
+        (StorageType::File, Some(path)) if path.starts_with('/') && !path.contains([',', ';', ' ']) => {
+            Ok((format!("{name}=file,{path},{text}"), size))
+        }
+        (StorageType::File, Some(path)) => {
+            Err(format!("path `{path}` must begin with a slash, and hold no comma, semicolon or blank"))
+        }
+        (StorageType::File, None) => Err("type file needs a path on a volume".to_owned()),
+    }
+}
+
+/// For a pod where the user says nothing: three quarters of what the limit leaves, never more than the limit.
+pub(crate) fn default_argument(memory_limit: Option<u64>) -> String {
+    let size = memory_limit.map_or(WITHOUT_LIMIT, |limit| {
+        let share = limit.saturating_sub(OVERHEAD) / 4 * 3;
+        share.max(LEAST.min(limit / 4))
+    });
+    // In whole mebibytes, for people.
+    let size = if size >= MIB { size / MIB * MIB } else { size };
+    format!("malloc,{}", varnish_size(size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn storage(kind: StorageType, size: &str, path: Option<&str>) -> StorageParameters {
+        StorageParameters { name: "main".into(), kind, size: size.into(), path: path.map(str::to_owned) }
+    }
+
+    #[test]
+    fn the_default_fits_into_the_limit() {
+        for (limit, expected) in [
+            (None, "malloc,256m"),
+            (Some(4 << 30), "malloc,2976m"),
+            (Some(1 << 30), "malloc,672m"),
+            (Some(256 << 20), "malloc,96m"),
+            (Some(128 << 20), "malloc,16m"),
+            (Some(32 << 20), "malloc,8m"),
+        ] {
+            assert_eq!(default_argument(limit), expected, "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn several_storages_become_several_arguments() {
+        let mut problems = vec![];
+        let file = StorageParameters {
+            name: "disk".into(),
+            ..storage(StorageType::File, "20Gi", Some("/cache/varnish.bin"))
+        };
+        let both = vec![storage(StorageType::Malloc, "512Mi", None), file];
+        assert_eq!(
+            arguments(Some(&both), Some(1 << 30), &mut problems),
+            ["-s", "main=malloc,512m", "-s", "disk=file,/cache/varnish.bin,20g"]
+        );
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(arguments(None, None, &mut problems), [""; 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_and_left_out() {
+        for (bad, part) in [
+            (storage(StorageType::Malloc, "256m", None), "`256m` is no size"),
+            (storage(StorageType::Malloc, "2Gi", None), "more than resources.limits.memory (1g)"),
+            (storage(StorageType::Malloc, "1Mi", Some("/x")), "only type file has a path"),
+            (storage(StorageType::File, "1Mi", None), "needs a path"),
+            (storage(StorageType::File, "1Mi", Some("/a,b")), "no comma"),
+            (
+                StorageParameters { name: "a=b".into(), ..storage(StorageType::Malloc, "1Mi", None) },
+                "letters",
+            ),
+        ] {
+            let mut problems = vec![];
+            assert_eq!(arguments(Some(&vec![bad]), Some(1 << 30), &mut problems), [""; 0]);
+            assert!(problems[0].contains(part), "{problems:?}");
+        }
+    }
+}

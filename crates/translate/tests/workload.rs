@@ -1,0 +1,144 @@
+//! `workload/<situation>.in.yaml` holds manifests; the `.out.snap` beside it, the Kubernetes objects of its Gateways and
+//! what their parameters are told. `make bless` writes the latter anew: read the difference as if it were code.
+
+#![allow(clippy::unwrap_used, reason = "whatever goes wrong here must fail the test")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use model::names::INFRA_HASH_ANNOTATION;
+use serde::Serialize;
+use translate::workload::{Objects, Options, objects};
+use translate::{Key, Snapshot, translate};
+
+#[test]
+fn every_case_gives_the_objects_that_its_snapshot_says() {
+    insta::glob!("workload/*.in.yaml", |path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap();
+        let case = name.strip_suffix(".in.yaml").unwrap();
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path("workload");
+        settings.set_prepend_module_to_snapshot(false);
+        settings.remove_snapshot_suffix();
+        settings.remove_input_file();
+        settings.set_omit_expression(true);
+        settings.bind(|| insta::assert_snapshot!(format!("{case}.out"), output(&read(path))));
+    });
+}
+
+fn read(path: &Path) -> Snapshot {
+    read_text(&std::fs::read_to_string(path).unwrap())
+}
+
+fn read_text(text: &str) -> Snapshot {
+    let (snapshot, problems) = source::files::parse_str("case.yaml", text);
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    snapshot
+}
+
+fn options() -> Options {
+    Options {
+        image_pull_secrets: vec!["registry".into()],
+        log_level: Some("info".into()),
+        ..Options::new("example.com/gateway-chaperone:1")
+    }
+}
+
+#[derive(Serialize)]
+struct Output {
+    parameters: Vec<String>,
+    objects: Option<Objects>,
+}
+
+fn output(snapshot: &Snapshot) -> String {
+    let translation = translate(snapshot);
+    let mut text = String::new();
+    for (key, plan) in &translation.gateways {
+        let told = translation.statuses.gateways[key].conditions.iter();
+        let output = Output {
+            parameters: told
+                .filter(|condition| condition.kind.contains("Parameters"))
+                .map(|condition| format!("{}: {}", condition.reason, condition.message))
+                .collect(),
+            objects: objects(&snapshot.gateways[key], plan, &options()),
+        };
+        text.push_str(&format!("--- # Gateway {key}\n{}", serde_saphyr::to_string(&output).unwrap()));
+    }
+    text
+}
+
+const CASE: &str = include_str!("workload/everything.in.yaml");
+
+/// The hash on the pod template of the Gateway in the case, after `change`.
+fn hash(change: impl FnOnce(&mut Snapshot, &mut Options)) -> String {
+    let mut snapshot = read_text(CASE);
+    let mut options = options();
+    change(&mut snapshot, &mut options);
+    let key = Key::new("infra", "shop");
+    let objects = objects(&snapshot.gateways[&key], &translate(&snapshot).gateways[&key], &options).unwrap();
+    let template = objects.deployment.spec.unwrap().template;
+    template.metadata.unwrap().annotations.unwrap()[INFRA_HASH_ANNOTATION].clone()
+}
+
+fn parameters(snapshot: &mut Snapshot) -> &mut api::GatewayClassParametersSpec {
+    &mut Arc::make_mut(snapshot.parameters.values_mut().next().unwrap()).spec
+}
+
+#[test]
+fn nothing_that_changes_live_rolls_pods() {
+    let first = hash(|_, _| {});
+    assert_eq!(first.len(), 64);
+    let same = [
+        hash(|snapshot, _| snapshot.http_routes.clear()),
+        hash(|snapshot, _| parameters(snapshot).replicas = Some(7)),
+        hash(|snapshot, _| parameters(snapshot).service = None),
+        hash(|snapshot, _| parameters(snapshot).pod_disruption_budget = None),
+        hash(|snapshot, _| parameters(snapshot).trusted_proxies = Some(vec!["10.0.0.0/8".into()])),
+        hash(|snapshot, _| parameters(snapshot).user_vcl_config_map_ref = None),
+        hash(|_, options| options.shards = vec!["shop-vcl-1".into()]),
+        hash(|_, options| options.cluster_role = "other".into()),
+    ];
+    for hash in same {
+        assert_eq!(hash, first);
+    }
+}
+
+#[test]
+fn whatever_pods_need_at_their_start_rolls_them() {
+    let first = hash(|_, _| {});
+    let others = [
+        hash(|snapshot, _| parameters(snapshot).image = Some("other".into())),
+        hash(|snapshot, _| parameters(snapshot).resources = None),
+        hash(|snapshot, _| parameters(snapshot).storage = None),
+        hash(|snapshot, _| parameters(snapshot).varnishd_extra_args = None),
+        hash(|snapshot, _| parameters(snapshot).logging = None),
+        hash(|snapshot, _| parameters(snapshot).timeouts = None),
+        hash(|snapshot, _| parameters(snapshot).topology_spread_constraints = None),
+        hash(|snapshot, _| parameters(snapshot).extra_volume_mounts = None),
+        hash(|snapshot, _| parameters(snapshot).extra_init_containers = None),
+        hash(|snapshot, _| parameters(snapshot).node_selector = None),
+        hash(|_, options| options.image_pull_secrets.clear()),
+        hash(|_, options| options.log_level = None),
+        hash(|snapshot, _| {
+            let gateway = Arc::make_mut(snapshot.gateways.values_mut().next().unwrap());
+            gateway.spec.listeners[0].port = 8080;
+        }),
+    ];
+    for (number, hash) in others.iter().enumerate() {
+        assert_ne!(hash, &first, "change {number}");
+    }
+}
+
+#[test]
+fn a_gateway_without_a_valid_listener_gets_no_objects() {
+    let mut snapshot = read_text(CASE);
+    for gateway in snapshot.gateways.values_mut() {
+        for listener in &mut Arc::make_mut(gateway).spec.listeners {
+            listener.protocol = "TCP".into();
+        }
+    }
+    let key = Key::new("infra", "shop");
+    let translation = translate(&snapshot);
+    assert_eq!(objects(&snapshot.gateways[&key], &translation.gateways[&key], &options()), None);
+}
