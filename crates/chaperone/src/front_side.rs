@@ -17,12 +17,14 @@ const FLUSHING: Duration = Duration::from_secs(2);
 pub(crate) struct FrontSide {
     config: watch::Sender<Arc<front::Config>>,
     shutdown: watch::Sender<front::Shutdown>,
+    /// Does varnishd understand it?
+    http2: bool,
     running: JoinSet<()>,
 }
 
 impl FrontSide {
     /// Without a socket yet. `upstream` is varnishd's.
-    pub(crate) fn start(upstream: PathBuf, reporter: Reporter) -> Self {
+    pub(crate) fn start(upstream: PathBuf, http2: bool, reporter: Reporter) -> Self {
         let (config, shutdown) = (watch::Sender::default(), watch::Sender::default());
         let tell = move |event| {
             reporter.tell(&match event {
@@ -33,14 +35,18 @@ impl FrontSide {
         };
         let mut running = JoinSet::new();
         running.spawn(front::run(config.subscribe(), upstream, tell, shutdown.subscribe()));
-        Self { config, shutdown, running }
+        Self { config, shutdown, http2, running }
     }
 
     /// From now on these listeners, with these certificates.
     pub(crate) fn show(&self, config: &Arc<front::Config>) {
+        let mut config = Arc::clone(config);
+        if config.http2 && !self.http2 {
+            Arc::make_mut(&mut config).http2 = false;
+        }
         self.config.send_if_modified(|old| {
-            let differs = *old != *config;
-            *old = Arc::clone(config);
+            let differs = *old != config;
+            *old = config;
             differs
         });
     }

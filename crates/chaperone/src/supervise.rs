@@ -14,7 +14,7 @@ use crate::backoff::Backoff;
 use crate::event::{Event, Reporter};
 use crate::feed::{Desired, Feed, LastGood};
 use crate::front_side::FrontSide;
-use crate::varnishd::Varnishd;
+use crate::varnishd::{Varnishd, speaks_http2};
 use crate::{Error, ListenSocket, Settings, ports, reload};
 
 /// Are we to go on?
@@ -44,7 +44,8 @@ pub async fn run(
     shutdown: watch::Receiver<Shutdown>,
 ) {
     let feed = Feed::new(&settings, last_good);
-    let front = FrontSide::start(settings.https_socket(), reporter.clone());
+    let front =
+        FrontSide::start(settings.https_socket(), speaks_http2(&settings.extra_args), reporter.clone());
     Supervisor { settings, desired, reporter, shutdown, feed, front, drain_at: None }.run().await;
 }
 

@@ -131,6 +131,18 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     all
 }
 
+/// Does varnishd speak HTTP/2? We switch it on, and the user's arguments have the last word.
+pub(crate) fn speaks_http2(extra_args: &[String]) -> bool {
+    let features =
+        extra_args.iter().filter_map(|arg| arg.strip_prefix("-p").unwrap_or(arg).strip_prefix("feature="));
+    let words = features.flat_map(|value| value.split(',')).map(str::trim);
+    words.fold(true, |on, word| match word {
+        "+http2" => true,
+        "-http2" | "none" | "default" => false,
+        _ => on,
+    })
+}
+
 /// varnishd's own directory, which it gives to its own user.
 fn varnishd_dir(settings: &Settings) -> PathBuf {
     settings.work_dir.join("varnishd")
@@ -172,6 +184,17 @@ fn follow(
 mod tests {
     use super::*;
     use crate::ListenSocket;
+
+    #[test]
+    fn the_user_may_switch_http_2_off() {
+        let speaks = |args: &[&str]| speaks_http2(&args.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>());
+        assert!(speaks(&[]));
+        assert!(speaks(&["-p", "feature=+esi_disable_xml_check"]));
+        assert!(speaks(&["-p", "feature=none", "-p", "feature=+http2"]));
+        assert!(!speaks(&["-p", "feature=-http2"]));
+        assert!(!speaks(&["-pfeature=+esi_disable_xml_check,-http2"]));
+        assert!(!speaks(&["-p", "feature=none"]));
+    }
 
     #[test]
     fn the_users_arguments_come_last() {

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::{
     Ask, Certificate, Connection, Handshake, Origin, Program, Scene, class, free_port, gateway_of, get,
-    route, route_to, secret, service, until,
+    parameters, route, route_to, secret, service, until,
 };
 
 /// Gateway `web` with a plain and an HTTPS listener, in front of one origin.
@@ -306,20 +306,36 @@ fn two_gateways_do_not_share_a_port() {
     assert!(Handshake { port: tls, name: None }.shows(&certificate));
 }
 
+/// Version and status, as curl has them.
+fn curl(port: u16, version: &str) -> String {
+    let output = Command::new("curl")
+        .args(["--silent", "--insecure", version, "--output", "/dev/null"])
+        .args(["--write-out", "%{http_version} %{response_code}"])
+        .args(["--resolve", &format!("shop.example.com:{port}:127.0.0.1")])
+        .arg(format!("https://shop.example.com:{port}/"))
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 #[test]
 fn http_2_is_spoken_where_the_client_offers_it() {
     let site = Site::new();
     for (version, expected) in [("--http2", "2 200"), ("--http1.1", "1.1 200")] {
-        let output = Command::new("curl")
-            .args(["--silent", "--insecure", version, "--output", "/dev/null"])
-            .args(["--write-out", "%{http_version} %{response_code}"])
-            .args(["--resolve", &format!("shop.example.com:{}:127.0.0.1", site.tls)])
-            .arg(format!("https://shop.example.com:{}/", site.tls))
-            .output()
-            .unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
+        assert_eq!(curl(site.tls, version), expected);
         assert_eq!(site.shop.last_seen().header("X-Forwarded-Proto"), Some("https"));
     }
+}
+
+#[test]
+fn http_2_is_not_offered_where_varnishd_is_told_not_to_speak_it() {
+    let (tls, certificate) = (free_port(), Certificate::new("shop.example.com"));
+    let class = parameters("{varnishdExtraArgs: [-p, feature=-http2]}");
+    let listener = https("https", tls, "", "cert");
+    let scene = Scene::new(&[class, gateway_of("web", &[listener]), certificate.secret("cert")].concat());
+    let program = scene.serve();
+    listening(&program, tls);
+    assert_eq!(curl(tls, "--http2"), "1.1 404");
 }
 
 #[test]
