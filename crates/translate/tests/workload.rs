@@ -142,3 +142,25 @@ fn a_gateway_without_a_valid_listener_gets_no_objects() {
     let translation = translate(&snapshot);
     assert_eq!(objects(&snapshot.gateways[&key], &translation.gateways[&key], &options()), None);
 }
+
+/// HTTPS is the front's: its sockets open and close while varnishd runs.
+#[test]
+fn an_https_listener_is_in_the_service_and_rolls_no_pods() {
+    let made = |https: bool| {
+        let mut snapshot = read_text(include_str!("golden/gateway-https-and-http.in.yaml"));
+        let (key, gateway) = snapshot.gateways.iter_mut().next().unwrap();
+        let key = key.clone();
+        if !https {
+            Arc::make_mut(gateway).spec.listeners.retain(|listener| listener.protocol != "HTTPS");
+        }
+        objects(&snapshot.gateways[&key], &translate(&snapshot).gateways[&key], &options()).unwrap()
+    };
+    let (with, without) = (made(true), made(false));
+    assert_eq!(with.deployment, without.deployment);
+    let ports = |objects: Objects| -> Vec<String> {
+        let ports = objects.service.spec.unwrap().ports.unwrap();
+        ports.into_iter().filter_map(|port| port.name).collect()
+    };
+    assert!(ports(without).iter().all(|name| name.starts_with("http-")));
+    assert!(ports(with).iter().any(|name| name == "https-443"));
+}
