@@ -405,7 +405,11 @@ fn prepare(settings: &Settings) -> Result<(), Error> {
     }
     for dir in [settings.work_dir.clone(), vmod_dir(&settings.work_dir)] {
         fs::create_dir_all(&dir).map_err(Error::file(&dir))?;
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).map_err(Error::file(&dir))?;
+        let mode = fs::metadata(&dir).map_err(Error::file(&dir))?.permissions().mode();
+        // A volume of the pod is root's, and open to us by its mode: only its owner may change that.
+        if mode & 0o755 != 0o755 {
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).map_err(Error::file(&dir))?;
+        }
     }
     if let Some(vmod) = &settings.vmod {
         let to = vmod_dir(&settings.work_dir).join("libvmod_ghost.so");
