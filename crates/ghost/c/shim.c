@@ -505,7 +505,8 @@ gs_answer_gethdrs(VRT_CTX, VCL_BACKEND d)
 	http_PutResponse(bo->beresp, "HTTP/1.1", (uint16_t)a.status, NULL);
 	if (a.header != NULL)
 		http_PrintfHeader(bo->beresp, "%s", a.header);
-	if (a.body.n > 0)
+	/* Clients that see the type without the body try to parse nothing. */
+	if (a.body.n > 0 && strcmp(bo->bereq->hd[HTTP_HDR_METHOD].b, "HEAD") != 0)
 		http_PrintfHeader(bo->beresp, "Content-Type: application/json");
 	http_PrintfHeader(bo->beresp, "Content-Length: %zu", a.body.n);
 	http_TimeHeader(bo->beresp, "Date: ", W_TIM_real(bo->wrk));

@@ -68,8 +68,7 @@ impl Ledger {
     {
         let kind = T::kind(&()).into_owned();
         let meta = desired.meta();
-        let key =
-            Key::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
+        let key = Key::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         let body = body(desired)?;
         let digest = hash(&body);
         let observed = store.get(&key);

@@ -95,7 +95,9 @@ impl Actor {
         let Work { gateway, plan } = work;
         workload::check_name(&self.key.name).map_err(Error::Name)?;
         // What cannot be decided now stays as it is.
-        let Some(main_vcl) = &plan.main_vcl else { return Ok(self.runtimes.set(&self.key, None, None, None)) };
+        let Some(main_vcl) = &plan.main_vcl else {
+            return Ok(self.runtimes.set(&self.key, None, None, None));
+        };
         let routing = serde_json::to_string(&plan.routing)?;
         let packed = packing::pack(&self.key.name, &routing)?;
         let hash = packing::hash(main_vcl, routing.as_bytes());
@@ -113,7 +115,8 @@ impl Actor {
         self.bindings(gateway, &objects, ledger).await?;
         self.admin_secret(&meta, ledger).await?;
         ledger.apply(&self.owned.secrets, INFRASTRUCTURE, &self.tls_secret(&meta, plan)).await?;
-        let pods = ConfigMap { metadata: meta(workload::pods_config_map(&self.key.name)), ..ConfigMap::default() };
+        let pods =
+            ConfigMap { metadata: meta(workload::pods_config_map(&self.key.name)), ..ConfigMap::default() };
         ledger.apply(&self.owned.config_maps, INFRASTRUCTURE, &pods).await?;
         for (name, part) in &packed.shards {
             let mut metadata = meta(name.clone());
@@ -176,7 +179,8 @@ impl Actor {
         }
         for (key, binding) in self.owned.role_bindings.objects() {
             let elsewhere = key.namespace != self.key.namespace;
-            if elsewhere && gateway_of(binding.as_ref()).as_ref() == Some(&self.key) && !wanted.contains(&key) {
+            if elsewhere && gateway_of(binding.as_ref()).as_ref() == Some(&self.key) && !wanted.contains(&key)
+            {
                 self.delete::<RoleBinding>(&key, binding.metadata.uid.clone()).await?;
                 ledger.forget("RoleBinding", &key);
             }
@@ -205,10 +209,21 @@ impl Actor {
 
     fn tls_secret(&self, meta: &impl Fn(String) -> ObjectMeta, plan: &GatewayPlan) -> Secret {
         let mut data = BTreeMap::new();
-        for (name, pem) in &plan.certificates {
-            let file = name.replacen('/', ".", 1);
-            data.insert(format!("{file}.crt"), ByteString(pem.chain.clone()));
-            data.insert(format!("{file}.key"), ByteString(pem.key.clone()));
+        let secret = Key::new(&self.key.namespace, workload::tls_secret(&self.key.name));
+        let there =
+            self.owned.secrets.get(&secret).and_then(|secret| secret.data.clone()).unwrap_or_default();
+        let listeners = plan.routing.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+        for name in listeners.flat_map(|tls| &tls.certificates) {
+            let Some(keys) = model::names::certificate_keys(name) else { continue };
+            let pair = match plan.certificates.get(name) {
+                Some(pem) => Some((pem.chain.clone(), pem.key.clone())),
+                // It broke: a pod that starts now gets the last good one, too.
+                None => there.get(&keys.0).zip(there.get(&keys.1)).map(|(c, k)| (c.0.clone(), k.0.clone())),
+            };
+            if let Some((chain, key)) = pair {
+                data.insert(keys.0, ByteString(chain));
+                data.insert(keys.1, ByteString(key));
+            }
         }
         Secret { metadata: meta(workload::tls_secret(&self.key.name)), data: Some(data), ..Secret::default() }
     }
@@ -224,7 +239,8 @@ impl Actor {
             .filter_map(|pod| pod.metadata.name.clone())
             .collect();
         let reports_key = Key::new(&self.key.namespace, workload::pods_config_map(&self.key.name));
-        let reports = self.owned.config_maps.get(&reports_key).and_then(|map| map.data.clone()).unwrap_or_default();
+        let reports =
+            self.owned.config_maps.get(&reports_key).and_then(|map| map.data.clone()).unwrap_or_default();
         let gone: serde_json::Map<String, serde_json::Value> = reports
             .keys()
             .filter(|pod| !pods.contains(*pod))

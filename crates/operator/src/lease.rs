@@ -31,10 +31,7 @@ impl Leadership {
     /// `None` outside of a cluster.
     pub(crate) fn new(client: &Client, settings: &Settings) -> Option<Self> {
         let namespace = settings.namespace.as_deref()?;
-        Some(Self {
-            api: Api::namespaced(client.clone(), namespace),
-            identity: settings.identity.clone(),
-        })
+        Some(Self { api: Api::namespaced(client.clone(), namespace), identity: settings.identity.clone() })
     }
 
     pub(crate) async fn acquire(&self) {

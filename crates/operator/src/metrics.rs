@@ -45,7 +45,11 @@ impl Default for Metrics {
         registry.register("leader", "1 where this replica leads", metrics.leader.clone());
         registry.register("gateways", "Gateways of our classes", metrics.gateways.clone());
         registry.register("gateways_accepted", "Those that are accepted", metrics.gateways_accepted.clone());
-        registry.register("gateways_programmed", "Those that pods serve", metrics.gateways_programmed.clone());
+        registry.register(
+            "gateways_programmed",
+            "Those that pods serve",
+            metrics.gateways_programmed.clone(),
+        );
         registry.register("routes", "HTTPRoutes with a parent among our Gateways", metrics.routes.clone());
         registry.register(
             "routes_accepted",
@@ -59,7 +63,11 @@ impl Default for Metrics {
         );
         registry.register("apply_seconds", "Time to bring one Gateway", metrics.apply_seconds.clone());
         registry.register("apply_errors", "Gateways that could not be brought", metrics.apply_errors.clone());
-        registry.register("status_errors", "Statuses that could not be written", metrics.status_errors.clone());
+        registry.register(
+            "status_errors",
+            "Statuses that could not be written",
+            metrics.status_errors.clone(),
+        );
         registry.register(
             "last_translation_timestamp_seconds",
             "When everything was last translated",

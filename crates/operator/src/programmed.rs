@@ -61,14 +61,20 @@ pub(crate) fn programmed(known: &Known<'_>) -> Condition {
     let serving = known.pods.iter().filter(serves).count();
     let all = known.pods.iter().filter(|pod| pod.current).count();
     let (Some(_), true) = (known.hash, serving > 0) else {
-        let refused = known.pods.iter().filter(|pod| pod.current).find_map(|pod| {
-            pod.report.refused.as_ref().map(|why| format!("pod {}: {why}", pod.name))
-        });
+        let refused = known
+            .pods
+            .iter()
+            .filter(|pod| pod.current)
+            .find_map(|pod| pod.report.refused.as_ref().map(|why| format!("pod {}: {why}", pod.name)));
         if let Some(why) = refused {
             return is(false, "Invalid", why);
         }
         let ready = known.pods.iter().any(|pod| pod.ready);
-        if known.has_address && ready && known.before == Some((true, known.generation)) && known.for_long < MOMENT {
+        if known.has_address
+            && ready
+            && known.before == Some((true, known.generation))
+            && known.for_long < MOMENT
+        {
             return is(true, "Programmed", "A new configuration is on its way to the pods".to_owned());
         }
         let message = match (known.hash, all) {

@@ -113,14 +113,16 @@ impl Reconciler {
             tracing::debug!("{notice}");
         }
         self.actors.retain(|key, _| {
-            let kept = gateways.contains_key(key) && !snapshot.gateways.get(key).is_some_and(|g| sweep::is_going(g));
+            let kept =
+                gateways.contains_key(key) && !snapshot.gateways.get(key).is_some_and(|g| sweep::is_going(g));
             if !kept {
                 self.runtimes.forget(key);
             }
             kept
         });
         for (key, plan) in gateways {
-            let Some(gateway) = snapshot.gateways.get(&key).filter(|gateway| !sweep::is_going(gateway)) else {
+            let Some(gateway) = snapshot.gateways.get(&key).filter(|gateway| !sweep::is_going(gateway))
+            else {
                 continue;
             };
             let work = Work { gateway: Arc::clone(gateway), plan };
@@ -161,7 +163,9 @@ impl Reconciler {
         let gateways = statuses.gateways.values();
         let routes = statuses.http_routes.values();
         self.metrics.gateways.set(number(gateways.len()));
-        self.metrics.gateways_accepted.set(number(gateways.filter(|status| good(&status.conditions)).count()));
+        self.metrics
+            .gateways_accepted
+            .set(number(gateways.filter(|status| good(&status.conditions)).count()));
         self.metrics.routes.set(number(routes.len()));
         let accepted = routes.filter(|status| status.parents.iter().all(|parent| good(&parent.conditions)));
         self.metrics.routes_accepted.set(number(accepted.count()));
@@ -198,9 +202,8 @@ fn unreadable(all: &[Unreadable], statuses: &mut Statuses) {
             parent.kind.as_deref().unwrap_or("Gateway") == "Gateway"
                 && statuses.gateways.contains_key(&Key::new(namespace, &parent.name))
         });
-        let parents: Vec<ParentStatus> = ours
-            .map(|parent_ref| ParentStatus { parent_ref, conditions: vec![condition.clone()] })
-            .collect();
+        let parents: Vec<ParentStatus> =
+            ours.map(|parent_ref| ParentStatus { parent_ref, conditions: vec![condition.clone()] }).collect();
         if !parents.is_empty() {
             statuses.http_routes.insert(key.clone(), HttpRouteStatus { parents });
         }

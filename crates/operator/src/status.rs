@@ -18,8 +18,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use source::kubernetes::{Cluster, Signal};
 use tokio::sync::watch;
-use translate::status::{ACCEPTED, PROGRAMMED, SUPPORTED_VERSION};
-use translate::{Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, Key, Statuses, features, workload};
+use translate::status::{ACCEPTED, CONFLICTED, PROGRAMMED, SUPPORTED_VERSION};
+use translate::{
+    Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, Key, ListenerStatus, Statuses, features,
+    workload,
+};
 
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -54,7 +57,13 @@ pub(crate) struct Runtime {
 }
 
 impl Runtimes {
-    pub(crate) fn set(&self, key: &Key, hash: Option<String>, infra_hash: Option<String>, error: Option<String>) {
+    pub(crate) fn set(
+        &self,
+        key: &Key,
+        hash: Option<String>,
+        infra_hash: Option<String>,
+        error: Option<String>,
+    ) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         let since = match of.get(key) {
             Some(old) if old.hash == hash && old.infra_hash == infra_hash && old.error == error => return,
@@ -162,8 +171,11 @@ impl Writer {
     }
 
     async fn write_all(&self, writes: Vec<Write>) -> bool {
-        let results: Vec<bool> =
-            futures::stream::iter(writes).map(|write| self.write(write)).buffer_unordered(AT_ONCE).collect().await;
+        let results: Vec<bool> = futures::stream::iter(writes)
+            .map(|write| self.write(write))
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
         results.contains(&false)
     }
 
@@ -237,20 +249,27 @@ impl Writer {
     }
 
     fn supported_version(&self, generation: i64) -> Condition {
-        let installed = self.owned.gateway_api.objects().into_values().next().and_then(|crd| {
-            crd.metadata.annotations.as_ref()?.get(BUNDLE_VERSION).cloned()
-        });
+        let installed = self
+            .owned
+            .gateway_api
+            .objects()
+            .into_values()
+            .next()
+            .and_then(|crd| crd.metadata.annotations.as_ref()?.get(BUNDLE_VERSION).cloned());
         let missing = self.cluster.missing();
-        let versions = format!("1.{} to 1.{}", features::MINOR_VERSIONS.start(), features::MINOR_VERSIONS.end());
-        let minor = installed.as_deref().and_then(|version| {
-            version.strip_prefix("v1.")?.split('.').next()?.parse::<u32>().ok()
-        });
+        let versions =
+            format!("1.{} to 1.{}", features::MINOR_VERSIONS.start(), features::MINOR_VERSIONS.end());
+        let minor = installed
+            .as_deref()
+            .and_then(|version| version.strip_prefix("v1.")?.split('.').next()?.parse::<u32>().ok());
         let good = minor.is_some_and(|minor| features::MINOR_VERSIONS.contains(&minor));
         let version = installed.unwrap_or_else(|| "an unknown version".to_owned());
         let mut message = if good {
             format!("The Gateway API's CRDs are of {version}")
         } else {
-            format!("The Gateway API's CRDs are of {version}; install one of {versions}. Gateways are served as well as can be")
+            format!(
+                "The Gateway API's CRDs are of {version}; install one of {versions}. Gateways are served as well as can be"
+            )
         };
         if !missing.is_empty() {
             message.push_str(&format!(". Not installed, and without effect: {}", missing.join(", ")));
@@ -293,18 +312,19 @@ impl Writer {
                 .and_then(Value::as_array)
                 .and_then(|all| all.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(name)))
         };
-        let mut listeners_same = observed.get("listeners").and_then(Value::as_array).map_or(0, Vec::len)
-            == status.listeners.len();
+        let mut listeners_same =
+            observed.get("listeners").and_then(Value::as_array).map_or(0, Vec::len) == status.listeners.len();
         let mut listeners = Vec::with_capacity(status.listeners.len());
         for listener in &status.listeners {
             let mut wanted = listener.conditions.clone();
-            wanted.push(listener_programmed(&listener.conditions, &programmed));
+            wanted.push(listener_programmed(listener, &programmed));
             let there = observed_listener(&listener.name);
             let there_conditions = there.and_then(|there| there.get("conditions"));
             let kinds = to_value(&listener.supported_kinds);
             listeners_same &= same(&wanted, there_conditions)
                 && there.is_some_and(|there| {
-                    there.get("attachedRoutes").and_then(Value::as_i64) == Some(listener.attached_routes.into())
+                    there.get("attachedRoutes").and_then(Value::as_i64)
+                        == Some(listener.attached_routes.into())
                         && there.get("supportedKinds").unwrap_or(&json!([])) == &kinds
                 });
             let (conditions, _) = merge(&wanted, there_conditions);
@@ -340,7 +360,8 @@ impl Writer {
         let of_gateway = |pod: &PodObject| {
             pod.metadata.namespace.as_deref() == Some(&key.namespace)
                 && pod.metadata.deletion_timestamp.is_none()
-                && pod.metadata.labels.as_ref().and_then(|labels| labels.get(GATEWAY_NAME_LABEL)) == Some(&key.name)
+                && pod.metadata.labels.as_ref().and_then(|labels| labels.get(GATEWAY_NAME_LABEL))
+                    == Some(&key.name)
         };
         let pods = self.owned.pods.objects();
         pods.values()
@@ -349,9 +370,10 @@ impl Writer {
                 let name = pod.metadata.name.clone().unwrap_or_default();
                 let annotations = pod.metadata.annotations.as_ref();
                 let started_with = annotations.and_then(|all| all.get(INFRA_HASH_ANNOTATION));
-                let ready = pod.status.as_ref().and_then(|status| status.conditions.as_ref()).is_some_and(|all| {
-                    all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-                });
+                let ready =
+                    pod.status.as_ref().and_then(|status| status.conditions.as_ref()).is_some_and(|all| {
+                        all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+                    });
                 Pod {
                     ready,
                     current: started_with.map(String::as_str) == infra_hash,
@@ -364,18 +386,13 @@ impl Writer {
 }
 
 /// A listener is as programmed as its Gateway, if it is served at all.
-fn listener_programmed(conditions: &[Condition], gateway: &Condition) -> Condition {
-    let bad = conditions.iter().find(|condition| match condition.kind.as_str() {
-        "Accepted" | "ResolvedRefs" => !condition.status,
-        "Conflicted" => condition.status,
-        _ => false,
-    });
-    match bad {
-        Some(bad) => {
-            Condition::new(PROGRAMMED, false, "Invalid", bad.message.clone(), gateway.observed_generation)
-        }
-        None => gateway.clone(),
+fn listener_programmed(listener: &ListenerStatus, gateway: &Condition) -> Condition {
+    if listener.served {
+        return gateway.clone();
     }
+    let bad = |condition: &&Condition| condition.status == (condition.kind == CONFLICTED);
+    let why = listener.conditions.iter().find(bad).map(|condition| condition.message.clone());
+    Condition::new(PROGRAMMED, false, "Invalid", why.unwrap_or_default(), gateway.observed_generation)
 }
 
 fn http_route(
@@ -386,9 +403,11 @@ fn http_route(
 ) -> Option<Write> {
     let empty = Vec::new();
     let parents = observed.get("parents").and_then(Value::as_array).unwrap_or(&empty);
-    let ours = |parent: &&Value| parent.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
+    let ours =
+        |parent: &&Value| parent.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
     let mine: Vec<&Value> = parents.iter().filter(ours).collect();
-    let find = |reference: &Value| mine.iter().copied().find(|parent| parent.get("parentRef") == Some(reference));
+    let find =
+        |reference: &Value| mine.iter().copied().find(|parent| parent.get("parentRef") == Some(reference));
     let references: Vec<Value> = status.parents.iter().map(|parent| to_value(&parent.parent_ref)).collect();
     let unchanged = mine.len() == status.parents.len()
         && status.parents.iter().zip(&references).all(|(parent, reference)| {
@@ -416,7 +435,8 @@ fn addresses(service: &Service) -> Vec<Value> {
     let of_type = |kind: &str, value: &str| json!({ "type": kind, "value": value });
     let Some(spec) = &service.spec else { return Vec::new() };
     if spec.type_.as_deref() == Some("LoadBalancer") {
-        let ingress = service.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
+        let ingress =
+            service.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
         return ingress
             .into_iter()
             .flatten()

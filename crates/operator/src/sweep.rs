@@ -11,9 +11,9 @@ use kube::Client;
 use model::names::CONTROLLER_NAME;
 use translate::{Key, Snapshot};
 
+use crate::Error;
 use crate::gateway::{FINALIZER, delete, gateway_of, set_finalizer};
 use crate::owned::Owned;
-use crate::Error;
 
 /// Deletes them, and lets Gateways go that wait for it.
 pub(crate) async fn sweep(client: &Client, snapshot: &Snapshot, owned: &Owned) -> Result<(), Error> {

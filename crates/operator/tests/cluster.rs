@@ -41,7 +41,9 @@ async fn a_gateway_gets_its_objects_and_is_programmed_once_a_pod_serves_it() {
     assert_eq!(service["spec"]["type"], "LoadBalancer");
     assert_eq!(service["spec"]["ports"][0]["port"], 80);
 
-    let gateway = world.until_gateway("shop", |g| condition(g, "Programmed").is_some_and(|c| c["reason"] == "Pending")).await;
+    let gateway = world
+        .until_gateway("shop", |g| condition(g, "Programmed").is_some_and(|c| c["reason"] == "Pending"))
+        .await;
     assert_eq!(condition(&gateway, "Accepted").unwrap()["status"], "True");
     let route = world.until_route("cart", |r| !r["status"]["parents"].is_null()).await;
     assert_eq!(route["status"]["parents"][0]["controllerName"], "varnish-software.com/gateway");
@@ -59,20 +61,34 @@ async fn a_gateway_gets_its_objects_and_is_programmed_once_a_pod_serves_it() {
         vcl["data"]["routing.json"].as_str().unwrap().as_bytes(),
     );
     world.report("shop", "shop-1", json!({ "serving": serving })).await;
-    let gateway = world.until_gateway("shop", |g| condition(g, "Programmed").is_some_and(|c| c["status"] == "True")).await;
+    let gateway = world
+        .until_gateway("shop", |g| condition(g, "Programmed").is_some_and(|c| c["status"] == "True"))
+        .await;
     assert_eq!(gateway["status"]["addresses"], json!([{ "type": "IPAddress", "value": "203.0.113.7" }]));
     let listener = &gateway["status"]["listeners"][0];
     assert_eq!(listener["attachedRoutes"], 1);
-    assert!(listener["conditions"].as_array().unwrap().iter().any(|c| c["type"] == "Programmed" && c["status"] == "True"));
+    assert!(
+        listener["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|c| c["type"] == "Programmed" && c["status"] == "True")
+    );
 
     // A refusal is shown, in the condition and as an Event, and the pod stays.
     world.report("shop", "shop-1", json!({ "serving": "old", "refused": "user.vcl line 3: no" })).await;
-    let gateway = world.until_gateway("shop", |g| condition(g, "Programmed").is_some_and(|c| c["status"] == "False")).await;
+    let gateway = world
+        .until_gateway("shop", |g| condition(g, "Programmed").is_some_and(|c| c["status"] == "False"))
+        .await;
     assert!(condition(&gateway, "Programmed").unwrap()["message"].as_str().unwrap().contains("line 3"));
     world.until_event("shop", |note| note.contains("line 3")).await;
     // Routes change routing.json, and no pod is rolled.
     world.route("other", "shop", "cart").await;
-    world.until::<ConfigMap>("shop-vcl", |map| map["data"]["routing.json"].as_str().is_some_and(|r| r.contains("/other"))).await;
+    world
+        .until::<ConfigMap>("shop-vcl", |map| {
+            map["data"]["routing.json"].as_str().is_some_and(|r| r.contains("/other"))
+        })
+        .await;
     assert_eq!(world.get::<Deployment>("shop").await.pointer(HASH).unwrap(), &json!(hash));
     operator.stop().await;
     world.end().await;
@@ -86,13 +102,29 @@ async fn an_edit_of_ours_is_put_back_and_an_edit_of_theirs_stays() {
     world.gateway("gw", &[("http", 80)]).await;
     world.until::<Deployment>("gw", |_| true).await;
     world.until::<ConfigMap>("gw-vcl", |map| map.pointer("/data/routing.json").is_some()).await;
-    world.edit::<Service>("gw", json!({ "metadata": { "labels": { "theirs": "1", "app.kubernetes.io/managed-by": "me" } } })).await;
+    world
+        .edit::<Service>(
+            "gw",
+            json!({ "metadata": { "labels": { "theirs": "1", "app.kubernetes.io/managed-by": "me" } } }),
+        )
+        .await;
     world.edit::<ConfigMap>("gw-vcl", json!({ "data": { "main.vcl": "vcl 4.1;", "theirs": "x" } })).await;
-    world.edit::<Deployment>("gw", json!({ "spec": { "replicas": 3 }, "metadata": { "annotations": { "theirs": "1" } } })).await;
-    let map = world.until::<ConfigMap>("gw-vcl", |map| map["data"]["main.vcl"].as_str().is_some_and(|v| v.contains("ghost"))).await;
+    world
+        .edit::<Deployment>(
+            "gw",
+            json!({ "spec": { "replicas": 3 }, "metadata": { "annotations": { "theirs": "1" } } }),
+        )
+        .await;
+    let map = world
+        .until::<ConfigMap>("gw-vcl", |map| {
+            map["data"]["main.vcl"].as_str().is_some_and(|v| v.contains("ghost"))
+        })
+        .await;
     assert_eq!(map["data"]["theirs"], "x");
     let service = world
-        .until::<Service>("gw", |s| s.pointer("/metadata/labels/app.kubernetes.io~1managed-by") == Some(&json!("varnish-gateway")))
+        .until::<Service>("gw", |s| {
+            s.pointer("/metadata/labels/app.kubernetes.io~1managed-by") == Some(&json!("varnish-gateway"))
+        })
         .await;
     assert_eq!(service["metadata"]["labels"]["theirs"], "1");
     let deployment = world.get::<Deployment>("gw").await;
@@ -121,7 +153,10 @@ async fn what_is_not_ours_is_never_written() {
     world.gateway("free", &[("http", 80)]).await;
     world.until::<Deployment>("free", |_| true).await;
     let gateway = world
-        .until_gateway("taken", |g| condition(g, "Programmed").is_some_and(|c| c["message"].as_str().is_some_and(|m| m.contains("not ours"))))
+        .until_gateway("taken", |g| {
+            condition(g, "Programmed")
+                .is_some_and(|c| c["message"].as_str().is_some_and(|m| m.contains("not ours")))
+        })
         .await;
     assert_eq!(condition(&gateway, "Programmed").unwrap()["status"], "False");
     assert_eq!(world.get::<Service>("taken").await, before);
@@ -134,7 +169,11 @@ async fn what_is_not_ours_is_never_written() {
     world.route_with_rule("shared", "free", "cart", "/changed").await;
     let route = world
         .until_route("shared", |r| {
-            let ours = r["status"]["parents"].as_array().into_iter().flatten().find(|p| p["controllerName"] == "varnish-software.com/gateway");
+            let ours = r["status"]["parents"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|p| p["controllerName"] == "varnish-software.com/gateway");
             ours.is_some_and(|p| p["conditions"][0]["observedGeneration"] == r["metadata"]["generation"])
         })
         .await;
@@ -173,7 +212,9 @@ async fn deleting_a_gateway_deletes_all_in_every_namespace() {
     world.delete_gateway("gw").await;
     other.until_list::<RoleBinding>(|all| all.is_empty()).await;
     world.until_list::<Deployment>(|all| all.is_empty()).await;
-    world.until_list::<ConfigMap>(|all| all.iter().all(|map| map["metadata"]["name"] == "kube-root-ca.crt")).await;
+    world
+        .until_list::<ConfigMap>(|all| all.iter().all(|map| map["metadata"]["name"] == "kube-root-ca.crt"))
+        .await;
     world.until_list::<Secret>(|all| all.is_empty()).await;
     world.until_list::<Service>(|all| all.is_empty()).await;
     world.until_list::<RoleBinding>(|all| all.is_empty()).await;
@@ -250,7 +291,9 @@ async fn an_operator_killed_at_any_moment_converges_when_it_is_back() {
         let name = format!("gw{round}");
         world.until::<Deployment>(&name, |_| true).await;
         world.until::<Service>(&name, |_| true).await;
-        world.until::<ConfigMap>(&format!("{name}-vcl"), |map| map.pointer("/data/routing.json").is_some()).await;
+        world
+            .until::<ConfigMap>(&format!("{name}-vcl"), |map| map.pointer("/data/routing.json").is_some())
+            .await;
         world.until_gateway(&name, |g| condition(g, "Accepted").is_some_and(|c| c["status"] == "True")).await;
     }
     operator.stop().await;
@@ -273,7 +316,9 @@ async fn nothing_is_lost_while_the_api_server_is_away() {
         let name = format!("after-{seconds}");
         world.route_with_rule(&name, "gw", "cart", &format!("/{name}")).await;
         world
-            .until::<ConfigMap>("gw-vcl", |map| map["data"]["routing.json"].as_str().is_some_and(|r| r.contains(&format!("/{name}"))))
+            .until::<ConfigMap>("gw-vcl", |map| {
+                map["data"]["routing.json"].as_str().is_some_and(|r| r.contains(&format!("/{name}")))
+            })
             .await;
     }
     operator.stop().await;

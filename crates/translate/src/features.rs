@@ -1,9 +1,10 @@
 //! What of the Gateway API is carried out, in the words of its conformance suite.
 
 /// Published in every GatewayClass's status, and what the conformance suite tests.
-pub const SUPPORTED: [&str; 21] = [
+pub const SUPPORTED: [&str; 22] = [
     "Gateway",
     "GatewayHTTPListenerIsolation",
+    "GatewayHTTPSListenerDetectMisdirectedRequests",
     "GatewayInfrastructure",
     "GatewayPort8080",
     "HTTPRoute",

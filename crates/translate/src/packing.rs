@@ -77,8 +77,7 @@ pub fn pack(gateway: &str, json: &str) -> Result<Packed, Error> {
 }
 
 fn pack_with(gateway: &str, json: &str, plain: usize, part: usize) -> Result<Packed, Error> {
-    let mut packed =
-        Packed { data: BTreeMap::new(), binary_data: BTreeMap::new(), shards: BTreeMap::new() };
+    let mut packed = Packed { data: BTreeMap::new(), binary_data: BTreeMap::new(), shards: BTreeMap::new() };
     if json.len() <= plain {
         packed.data.insert(PLAIN.to_owned(), json.to_owned());
         return Ok(packed);

@@ -91,12 +91,7 @@ struct Last {
 
 impl Last {
     /// The new for the old, where it is good. routing.json is large, and mostly the same: it is read once.
-    fn take(
-        &mut self,
-        vcl: Option<String>,
-        bytes: Option<Arc<[u8]>>,
-        namespace: &str,
-    ) -> anyhow::Result<()> {
+    fn take(&mut self, vcl: Option<String>, bytes: Option<Arc<[u8]>>, namespace: &str) -> anyhow::Result<()> {
         if let Some(vcl) = vcl
             && self.vcl.as_deref() != Some(&vcl)
         {
@@ -132,7 +127,9 @@ impl Last {
         certificates: &BTreeMap<String, Pem>,
         ghost: Option<&str>,
     ) -> anyhow::Result<Desired> {
-        let Some(routing) = &self.routing else { return Ok(Desired { vcl: self.vcl.clone(), ..Desired::default() }) };
+        let Some(routing) = &self.routing else {
+            return Ok(Desired { vcl: self.vcl.clone(), ..Desired::default() });
+        };
         let ghost: Arc<[u8]> = match ghost {
             Some(ghost) => ghost.as_bytes().into(),
             None => {
@@ -158,9 +155,9 @@ impl Last {
 /// Pairs out of Secret `{gateway}-tls`: keys `{namespace}.{name}.crt` and `.key`.
 fn certificates(data: &BTreeMap<String, ByteString>) -> BTreeMap<String, Pem> {
     let pairs = data.iter().filter_map(|(file, chain)| {
-        let name = file.strip_suffix(".crt")?;
-        let key = data.get(&format!("{name}.key"))?;
-        Some((name.replacen('.', "/", 1), Pem { chain: chain.0.clone(), key: key.0.clone() }))
+        let name = model::names::certificate_name(file)?;
+        let key = data.get(&model::names::certificate_keys(&name)?.1)?;
+        Some((name, Pem { chain: chain.0.clone(), key: key.0.clone() }))
     });
     pairs.collect()
 }
@@ -225,7 +222,10 @@ impl Kept {
             std::fs::rename(&beside, &self.0)
         });
         if let Err(e) = written {
-            tracing::warn!("{}: {e}; a restart without API server would have nothing to serve", self.0.display());
+            tracing::warn!(
+                "{}: {e}; a restart without API server would have nothing to serve",
+                self.0.display()
+            );
         }
     }
 }
@@ -240,7 +240,13 @@ struct Report {
 }
 
 /// Tells the operator, under the pod's name, whatever changes in what is served.
-pub(super) async fn report(client: Client, namespace: String, gateway: String, pod: String, reporter: Reporter) {
+pub(super) async fn report(
+    client: Client,
+    namespace: String,
+    gateway: String,
+    pod: String,
+    reporter: Reporter,
+) {
     let api: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(client, &namespace);
     let name = workload::pods_config_map(&gateway);
     let manager = &pod[..pod.floor_char_boundary(LONGEST_MANAGER)];

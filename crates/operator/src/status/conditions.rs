@@ -18,7 +18,10 @@ pub(super) struct News {
 /// Status and generation of a condition that stands there.
 pub(super) fn find(observed: Option<&Value>, kind: &str) -> Option<(bool, i64)> {
     let condition = get(observed, kind)?;
-    Some((status(condition)?, condition.get("observedGeneration").and_then(Value::as_i64).unwrap_or_default()))
+    Some((
+        status(condition)?,
+        condition.get("observedGeneration").and_then(Value::as_i64).unwrap_or_default(),
+    ))
 }
 
 /// Does everything stand there as wanted, and nothing of ours beside it?
@@ -33,9 +36,10 @@ pub(super) fn same(wanted: &[Condition], observed: Option<&Value>) -> bool {
                     == wanted.observed_generation
         })
     });
-    let stale = list(observed).iter().filter_map(|one| one.get("type")?.as_str()).any(|kind| {
-        kind.starts_with(OWN_PREFIX) && !wanted.iter().any(|wanted| wanted.kind == kind)
-    });
+    let stale = list(observed)
+        .iter()
+        .filter_map(|one| one.get("type")?.as_str())
+        .any(|kind| kind.starts_with(OWN_PREFIX) && !wanted.iter().any(|wanted| wanted.kind == kind));
     all && !stale
 }
 

@@ -87,19 +87,22 @@ impl World {
         });
         let classes: Api<GatewayClass> = Api::all(client.clone());
         classes.patch("varnish", &apply(), &Patch::Apply(class)).await.unwrap();
-        let crds: Api<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> =
-            Api::all(client.clone());
+        let crds: Api<
+            k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+        > = Api::all(client.clone());
         let crd = GatewayClassParameters::crd();
         let crd_name = crd.metadata.name.clone().unwrap();
         crds.patch(&crd_name, &apply(), &Patch::Apply(&crd)).await.unwrap();
-        let _ = Api::<Lease>::namespaced(client.clone(), "default").delete(LEASE, &DeleteParams::default()).await;
+        let _ =
+            Api::<Lease>::namespaced(client.clone(), "default").delete(LEASE, &DeleteParams::default()).await;
         let world = Self { client, namespace: format!("t-{name}-{}", std::process::id()) };
         world.make_namespace().await;
         world
     }
 
     pub(crate) async fn beside(&self, name: &str) -> Self {
-        let world = Self { client: self.client.clone(), namespace: format!("t-{name}-{}", std::process::id()) };
+        let world =
+            Self { client: self.client.clone(), namespace: format!("t-{name}-{}", std::process::id()) };
         world.make_namespace().await;
         world
     }
@@ -152,7 +155,11 @@ impl World {
             .iter()
             .map(|(name, port)| json!({ "name": name, "port": port, "protocol": "HTTP" }))
             .collect();
-        self.apply::<Gateway>(name, json!({ "spec": { "gatewayClassName": "varnish", "listeners": listeners } })).await;
+        self.apply::<Gateway>(
+            name,
+            json!({ "spec": { "gatewayClassName": "varnish", "listeners": listeners } }),
+        )
+        .await;
     }
 
     pub(crate) async fn service(&self, name: &str) {
@@ -230,7 +237,10 @@ impl World {
     /// As a LoadBalancer's controller does.
     pub(crate) async fn address(&self, service: &str, address: &str) {
         let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": address }] } } });
-        self.api::<Service>().patch_status(service, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        self.api::<Service>()
+            .patch_status(service, &PatchParams::default(), &Patch::Merge(status))
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn foreign_parent(&self, route: &str) {
@@ -274,7 +284,8 @@ impl World {
     pub(crate) async fn until<T: Kind>(&self, name: &str, good: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
-            let there = self.api::<T>().get_opt(name).await.ok().flatten().map(|o| serde_json::to_value(o).unwrap());
+            let there =
+                self.api::<T>().get_opt(name).await.ok().flatten().map(|o| serde_json::to_value(o).unwrap());
             match there {
                 Some(there) if good(&there) => return there,
                 there => assert!(
@@ -312,9 +323,8 @@ impl World {
 
     pub(crate) async fn until_event(&self, about: &str, good: impl Fn(&str) -> bool) {
         self.until_list::<Event>(|all| {
-            all.iter().any(|event| {
-                event["regarding"]["name"] == about && event["note"].as_str().is_some_and(&good)
-            })
+            all.iter()
+                .any(|event| event["regarding"]["name"] == about && event["note"].as_str().is_some_and(&good))
         })
         .await;
     }

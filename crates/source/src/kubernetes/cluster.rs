@@ -143,7 +143,9 @@ fn config_maps(snapshot: &Snapshot) -> BTreeSet<Key> {
         match &reference.namespace {
             Some(namespace) => drop(names.insert(Key::new(namespace, &reference.name))),
             // Each Gateway's own.
-            None => names.extend(snapshot.gateways.keys().map(|key| Key::new(&key.namespace, &reference.name))),
+            None => {
+                names.extend(snapshot.gateways.keys().map(|key| Key::new(&key.namespace, &reference.name)))
+            }
         }
     }
     names
