@@ -96,7 +96,8 @@ impl Actor {
         workload::check_name(&self.key.name).map_err(Error::Name)?;
         // What cannot be decided now stays as it is.
         let Some(main_vcl) = &plan.main_vcl else {
-            return Ok(self.runtimes.set(&self.key, None, None, None));
+            self.runtimes.set(&self.key, None, None, None);
+            return Ok(());
         };
         let routing = serde_json::to_string(&plan.routing)?;
         let packed = packing::pack(&self.key.name, &routing)?;
@@ -104,7 +105,8 @@ impl Actor {
         let shards = packed.shards.keys().cloned().collect();
         let options = workload::Options { shards, ..self.options.clone() };
         let Some(objects) = workload::objects(gateway, plan, &options) else {
-            return Ok(self.runtimes.set(&self.key, None, None, None));
+            self.runtimes.set(&self.key, None, None, None);
+            return Ok(());
         };
         // Labels, annotations and owner are the same on everything.
         let meta = |name: String| ObjectMeta { name: Some(name), ..objects.service_account.metadata.clone() };

@@ -60,11 +60,11 @@ pub(crate) async fn run(
     let mut snapshot = first;
     loop {
         let mut failed = false;
-        if sweep::may_sweep(&cluster.missing()) {
-            if let Err(e) = sweep::sweep(&client, &snapshot, &owned).await {
-                tracing::warn!("sweeping: {e}");
-                failed = true;
-            }
+        if sweep::may_sweep(&cluster.missing())
+            && let Err(e) = sweep::sweep(&client, &snapshot, &owned).await
+        {
+            tracing::warn!("sweeping: {e}");
+            failed = true;
         }
         tokio::select! {
             _ = changed.changed() => {

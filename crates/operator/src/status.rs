@@ -245,7 +245,7 @@ impl Writer {
         let (conditions, news) = merge(&wanted, observed.get("conditions"));
         let supported: Vec<Value> = features::SUPPORTED.iter().map(|name| json!({ "name": name })).collect();
         let body = json!({ "conditions": conditions, "supportedFeatures": supported });
-        Some(Write { kind: "GatewayClass", key: key.clone(), patch: apply::<GatewayClass>(key, body), news })
+        Some(Write { kind: "GatewayClass", key: key.clone(), patch: apply::<GatewayClass>(key, &body), news })
     }
 
     fn supported_version(&self, generation: i64) -> Condition {
@@ -342,7 +342,7 @@ impl Writer {
         }
         let (conditions, news) = merge(&wanted, observed.get("conditions"));
         let body = json!({ "conditions": conditions, "listeners": listeners, "addresses": addresses });
-        let patch = apply::<Gateway>(key, body);
+        let patch = apply::<Gateway>(key, &body);
         (Some(Write { kind: "Gateway", key: key.clone(), patch, news }), good)
     }
 
@@ -451,7 +451,7 @@ fn addresses(service: &Service) -> Vec<Value> {
     ips.map(|ip| of_type("IPAddress", ip)).collect()
 }
 
-fn apply<T: Resource<DynamicType = ()>>(key: &Key, status: Value) -> Patch<Value> {
+fn apply<T: Resource<DynamicType = ()>>(key: &Key, status: &Value) -> Patch<Value> {
     let namespace = (!key.namespace.is_empty()).then_some(&key.namespace);
     Patch::Apply(json!({
         "apiVersion": T::api_version(&()),

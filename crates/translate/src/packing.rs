@@ -187,7 +187,7 @@ mod tests {
         let Stored::Index(index) = stored(&config_map(&packed)).unwrap() else { panic!("no index") };
         let parts: Vec<ByteString> = index.shards.iter().map(|name| packed.shards[name].clone()).collect();
         assert_eq!(join(&index, &parts).unwrap(), json.into_bytes());
-        let mut wrong = parts.clone();
+        let mut wrong = parts;
         wrong.swap(0, 1);
         assert!(matches!(join(&index, &wrong), Err(Error::WrongShards)));
         assert!(packed.shards.keys().all(|name| name.starts_with("shop-routing-")));

@@ -64,10 +64,11 @@ impl Feeder {
         let slices: Vec<_> = slices.iter().map(AsRef::as_ref).collect();
         let certificates = certificates(&self.pod.certificates());
         let desired = last.desired(&self.namespace, slices, &certificates, None)?;
+        send(to_varnishd, desired.clone());
+        // Nobody waits for this one.
         if let (Some(ghost), Some(vcl), Some(routing)) = (&desired.ghost, &desired.vcl, &last.bytes) {
             self.kept.write(&KeptConfiguration::new(vcl, routing, ghost, &certificates));
         }
-        send(to_varnishd, desired);
         Ok(())
     }
 }

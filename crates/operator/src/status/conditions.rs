@@ -114,7 +114,7 @@ mod tests {
         old[0]["lastTransitionTime"] = json!("2020-01-01T00:00:00Z");
         assert!(same(&[wanted(true)], Some(&old)));
         let newer = Condition::new("Accepted", true, "Accepted", "other", 2);
-        assert!(!same(&[newer.clone()], Some(&old)));
+        assert!(!same(std::slice::from_ref(&newer), Some(&old)));
         assert_eq!(merge(&[newer], Some(&old)).0[0]["lastTransitionTime"], "2020-01-01T00:00:00Z");
         assert_ne!(merge(&[wanted(false)], Some(&old)).0[0]["lastTransitionTime"], "2020-01-01T00:00:00Z");
     }

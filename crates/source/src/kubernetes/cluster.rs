@@ -144,7 +144,7 @@ fn config_maps(snapshot: &Snapshot) -> BTreeSet<Key> {
             Some(namespace) => drop(names.insert(Key::new(namespace, &reference.name))),
             // Each Gateway's own.
             None => {
-                names.extend(snapshot.gateways.keys().map(|key| Key::new(&key.namespace, &reference.name)))
+                names.extend(snapshot.gateways.keys().map(|key| Key::new(&key.namespace, &reference.name)));
             }
         }
     }
