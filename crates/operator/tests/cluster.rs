@@ -1,6 +1,8 @@
 //! The operator against a real API server (`make test-cluster`): etcd, API server and controller manager, without a node.
 //! Pods are therefore made by hand, and speak as a chaperone would.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 #[path = "cluster/world.rs"]
 mod world;
 
