@@ -39,6 +39,13 @@ impl Desired {
 pub struct LastGood(Arc<Mutex<Option<Arc<str>>>>);
 
 impl LastGood {
+    /// One that was good before we started.
+    pub fn of(vcl: &str) -> Self {
+        let good = Self::default();
+        good.set(&Arc::from(vcl));
+        good
+    }
+
     fn get(&self) -> Option<Arc<str>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -36,6 +36,10 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
 
     let health =
         chaperone::health::serve(environment.health_address, environment.http_address, reporter.state());
+    let last_good = match &environment.gateway_name {
+        Some(_) => kubernetes::Kept::new(&absolute(&environment.work_dir)).last_good(),
+        None => LastGood::default(),
+    };
     let for_feed = reporter.clone();
     let feeding = async {
         match &environment.gateway_name {
@@ -43,7 +47,7 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
             Some(gateway) => feed_from_cluster(&environment, gateway, to_varnishd, for_feed).await,
         }
     };
-    let running = chaperone::run(settings, desired, LastGood::default(), reporter, shutdown);
+    let running = chaperone::run(settings, desired, last_good, reporter, shutdown);
     tokio::select! {
         () = running => Ok(ExitCode::SUCCESS),
         failed = health => failed.context("HEALTH_ADDR").map(|()| ExitCode::FAILURE),

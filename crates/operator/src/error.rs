@@ -8,6 +8,8 @@ pub enum Error {
     Write { kind: String, key: Key, source: Box<kube::Error> },
     #[error("{kind} {key} exists and is not ours: rename it or the Gateway; it was not touched")]
     Taken { kind: String, key: Key },
+    #[error("rights in another namespace: {0}")]
+    Binding(Box<Error>),
     #[error("{0}")]
     Name(String),
     #[error("{0}")]
@@ -23,6 +25,20 @@ pub enum Error {
 }
 
 impl Error {
+    /// Somebody must do something. Else it passes by itself, or concerns a part only.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Self::Write { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => {
+                    (400..500).contains(&status.code) && ![404, 409, 429].contains(&status.code)
+                }
+                _ => false,
+            },
+            Self::Taken { .. } | Self::Name(_) | Self::Packing(_) => true,
+            _ => false,
+        }
+    }
+
     pub(crate) fn write(kind: impl Into<String>, key: &Key) -> impl FnOnce(kube::Error) -> Self {
         let (kind, key) = (kind.into(), key.clone());
         move |source| Self::Write { kind, key, source: Box::new(source) }

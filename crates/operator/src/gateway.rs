@@ -2,15 +2,15 @@
 //! somebody else changed them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use gateway_api::gateways::Gateway;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use model::names::INFRA_HASH_ANNOTATION;
 use serde_json::json;
@@ -22,20 +22,20 @@ use crate::Error;
 use crate::apply::Ledger;
 use crate::metrics::Metrics;
 use crate::owned::Owned;
-use crate::status::Runtimes;
+use crate::status::{Runtime, Runtimes};
 
 /// Owns everything but routes.
 const INFRASTRUCTURE: &str = "varnish-gateway";
 /// Owns routing.json in the same ConfigMap.
 const ROUTES: &str = "varnish-gateway-routes";
-/// Owns the finalizer on Gateways.
-const FINALIZERS: &str = "varnish-gateway-finalizer";
 /// On Gateways with rights in other namespaces: owner references do not cross namespaces.
-pub(crate) const FINALIZER: &str = "gateway.varnish-software.com/role-bindings";
+const FINALIZER: &str = "gateway.varnish-software.com/role-bindings";
 /// On the parts of a large routing.json.
 const SHARD_LABEL: &str = "gateway.varnish-software.com/routing-shard";
 
-const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
+const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// What was made and vanished at once would be missed otherwise.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What one Gateway is to be.
 #[derive(Debug, Clone)]
@@ -61,51 +61,92 @@ pub(crate) struct Actor {
     pub(crate) options: workload::Options,
     pub(crate) runtimes: Runtimes,
     pub(crate) metrics: Arc<Metrics>,
+    /// Of varnishd's CLI, where we made it.
+    pub(crate) secret: OnceLock<Vec<u8>>,
+}
+
+/// What follows from one [`Work`] and costs time.
+struct Prepared {
+    work: Arc<Work>,
+    packed: packing::Packed,
+    hash: String,
+}
+
+impl Prepared {
+    fn new(work: &Arc<Work>, main_vcl: &str) -> Result<Self, Error> {
+        let routing = serde_json::to_string(&work.plan.routing)?;
+        let name = work.gateway.metadata.name.as_deref().unwrap_or_default();
+        let packed = packing::pack(name, &routing)?;
+        let hash = packing::hash(main_vcl, routing.as_bytes());
+        Ok(Self { work: Arc::clone(work), packed, hash })
+    }
+}
+
+fn generation(work: &Work) -> i64 {
+    work.gateway.metadata.generation.unwrap_or_default()
 }
 
 impl Actor {
     pub(crate) async fn run(self, mut work: watch::Receiver<Arc<Work>>) {
         let mut ledger = Ledger::new(self.client.clone(), self.key.clone());
         let mut owned = self.owned.changed();
+        let mut prepared: Option<Prepared> = None;
         let mut pause = RETRY.0;
         loop {
             let now = Arc::clone(&work.borrow_and_update());
             owned.mark_unchanged();
             let begun = Instant::now();
-            let brought = self.bring(&now, &mut ledger).await;
-            let failed = brought.is_err();
-            match brought {
-                Ok(()) => pause = RETRY.0,
+            let brought = self.bring(&now, &mut prepared, &mut ledger).await;
+            let again = match brought {
+                Ok(()) => {
+                    pause = RETRY.0;
+                    LOOK_AGAIN
+                }
                 Err(e) => {
                     self.metrics.apply_errors.inc();
                     tracing::warn!("Gateway {}: {e}", self.key);
-                    self.runtimes.set(&self.key, None, None, Some(e.to_string()));
+                    // What passes by itself is no verdict on the Gateway.
+                    if e.is_lasting() {
+                        let error = Some(e.to_string());
+                        self.runtimes.set(&self.key, &Runtime { error, ..Runtime::new(generation(&now)) });
+                    }
+                    pause = (pause * 2).min(RETRY.1);
+                    pause
                 }
-            }
+            };
             self.metrics.apply_seconds.observe(begun.elapsed().as_secs_f64());
             tokio::select! {
                 changed = work.changed() => if changed.is_err() { return },
                 _ = owned.changed() => {}
-                () = tokio::time::sleep(pause), if failed => pause = (pause * 2).min(RETRY.1),
+                () = tokio::time::sleep(again) => {}
             }
         }
     }
 
-    async fn bring(&self, work: &Work, ledger: &mut Ledger) -> Result<(), Error> {
-        let Work { gateway, plan } = work;
+    async fn bring(
+        &self,
+        work: &Arc<Work>,
+        prepared: &mut Option<Prepared>,
+        ledger: &mut Ledger,
+    ) -> Result<(), Error> {
+        let Work { gateway, plan } = work.as_ref();
         workload::check_name(&self.key.name).map_err(Error::Name)?;
+        let nothing = Runtime::new(generation(work));
         // What cannot be decided now stays as it is.
         let Some(main_vcl) = &plan.main_vcl else {
-            self.runtimes.set(&self.key, None, None, None);
+            self.runtimes.set(&self.key, &nothing);
             return Ok(());
         };
-        let routing = serde_json::to_string(&plan.routing)?;
-        let packed = packing::pack(&self.key.name, &routing)?;
-        let hash = packing::hash(main_vcl, routing.as_bytes());
-        let shards = packed.shards.keys().cloned().collect();
-        let options = workload::Options { shards, ..self.options.clone() };
+        let Prepared { packed, hash, .. } = match prepared {
+            Some(prepared) if Arc::ptr_eq(&prepared.work, work) => prepared,
+            other => other.insert(Prepared::new(work, main_vcl)?),
+        };
+        // Pods that are one behind still read the old parts.
+        let old = self.shards().into_iter().map(|(key, _)| key.name);
+        let shards: BTreeSet<String> = packed.shards.keys().cloned().chain(old).collect();
+        let options = workload::Options { shards: shards.into_iter().collect(), ..self.options.clone() };
         let Some(objects) = workload::objects(gateway, plan, &options) else {
-            self.runtimes.set(&self.key, None, None, None);
+            self.runtimes.set(&self.key, &nothing);
             return Ok(());
         };
         // Labels, annotations and owner are the same on everything.
@@ -114,7 +155,8 @@ impl Actor {
         ledger.apply(&self.owned.service_accounts, INFRASTRUCTURE, &objects.service_account).await?;
         ledger.apply(&self.owned.roles, INFRASTRUCTURE, &objects.role).await?;
         ledger.apply(&self.owned.role_bindings, INFRASTRUCTURE, &objects.role_binding).await?;
-        self.bindings(gateway, &objects, ledger).await?;
+        // A namespace that refuses its binding must not hold back everybody's routes.
+        let bound = self.bindings(gateway, &objects, ledger).await;
         self.admin_secret(&meta, ledger).await?;
         ledger.apply(&self.owned.secrets, INFRASTRUCTURE, &self.tls_secret(&meta, plan)).await?;
         let pods =
@@ -148,7 +190,8 @@ impl Actor {
         let template = objects.deployment.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
         let infra_hash =
             template.and_then(|meta| meta.annotations.as_ref()?.get(INFRA_HASH_ANNOTATION)).cloned();
-        self.runtimes.set(&self.key, Some(hash.clone()), infra_hash, None);
+        let hash_wanted = Some(hash.clone());
+        self.runtimes.set(&self.key, &Runtime { hash: hash_wanted, infra_hash, ..nothing });
 
         ledger.apply(&self.owned.services, INFRASTRUCTURE, &objects.service).await?;
         ledger.apply(&self.owned.deployments, INFRASTRUCTURE, &objects.deployment).await?;
@@ -162,18 +205,32 @@ impl Actor {
             }
             None => {}
         }
-        self.tidy(&packed, &hash).await
+        self.tidy(packed, hash, ledger).await?;
+        bound.map_err(|e| Error::Binding(Box::new(e)))
     }
 
-    /// Rights in other namespaces: the finalizer first, so that they cannot be left behind.
+    /// The parts of routing.json that are there, new and old.
+    fn shards(&self) -> Vec<(Key, Arc<ConfigMap>)> {
+        let all = self.owned.config_maps.objects();
+        all.into_iter()
+            .filter(|(_, map)| {
+                map.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(SHARD_LABEL))
+                    && gateway_of(map.as_ref()).as_ref() == Some(&self.key)
+            })
+            .collect()
+    }
+
+    /// Rights in other namespaces: the finalizer first, so that they cannot be left behind. Each is tried.
     async fn bindings(&self, gateway: &Gateway, objects: &Objects, ledger: &mut Ledger) -> Result<(), Error> {
-        let has = gateway.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
+        let has = has_finalizer(&gateway.metadata);
         if !objects.role_bindings.is_empty() && !has {
-            set_finalizer(&self.client, &self.key, true).await?;
+            add_finalizer(&self.client, &self.key, &gateway.metadata).await?;
         }
+        let mut done = Ok(());
         let mut wanted = BTreeSet::new();
         for binding in &objects.role_bindings {
-            ledger.apply(&self.owned.role_bindings, INFRASTRUCTURE, binding).await?;
+            let applied = ledger.apply(&self.owned.role_bindings, INFRASTRUCTURE, binding).await;
+            done = done.and(applied.map(|_| ()));
             wanted.insert(Key::new(
                 binding.metadata.namespace.clone().unwrap_or_default(),
                 binding.metadata.name.clone().unwrap_or_default(),
@@ -183,14 +240,14 @@ impl Actor {
             let elsewhere = key.namespace != self.key.namespace;
             if elsewhere && gateway_of(binding.as_ref()).as_ref() == Some(&self.key) && !wanted.contains(&key)
             {
-                self.delete::<RoleBinding>(&key, binding.metadata.uid.clone()).await?;
+                done = done.and(self.delete::<RoleBinding>(&key, binding.metadata.uid.clone()).await);
                 ledger.forget("RoleBinding", &key);
             }
         }
-        if objects.role_bindings.is_empty() && has {
-            set_finalizer(&self.client, &self.key, false).await?;
+        if objects.role_bindings.is_empty() && has && done.is_ok() {
+            remove_finalizer(&self.client, &self.key, &gateway.metadata).await?;
         }
-        Ok(())
+        done
     }
 
     /// Made once, and then never read again: the watch says that it is there.
@@ -203,7 +260,17 @@ impl Actor {
         let there = self.owned.secrets.get(&key).and_then(|secret| secret.data.clone());
         let data = match there {
             Some(data) if data.get("secret").is_some_and(|secret| !secret.0.is_empty()) => data,
-            _ => [("secret".to_owned(), ByteString(random_secret()?))].into(),
+            _ => {
+                // The same until the watch shows it.
+                let secret = match self.secret.get() {
+                    Some(secret) => secret.clone(),
+                    None => {
+                        let new = random_secret()?;
+                        self.secret.get_or_init(|| new).clone()
+                    }
+                };
+                [("secret".to_owned(), ByteString(secret))].into()
+            }
         };
         let secret = Secret { metadata: meta(key.name), data: Some(data), ..Secret::default() };
         ledger.apply(&self.owned.secrets, INFRASTRUCTURE, &secret).await.map(|_| ())
@@ -231,40 +298,44 @@ impl Actor {
     }
 
     /// Old parts of routing.json, once no pod needs them, and reports of pods that are gone.
-    async fn tidy(&self, packed: &packing::Packed, hash: &str) -> Result<(), Error> {
-        let pods: BTreeSet<String> = self
-            .owned
-            .pods
-            .objects()
-            .values()
-            .filter(|pod| gateway_of(pod.as_ref()).as_ref() == Some(&self.key))
-            .filter_map(|pod| pod.metadata.name.clone())
-            .collect();
+    async fn tidy(&self, packed: &packing::Packed, hash: &str, ledger: &mut Ledger) -> Result<(), Error> {
+        let pods = self.owned.pods.objects();
+        let mine = pods.values().filter(|pod| gateway_of(pod.as_ref()).as_ref() == Some(&self.key));
+        let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+        let (mut all, mut running) = (BTreeSet::new(), BTreeSet::new());
+        for pod in mine {
+            let name = pod.metadata.name.clone().unwrap_or_default();
+            if !matches!(phase(pod).as_deref(), Some("Failed" | "Succeeded")) {
+                running.insert(name.clone());
+            }
+            all.insert(name);
+        }
         let reports_key = Key::new(&self.key.namespace, workload::pods_config_map(&self.key.name));
         let reports =
             self.owned.config_maps.get(&reports_key).and_then(|map| map.data.clone()).unwrap_or_default();
-        let gone: serde_json::Map<String, serde_json::Value> = reports
-            .keys()
-            .filter(|pod| !pods.contains(*pod))
-            .map(|pod| (pod.clone(), serde_json::Value::Null))
-            .collect();
+        let mut gone = serde_json::Map::new();
+        for pod in reports.keys().filter(|pod| !all.contains(*pod)) {
+            // The watch may be behind.
+            let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.key.namespace);
+            if matches!(api.get_opt(pod).await, Ok(None)) {
+                gone.insert(pod.clone(), serde_json::Value::Null);
+            }
+        }
         if !gone.is_empty() {
             let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.key.namespace);
             let patch = Patch::Merge(json!({ "data": gone }));
             let done = api.patch(&reports_key.name, &PatchParams::default(), &patch).await;
             done.map_err(Error::write("ConfigMap", &reports_key))?;
         }
-        let all_serve = pods.iter().all(|pod| reports.get(pod).is_some_and(|report| report.contains(hash)));
-        if !all_serve {
+        // Those that never reported anything begin with the newest.
+        let behind = |(pod, report): (&String, &String)| running.contains(pod) && !report.contains(hash);
+        if reports.iter().any(behind) {
             return Ok(());
         }
-        for (key, map) in self.owned.config_maps.objects() {
-            let shard = map.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(SHARD_LABEL));
-            if shard
-                && gateway_of(map.as_ref()).as_ref() == Some(&self.key)
-                && !packed.shards.contains_key(&key.name)
-            {
+        for (key, map) in self.shards() {
+            if !packed.shards.contains_key(&key.name) {
                 self.delete::<ConfigMap>(&key, map.metadata.uid.clone()).await?;
+                ledger.forget("ConfigMap", &key);
             }
         }
         Ok(())
@@ -301,17 +372,35 @@ where
     }
 }
 
-/// Our finalizer, and no other.
-pub(crate) async fn set_finalizer(client: &Client, key: &Key, there: bool) -> Result<(), Error> {
-    let finalizers: Vec<&str> = if there { vec![FINALIZER] } else { Vec::new() };
-    let api: Api<Gateway> = Api::namespaced(client.clone(), &key.namespace);
-    let patch = Patch::Apply(json!({
-        "apiVersion": Gateway::api_version(&()), "kind": "Gateway",
-        "metadata": { "name": key.name, "namespace": key.namespace, "finalizers": finalizers },
+pub(crate) fn has_finalizer(metadata: &ObjectMeta) -> bool {
+    metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
+}
+
+async fn add_finalizer(client: &Client, key: &Key, metadata: &ObjectMeta) -> Result<(), Error> {
+    let all = metadata.finalizers.iter().flatten().cloned().chain([FINALIZER.to_owned()]).collect();
+    set_finalizers(client, key, metadata, all).await
+}
+
+pub(crate) async fn remove_finalizer(client: &Client, key: &Key, metadata: &ObjectMeta) -> Result<(), Error> {
+    let others = metadata.finalizers.iter().flatten().filter(|finalizer| *finalizer != FINALIZER);
+    set_finalizers(client, key, metadata, others.cloned().collect()).await
+}
+
+/// With the version that they were read in: nobody else's is lost.
+async fn set_finalizers(
+    client: &Client,
+    key: &Key,
+    metadata: &ObjectMeta,
+    all: Vec<String>,
+) -> Result<(), Error> {
+    let api: Api<PartialObjectMeta<Gateway>> = Api::namespaced(client.clone(), &key.namespace);
+    let patch = Patch::Merge(json!({
+        "metadata": { "resourceVersion": metadata.resource_version, "finalizers": all },
     }));
-    match api.patch(&key.name, &PatchParams::apply(FINALIZERS).force(), &patch).await {
+    match api.patch(&key.name, &PatchParams::default(), &patch).await {
         Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 && !there => Ok(()),
+        // Gone already, or the watch is behind: what comes by it is looked at.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         Err(e) => Err(Error::write("Gateway", key)(e)),
     }
 }

@@ -57,13 +57,14 @@ impl Leadership {
         loop {
             tokio::time::sleep(RENEW).await;
             let mut seen = None;
-            match self.try_acquire(&mut seen).await {
-                Ok(None) => renewed = Instant::now(),
-                Ok(Some(other)) => return Error::LeadershipLost(format!("{other} leads now")),
-                Err(e) if renewed.elapsed() > DEADLINE => {
-                    return Error::LeadershipLost(format!("the Lease was not renewed in time: {e}"));
-                }
-                Err(e) => tracing::debug!("Lease {NAME}: {e}"),
+            // The time before the request counts: others see that of its arrival, at the earliest.
+            let begun = Instant::now();
+            let left = DEADLINE.saturating_sub(renewed.elapsed());
+            match tokio::time::timeout(left, self.try_acquire(&mut seen)).await {
+                Ok(Ok(None)) => renewed = begun,
+                Ok(Ok(Some(other))) => return Error::LeadershipLost(format!("{other} leads now")),
+                Ok(Err(e)) => tracing::debug!("Lease {NAME}: {e}"),
+                Err(_) => return Error::LeadershipLost("the Lease was not renewed in time".to_owned()),
             }
         }
     }

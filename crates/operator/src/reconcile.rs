@@ -1,7 +1,7 @@
 //! From a change in the cluster to what each Gateway is to be.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use gateway_api::httproutes::HttpRouteParentRefs;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use source::kubernetes::{Cluster, Unreadable};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use translate::status::ACCEPTED;
+use translate::status::{ACCEPTED, UNSUPPORTED_FIELDS};
 use translate::{Condition, HttpRouteStatus, Key, ParentStatus, Snapshot, Statuses, Translation, workload};
 
 use crate::events::Events;
@@ -56,12 +56,12 @@ pub(crate) async fn run(
         events: Events::new(client.clone(), &settings.identity),
         metrics,
     };
-    let _writer = Task(tokio::spawn(writer.run()));
+    let mut writer = Task(tokio::spawn(writer.run()));
     let mut snapshot = first;
     loop {
         let mut failed = false;
         if sweep::may_sweep(&cluster.missing())
-            && let Err(e) = sweep::sweep(&client, &snapshot, &owned).await
+            && let Err(e) = sweep::sweep(&client, &cluster, &snapshot, &owned).await
         {
             tracing::warn!("sweeping: {e}");
             failed = true;
@@ -73,6 +73,8 @@ pub(crate) async fn run(
             }
             _ = owned_changed.changed() => {}
             () = tokio::time::sleep(RETRY), if failed => {}
+            // It ends by a bug alone: whoever restarts us mends more than we could.
+            _ = &mut writer.0 => return Err(Error::Name("the writer of statuses has ended".to_owned())),
         }
     }
 }
@@ -127,7 +129,7 @@ impl Reconciler {
             };
             let work = Work { gateway: Arc::clone(gateway), plan };
             match self.actors.get(&key) {
-                Some((sender, _)) => {
+                Some((sender, task)) if !task.0.is_finished() => {
                     sender.send_if_modified(|old| {
                         let new = **old != work;
                         if new {
@@ -136,10 +138,24 @@ impl Reconciler {
                         new
                     });
                 }
-                None => self.start(key, work),
+                _ => self.start(key, work),
             }
         }
         unreadable(&self.cluster.unreadable(), &mut statuses);
+        for (key, fields) in self.cluster.http_routes.ignored() {
+            let generation = snapshot.http_routes.get(&key).and_then(|route| route.metadata.generation);
+            for parent in
+                statuses.http_routes.get_mut(&key).into_iter().flat_map(|status| &mut status.parents)
+            {
+                not_supported(&mut parent.conditions, &fields, generation);
+            }
+        }
+        for (key, fields) in self.cluster.gateways.ignored() {
+            let generation = snapshot.gateways.get(&key).and_then(|gateway| gateway.metadata.generation);
+            if let Some(status) = statuses.gateways.get_mut(&key) {
+                not_supported(&mut status.conditions, &fields, generation);
+            }
+        }
         self.count(&statuses);
         Arc::new(statuses)
     }
@@ -153,6 +169,7 @@ impl Reconciler {
             options: self.options.clone(),
             runtimes: self.runtimes.clone(),
             metrics: Arc::clone(&self.metrics),
+            secret: OnceLock::new(),
         };
         self.actors.insert(key, (sender, Task(tokio::spawn(actor.run(receiver)))));
     }
@@ -172,6 +189,18 @@ impl Reconciler {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         self.metrics.last_translation.set(now.as_secs_f64());
     }
+}
+
+/// Fields that we do not even know are said to be without effect, beside those that we know and do not support.
+fn not_supported(conditions: &mut Vec<Condition>, fields: &[String], generation: Option<i64>) {
+    let fields = fields.join(", ");
+    if let Some(condition) = conditions.iter_mut().find(|condition| condition.kind == UNSUPPORTED_FIELDS) {
+        condition.message.push_str(&format!(", {fields}"));
+        return;
+    }
+    let message = format!("Not supported yet, and without effect: {fields}");
+    let generation = generation.unwrap_or_default();
+    conditions.push(Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", message, generation));
 }
 
 /// The part of a route that says who should speak of it.
@@ -207,5 +236,40 @@ fn unreadable(all: &[Unreadable], statuses: &mut Statuses) {
         if !parents.is_empty() {
             statuses.http_routes.insert(key.clone(), HttpRouteStatus { parents });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_nobody_knows_is_said_to_be_without_effect() {
+        let mut conditions = Vec::new();
+        not_supported(&mut conditions, &["spec.rules.0.retry".to_owned()], Some(3));
+        not_supported(&mut conditions, &["spec.rules.1.retry".to_owned()], Some(3));
+        assert_eq!(conditions.len(), 1);
+        assert_eq!(
+            conditions[0].message,
+            "Not supported yet, and without effect: spec.rules.0.retry, spec.rules.1.retry"
+        );
+    }
+
+    #[test]
+    fn a_route_that_cannot_be_read_is_told_so_by_its_gateways_alone() {
+        let raw = serde_json::json!({
+            "metadata": { "name": "r", "namespace": "ns", "generation": 7 },
+            "spec": { "parentRefs": [{ "name": "ours" }, { "name": "theirs" }] },
+        });
+        let unread = Arc::new(source::kubernetes::Unread { why: "unknown variant".to_owned(), raw });
+        let mut statuses = Statuses::default();
+        statuses.gateways.insert(Key::new("ns", "ours"), Default::default());
+        let key = Key::new("ns", "r");
+        unreadable(&[Unreadable { kind: "HTTPRoute", key: key.clone(), unread }], &mut statuses);
+        let parents = &statuses.http_routes[&key].parents;
+        assert_eq!(parents.len(), 1);
+        let condition = &parents[0].conditions[0];
+        assert!(!condition.status && condition.message.contains("unknown variant"), "{condition:?}");
+        assert_eq!(condition.observed_generation, 7);
     }
 }

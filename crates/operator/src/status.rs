@@ -16,7 +16,7 @@ use kube::{Api, Client, Resource};
 use model::names::{CONTROLLER_NAME, GATEWAY_NAME_LABEL, INFRA_HASH_ANNOTATION};
 use serde::Serialize;
 use serde_json::{Value, json};
-use source::kubernetes::{Cluster, Signal};
+use source::kubernetes::{Cluster, Signal, Unread};
 use tokio::sync::watch;
 use translate::status::{ACCEPTED, CONFLICTED, PROGRAMMED, SUPPORTED_VERSION};
 use translate::{
@@ -34,7 +34,8 @@ use conditions::{News, merge, same};
 const MANAGER: &str = "varnish-gateway-status";
 /// Changes come in droves: a write less for each that waits.
 const PAUSE: Duration = Duration::from_millis(20);
-const RETRY: Duration = Duration::from_secs(1);
+/// After a failure, and at most.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Time may change what Programmed says.
 const LOOK_AGAIN: Duration = Duration::from_secs(11);
 const AT_ONCE: usize = 8;
@@ -47,8 +48,11 @@ pub(crate) struct Runtimes {
     changed: Signal,
 }
 
+/// What was last written of a Gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Runtime {
+    /// The Gateway's, at that time.
+    pub(crate) generation: i64,
     /// What pods are to serve, and since when that was asked for.
     pub(crate) hash: Option<String>,
     pub(crate) since: Instant,
@@ -56,21 +60,29 @@ pub(crate) struct Runtime {
     pub(crate) error: Option<String>,
 }
 
+impl Runtime {
+    pub(crate) fn new(generation: i64) -> Self {
+        Self { generation, hash: None, since: Instant::now(), infra_hash: None, error: None }
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.generation == other.generation
+            && self.hash == other.hash
+            && self.infra_hash == other.infra_hash
+            && self.error == other.error
+    }
+}
+
 impl Runtimes {
-    pub(crate) fn set(
-        &self,
-        key: &Key,
-        hash: Option<String>,
-        infra_hash: Option<String>,
-        error: Option<String>,
-    ) {
+    pub(crate) fn set(&self, key: &Key, new: &Runtime) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = match of.get(key) {
-            Some(old) if old.hash == hash && old.infra_hash == infra_hash && old.error == error => return,
-            Some(old) if old.hash == hash => old.since,
-            _ => Instant::now(),
-        };
-        of.insert(key.clone(), Runtime { hash, since, infra_hash, error });
+        let old = of.get(key);
+        if old.is_some_and(|old| old.same(new)) {
+            return;
+        }
+        let kept = old.filter(|old| old.hash == new.hash && old.infra_hash == new.infra_hash);
+        let since = kept.map_or(new.since, |old| old.since);
+        of.insert(key.clone(), Runtime { since, ..new.clone() });
         drop(of);
         self.changed.raise();
     }
@@ -105,20 +117,45 @@ struct Write {
 /// What was found to be as desired: the object's version, and the desired status it was compared with.
 type Settled = HashMap<(&'static str, Key), (String, String)>;
 
+/// Statuses that could not be written: each is tried again, later and later.
+#[derive(Default)]
+struct Failures(HashMap<(&'static str, Key), (Instant, Duration)>);
+
+impl Failures {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn may_try(&self, kind: &'static str, key: &Key) -> bool {
+        self.0.get(&(kind, key.clone())).is_none_or(|(at, _)| *at <= Instant::now())
+    }
+
+    fn note(&mut self, name: (&'static str, Key), done: bool) {
+        if done {
+            self.0.remove(&name);
+        } else {
+            let pause = self.0.get(&name).map_or(RETRY.0, |(_, pause)| (*pause * 2).min(RETRY.1));
+            self.0.insert(name, (Instant::now() + pause, pause));
+        }
+    }
+}
+
 impl Writer {
     pub(crate) async fn run(mut self) {
         let mut touched = self.cluster.touched();
         let mut owned = self.owned.changed();
         let mut runtimes = self.runtimes.changed.subscribe();
         let mut settled = Settled::new();
+        let mut failures = Failures::default();
         loop {
             let statuses = Arc::clone(&self.desired.borrow_and_update());
             touched.mark_unchanged();
             owned.mark_unchanged();
             runtimes.mark_unchanged();
-            let writes = self.writes(&statuses, &mut settled);
-            let failed = self.write_all(writes).await;
-            let pause = if failed { RETRY } else { LOOK_AGAIN };
+            let mut writes = self.writes(&statuses, &mut settled);
+            writes.retain(|write| failures.may_try(write.kind, &write.key));
+            self.write_all(writes, &mut failures).await;
+            let pause = if failures.is_empty() { LOOK_AGAIN } else { RETRY.0 };
             tokio::select! {
                 _ = self.desired.changed() => {}
                 _ = touched.changed() => {}
@@ -145,9 +182,14 @@ impl Writer {
                 programmed += i64::from(good);
             }
         }
+        for (key, unread) in self.cluster.gateways.unread() {
+            writes.extend(unread_gateway(&key, &unread, &statuses.gateway_classes));
+        }
         self.metrics.gateways_programmed.set(programmed);
         let none = HttpRouteStatus::default();
-        for (key, route) in self.cluster.http_routes.objects() {
+        let routes = self.cluster.http_routes.objects();
+        settled.retain(|(_, key), _| routes.contains_key(key));
+        for (key, route) in routes {
             let status = statuses.http_routes.get(&key).unwrap_or(&none);
             let version = route.metadata.resource_version.clone().unwrap_or_default();
             let digest = serde_json::to_string(status).unwrap_or_default();
@@ -170,13 +212,16 @@ impl Writer {
         writes
     }
 
-    async fn write_all(&self, writes: Vec<Write>) -> bool {
-        let results: Vec<bool> = futures::stream::iter(writes)
-            .map(|write| self.write(write))
-            .buffer_unordered(AT_ONCE)
-            .collect()
-            .await;
-        results.contains(&false)
+    async fn write_all(&self, writes: Vec<Write>, failures: &mut Failures) {
+        let write = |write: Write| async {
+            let name = (write.kind, write.key.clone());
+            (name, self.write(write).await)
+        };
+        let results: Vec<_> =
+            futures::stream::iter(writes).map(write).buffer_unordered(AT_ONCE).collect().await;
+        for (name, done) in results {
+            failures.note(name, done);
+        }
     }
 
     /// False: to be tried again.
@@ -239,7 +284,10 @@ impl Writer {
             .and_then(Value::as_array)
             .map(|all| all.iter().filter_map(|feature| feature.get("name")?.as_str()).collect())
             .unwrap_or_default();
-        if same(&wanted, observed.get("conditions")) && there == features::SUPPORTED {
+        if same(&wanted, observed.get("conditions"))
+            && there.len() == features::SUPPORTED.len()
+            && features::SUPPORTED.iter().all(|feature| there.contains(feature))
+        {
             return None;
         }
         let (conditions, news) = merge(&wanted, observed.get("conditions"));
@@ -288,8 +336,11 @@ impl Writer {
         let invalid = accepted.filter(|accepted| !accepted.status).map(|accepted| accepted.message.as_str());
         let generation = gateway.metadata.generation.unwrap_or_default();
         let before = conditions::find(observed.get("conditions"), PROGRAMMED);
-        if runtime.is_none() && invalid.is_none() {
-            // We have just started: nothing is known yet that would be better than what stands there.
+        let old_news = accepted.is_some_and(|accepted| accepted.observed_generation != generation)
+            || (invalid.is_none() && runtime.as_ref().map(|runtime| runtime.generation) != Some(generation));
+        if old_news {
+            // We have just started, or the Gateway has just changed: nothing is known yet that would be better than
+            // what stands there.
             return (None, before.is_some_and(|(programmed, _)| programmed));
         }
         let programmed = programmed(&Known {
@@ -383,6 +434,29 @@ impl Writer {
             })
             .collect()
     }
+}
+
+/// A Gateway with a value that we do not know is told so; what ran for it goes on running.
+fn unread_gateway(key: &Key, unread: &Unread, classes: &BTreeMap<Key, GatewayClassStatus>) -> Option<Write> {
+    let class = unread.raw.pointer("/spec/gatewayClassName").and_then(Value::as_str)?;
+    if !classes.contains_key(&Key::cluster(class)) {
+        return None;
+    }
+    let generation = unread.raw.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
+    let message = format!(
+        "The Gateway has a value that this release does not know: {}. What it served before is served on; remove the \
+         value, or use a release that supports it",
+        unread.why
+    );
+    let wanted = [ACCEPTED, PROGRAMMED]
+        .map(|kind| Condition::new(kind, false, "Invalid", message.clone(), generation));
+    let observed = unread.raw.pointer("/status/conditions");
+    if same(&wanted, observed) {
+        return None;
+    }
+    let (conditions, news) = merge(&wanted, observed);
+    let patch = apply::<Gateway>(key, &json!({ "conditions": conditions }));
+    Some(Write { kind: "Gateway", key: key.clone(), patch, news })
 }
 
 /// A listener is as programmed as its Gateway, if it is served at all.

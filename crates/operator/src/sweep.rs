@@ -1,6 +1,6 @@
 //! What is left of Gateways that are gone, or no longer ours.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_api::gateways::Gateway;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -8,22 +8,38 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Client;
+use kube::api::ObjectMeta;
 use model::names::CONTROLLER_NAME;
+use source::kubernetes::Cluster;
 use translate::{Key, Snapshot};
 
 use crate::Error;
-use crate::gateway::{FINALIZER, delete, gateway_of, set_finalizer};
+use crate::gateway::{delete, gateway_of, has_finalizer, remove_finalizer};
 use crate::owned::Owned;
 
-/// Deletes them, and lets Gateways go that wait for it.
-pub(crate) async fn sweep(client: &Client, snapshot: &Snapshot, owned: &Owned) -> Result<(), Error> {
-    let gone = |key: &Key| is_gone(key, snapshot);
+/// Deletes them, and lets Gateways go that wait for it. Of several failures the first is told.
+pub(crate) async fn sweep(
+    client: &Client,
+    cluster: &Cluster,
+    snapshot: &Snapshot,
+    owned: &Owned,
+) -> Result<(), Error> {
+    let unread = cluster.gateways.unread();
+    let gone = |key: &Key| match unread.get(key) {
+        // It has a value that we do not know, and is there.
+        Some(unread) => unread.raw.pointer("/metadata/deletionTimestamp").is_some(),
+        None => is_gone(key, snapshot),
+    };
+    let mut failed: BTreeMap<Key, Error> = BTreeMap::new();
     macro_rules! each {
         ($($store:ident: $kind:ty),+) => {$(
             for (key, object) in owned.$store.objects() {
                 let going = object.metadata.deletion_timestamp.is_some();
-                if !going && gateway_of(object.as_ref()).is_some_and(|gateway| gone(&gateway)) {
-                    delete::<$kind>(client, &key, object.metadata.uid.clone()).await?;
+                let Some(gateway) = gateway_of(object.as_ref()).filter(|gateway| !going && gone(gateway)) else {
+                    continue;
+                };
+                if let Err(e) = delete::<$kind>(client, &key, object.metadata.uid.clone()).await {
+                    failed.entry(gateway).or_insert(e);
                 }
             }
         )+};
@@ -34,12 +50,18 @@ pub(crate) async fn sweep(client: &Client, snapshot: &Snapshot, owned: &Owned) -
         service_accounts: ServiceAccount
     );
     for (key, gateway) in &snapshot.gateways {
-        let waits = is_going(gateway) && gateway.metadata.finalizers.iter().flatten().any(|f| f == FINALIZER);
-        if waits {
-            set_finalizer(client, key, false).await?;
+        if gone(key) && !failed.contains_key(key) && has_finalizer(&gateway.metadata) {
+            remove_finalizer(client, key, &gateway.metadata).await?;
         }
     }
-    Ok(())
+    for (key, unread) in &unread {
+        let metadata = unread.raw.get("metadata").cloned().unwrap_or_default();
+        let Ok(metadata) = serde_json::from_value::<ObjectMeta>(metadata) else { continue };
+        if gone(key) && !failed.contains_key(key) && has_finalizer(&metadata) {
+            remove_finalizer(client, key, &metadata).await?;
+        }
+    }
+    failed.into_values().next().map_or(Ok(()), Err)
 }
 
 /// Somebody asked for its end.

@@ -127,9 +127,9 @@ pub fn admin_secret(gateway: &str) -> String {
     format!("{gateway}-admin")
 }
 
-/// The Secret with the certificates of all listeners.
+/// The Secret with the certificates of all listeners. `{gateway}-tls` is what people call their own.
 pub fn tls_secret(gateway: &str) -> String {
-    format!("{gateway}-tls")
+    format!("{gateway}-varnish-tls")
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use certificate::Pem;
-use chaperone::{Desired, Event, Pairs, Reporter};
+use chaperone::{Desired, Event, LastGood, Pairs, Reporter};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
 use model::routing::Routing;
@@ -20,6 +21,10 @@ use translate::{EndpointIndex, packing, resolve, workload};
 
 /// Between tries to tell the operator something.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+/// After something could not be read.
+const FEED_RETRY: Duration = Duration::from_secs(2);
+/// Somebody may have deleted what we told.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// The longest name that the API server takes for a field manager.
 const LONGEST_MANAGER: usize = 128;
 
@@ -35,41 +40,67 @@ pub(super) struct Feeder {
 impl Feeder {
     pub(super) async fn run(self, to_varnishd: watch::Sender<Desired>) -> anyhow::Result<()> {
         let mut changed = self.pod.changed();
+        let mut state = self.reporter.state();
         let mut last = Last::default();
         if let Some(kept) = self.kept.read() {
             tracing::info!("serving the configuration of the last start until the API server answers");
             last.restore(&kept);
-            let desired = last.desired(&self.namespace, Vec::new(), &kept.certificates(), Some(&kept.ghost));
+            let desired = last.desired(&[], &kept.certificates(), Some(&kept.ghost));
             send(&to_varnishd, desired?);
         }
         self.pod.synced().await;
+        let (mut failed, mut feed) = (false, true);
+        let mut pending = None;
         loop {
-            changed.mark_unchanged();
-            if let Err(why) = self.feed(&mut last, &to_varnishd).await {
-                let serving = self.reporter.state().borrow().serving;
-                self.reporter.tell(&Event::Refused { why: format!("{why:#}"), serving });
+            if feed {
+                changed.mark_unchanged();
+                match self.feed(&mut last, &to_varnishd).await {
+                    Ok(keep) => {
+                        pending = keep;
+                        if std::mem::take(&mut failed) {
+                            self.reporter.tell(&Event::Mended);
+                        }
+                    }
+                    Err(why) => {
+                        failed = true;
+                        let serving = self.reporter.state().borrow().serving;
+                        self.reporter.tell(&Event::Refused { why: format!("{why:#}"), serving });
+                    }
+                }
             }
-            // The signal lives as long as the pod's watches.
-            if changed.changed().await.is_err() {
-                return Ok(());
+            // Only what varnishd has taken is worth keeping.
+            let served = state.borrow_and_update().served.clone();
+            if let Some((_, keep)) = pending.take_if(|(tag, _)| served.is_some() && *tag == served) {
+                self.kept.write(&keep);
             }
+            feed = tokio::select! {
+                // The signal lives as long as the pod's watches.
+                done = changed.changed() => match done {
+                    Ok(()) => true,
+                    Err(_) => return Ok(()),
+                },
+                _ = state.changed() => false,
+                () = tokio::time::sleep(FEED_RETRY), if failed => true,
+            };
         }
     }
 
-    async fn feed(&self, last: &mut Last, to_varnishd: &watch::Sender<Desired>) -> anyhow::Result<()> {
+    /// What to keep of it once it is served, and its tag.
+    async fn feed(
+        &self,
+        last: &mut Last,
+        to_varnishd: &watch::Sender<Desired>,
+    ) -> anyhow::Result<Option<(Option<Arc<str>>, KeptConfiguration)>> {
         let Stored { main_vcl, routing } = self.pod.stored().await?;
         last.take(main_vcl, routing, &self.namespace)?;
-        let namespaces = last.namespaces();
-        let slices = self.pod.endpoint_slices(&namespaces).await;
-        let slices: Vec<_> = slices.iter().map(AsRef::as_ref).collect();
+        let slices = self.pod.endpoint_slices(&last.namespaces()).await;
         let certificates = certificates(&self.pod.certificates());
-        let desired = last.desired(&self.namespace, slices, &certificates, None)?;
+        let desired = last.desired(&slices, &certificates, None)?;
         send(to_varnishd, desired.clone());
-        // Nobody waits for this one.
-        if let (Some(ghost), Some(vcl), Some(routing)) = (&desired.ghost, &desired.vcl, &last.bytes) {
-            self.kept.write(&KeptConfiguration::new(vcl, routing, ghost, &certificates));
-        }
-        Ok(())
+        let (Some(ghost), Some(vcl), Some(routing)) = (&desired.ghost, &desired.vcl, &last.bytes) else {
+            return Ok(None);
+        };
+        Ok(Some((desired.tag.clone(), KeptConfiguration::new(vcl, routing, ghost, &certificates))))
     }
 }
 
@@ -123,8 +154,7 @@ impl Last {
 
     fn desired(
         &mut self,
-        _namespace: &str,
-        slices: Vec<&k8s_openapi::api::discovery::v1::EndpointSlice>,
+        slices: &[Arc<EndpointSlice>],
         certificates: &BTreeMap<String, Pem>,
         ghost: Option<&str>,
     ) -> anyhow::Result<Desired> {
@@ -134,7 +164,8 @@ impl Last {
         let ghost: Arc<[u8]> = match ghost {
             Some(ghost) => ghost.as_bytes().into(),
             None => {
-                let (ghost, notices) = resolve(routing, &EndpointIndex::new(slices));
+                let (ghost, notices) =
+                    resolve(routing, &EndpointIndex::new(slices.iter().map(AsRef::as_ref)));
                 for notice in notices {
                     tracing::debug!("{notice}");
                 }
@@ -153,7 +184,7 @@ impl Last {
     }
 }
 
-/// Pairs out of Secret `{gateway}-tls`: keys `{namespace}.{name}.crt` and `.key`.
+/// Pairs out of Secret `{gateway}-varnish-tls`: keys `{namespace}.{name}.crt` and `.key`.
 fn certificates(data: &BTreeMap<String, ByteString>) -> BTreeMap<String, Pem> {
     let pairs = data.iter().filter_map(|(file, chain)| {
         let name = model::names::certificate_name(file)?;
@@ -202,6 +233,11 @@ pub(super) struct Kept(pub(super) PathBuf);
 impl Kept {
     pub(super) fn new(work_dir: &Path) -> Self {
         Self(work_dir.join("last-configuration.json"))
+    }
+
+    /// The VCL that was last in use.
+    pub(super) fn last_good(&self) -> LastGood {
+        self.read().map_or_else(LastGood::default, |kept| LastGood::of(&kept.vcl))
     }
 
     fn read(&self) -> Option<KeptConfiguration> {
@@ -275,8 +311,9 @@ pub(super) async fn report(
                 }
             }
         }
-        if state.changed().await.is_err() {
-            return;
+        tokio::select! {
+            changed = state.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(TELL_AGAIN) => told = None,
         }
     }
 }

@@ -360,7 +360,7 @@ impl World {
         of!(
             Deployment: gateway, Service: gateway, ServiceAccount: gateway, Role: gateway, RoleBinding: gateway,
             ConfigMap: format!("{gateway}-vcl"), ConfigMap: format!("{gateway}-pods"),
-            Secret: format!("{gateway}-admin"), Secret: format!("{gateway}-tls"), Gateway: gateway
+            Secret: format!("{gateway}-admin"), Secret: format!("{gateway}-varnish-tls"), Gateway: gateway
         );
         versions
     }

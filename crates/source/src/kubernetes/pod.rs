@@ -13,6 +13,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use translate::Key;
 use translate::packing::{self, Index};
+use translate::workload;
 
 use super::cluster::{same_config_map, same_secret, same_slice};
 use super::store::{Scope, Signal, Store};
@@ -64,14 +65,14 @@ impl Pod {
         Self {
             config: Store::watch(
                 Api::namespaced(client.clone(), namespace),
-                scope(format!("{gateway}-vcl")),
+                scope(workload::vcl_config_map(gateway)),
                 same_config_map,
                 changed.clone(),
                 Signal::default(),
             ),
             certificates: Store::watch(
                 Api::namespaced(client.clone(), namespace),
-                scope(format!("{gateway}-tls")),
+                scope(workload::tls_secret(gateway)),
                 same_secret,
                 changed.clone(),
                 Signal::default(),
@@ -96,7 +97,7 @@ impl Pod {
 
     /// main.vcl and routing.json; absent until the operator has written them.
     pub async fn stored(&self) -> Result<Stored, Error> {
-        let key = Key::new(&self.namespace, format!("{}-vcl", self.gateway));
+        let key = Key::new(&self.namespace, workload::vcl_config_map(&self.gateway));
         let Some(config) = self.config.get(&key) else { return Ok(Stored::default()) };
         let main_vcl = config.data.as_ref().and_then(|data| data.get(packing::MAIN_VCL)).cloned();
         let routing = match packing::stored(&config)? {
@@ -122,19 +123,21 @@ impl Pod {
         Ok(bytes)
     }
 
-    /// The data of Secret `{gateway}-tls`.
+    /// The data of the Secret with the pairs of all listeners.
     pub fn certificates(&self) -> BTreeMap<String, ByteString> {
-        let key = Key::new(&self.namespace, format!("{}-tls", self.gateway));
+        let key = Key::new(&self.namespace, workload::tls_secret(&self.gateway));
         self.certificates.get(&key).and_then(|secret| secret.data.clone()).unwrap_or_default()
     }
 
     /// All EndpointSlices of these namespaces, from now on watched, and no others.
     pub async fn endpoint_slices(&self, namespaces: &BTreeSet<String>) -> Vec<Arc<EndpointSlice>> {
+        let mut new = BTreeSet::new();
         let stores: Vec<(String, Store<EndpointSlice>)> = {
             let mut slices = self.slices.lock().unwrap_or_else(PoisonError::into_inner);
             slices.retain(|namespace, _| namespaces.contains(namespace));
             for namespace in namespaces {
                 slices.entry(namespace.clone()).or_insert_with(|| {
+                    new.insert(namespace.clone());
                     let api = Api::namespaced(self.client.clone(), namespace);
                     Store::watch(api, Scope::default(), same_slice, self.changed.clone(), Signal::default())
                 });
@@ -142,7 +145,8 @@ impl Pod {
             slices.iter().map(|(namespace, store)| (namespace.clone(), store.clone())).collect()
         };
         let deadline = tokio::time::Instant::now() + PATIENCE;
-        for (namespace, store) in &stores {
+        // Once: a namespace that cannot be read must not slow down every change.
+        for (namespace, store) in stores.iter().filter(|(namespace, _)| new.contains(namespace)) {
             if tokio::time::timeout_at(deadline, store.synced()).await.is_err() {
                 tracing::warn!(
                     "EndpointSlices of namespace {namespace} cannot be read yet; its Services have no endpoints until then"

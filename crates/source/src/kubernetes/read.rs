@@ -12,6 +12,8 @@ use serde_json::Value;
 #[derive(Debug, Clone)]
 pub struct Read<T> {
     metadata: ObjectMeta,
+    /// Fields of `spec` that we do not know: of a newer Gateway API, or of its experimental channel.
+    pub ignored: Vec<String>,
     pub object: Result<T, Unread>,
 }
 
@@ -34,8 +36,16 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Read<T> {
         }
         let metadata = raw.get("metadata").cloned().unwrap_or_default();
         let metadata = ObjectMeta::deserialize(metadata).map_err(D::Error::custom)?;
-        let object = T::deserialize(&raw).map_err(|e| Unread { why: e.to_string(), raw });
-        Ok(Self { metadata, object })
+        let mut ignored = Vec::new();
+        let object = serde_ignored::deserialize(&raw, |field| {
+            let field = field.to_string();
+            if field.starts_with("spec.") {
+                // `spec.rules.0.retry`, without serde's marks of optional values.
+                ignored.push(field.replace("?.", "").replace(".?", ""));
+            }
+        })
+        .map_err(|e: serde_json::Error| Unread { why: e.to_string(), raw });
+        Ok(Self { metadata, ignored, object })
     }
 }
 

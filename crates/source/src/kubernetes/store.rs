@@ -94,8 +94,10 @@ struct Shared<T> {
 struct State<T> {
     objects: Objects<T>,
     unread: BTreeMap<Key, Arc<Unread>>,
+    /// Fields that we do not know, of those objects that have any.
+    ignored: BTreeMap<Key, Vec<String>>,
     /// Being listed.
-    coming: (Objects<T>, BTreeMap<Key, Arc<Unread>>),
+    coming: (Objects<T>, BTreeMap<Key, Arc<Unread>>, BTreeMap<Key, Vec<String>>),
     /// The cluster does not have this kind.
     missing: bool,
     failing: bool,
@@ -131,6 +133,7 @@ where
             state: Mutex::new(State {
                 objects: BTreeMap::new(),
                 unread: BTreeMap::new(),
+                ignored: BTreeMap::new(),
                 coming: Default::default(),
                 missing: false,
                 failing: false,
@@ -164,6 +167,11 @@ where
 
     pub fn unread(&self) -> BTreeMap<Key, Arc<Unread>> {
         self.shared.lock().unread.clone()
+    }
+
+    /// Fields that we do not know, by object.
+    pub fn ignored(&self) -> BTreeMap<Key, Vec<String>> {
+        self.shared.lock().ignored.clone()
     }
 
     /// The cluster does not have this kind.
@@ -212,7 +220,10 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
                 false
             }
             Event::InitApply(read) => {
-                let (key, object) = taken(read);
+                let (key, ignored, object) = taken(read);
+                if !ignored.is_empty() {
+                    state.coming.2.insert(key.clone(), ignored);
+                }
                 match object {
                     Ok(object) => drop(state.coming.0.insert(key, Arc::new(object))),
                     Err(unread) => drop(state.coming.1.insert(key, Arc::new(unread))),
@@ -220,7 +231,7 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
                 false
             }
             Event::InitDone => {
-                let (objects, unread) = std::mem::take(&mut state.coming);
+                let (objects, unread, ignored) = std::mem::take(&mut state.coming);
                 let first = !self.synced.send_replace(true);
                 let same = state.objects.len() == objects.len()
                     && state.objects.iter().zip(&objects).all(|((k, a), (l, b))| k == l && (self.same)(a, b))
@@ -229,11 +240,16 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
                     tracing::info!("{}: the API server answers again", T::kind(&()));
                 }
                 state.missing = false;
-                (state.objects, state.unread) = (objects, unread);
+                (state.objects, state.unread, state.ignored) = (objects, unread, ignored);
                 first || !same
             }
             Event::Apply(read) => {
-                let (key, object) = taken(read);
+                let (key, ignored, object) = taken(read);
+                if ignored.is_empty() {
+                    state.ignored.remove(&key);
+                } else {
+                    state.ignored.insert(key.clone(), ignored);
+                }
                 match object {
                     Ok(object) => {
                         let was_unread = state.unread.remove(&key).is_some();
@@ -252,6 +268,7 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
             Event::Delete(read) => {
                 let key = key(read.meta());
                 let was_unread = state.unread.remove(&key).is_some();
+                state.ignored.remove(&key);
                 state.objects.remove(&key).is_some() || was_unread
             }
         }
@@ -286,9 +303,8 @@ fn code(error: &watcher::Error) -> Option<u16> {
     }
 }
 
-fn taken<T: Resource<DynamicType = ()>>(read: Read<T>) -> (Key, Result<T, Unread>) {
-    let key = key(read.meta());
-    (key, read.object)
+fn taken<T: Resource<DynamicType = ()>>(read: Read<T>) -> (Key, Vec<String>, Result<T, Unread>) {
+    (key(read.meta()), read.ignored, read.object)
 }
 
 fn key(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Key {

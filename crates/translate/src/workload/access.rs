@@ -32,7 +32,6 @@ pub(super) fn role(owner: &Owner<'_>, options: &Options) -> Role {
             rule(&[""], "configmaps", &["get", "patch"], Some(pods)),
             rule(&[""], "secrets", &read, Some(vec![tls_secret(owner.name)])),
             rule(&["discovery.k8s.io"], "endpointslices", &read, None),
-            rule(&["", "events.k8s.io"], "events", &["create", "patch"], None),
         ]),
     }
 }
