@@ -10,7 +10,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::{DeleteParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use model::names::INFRA_HASH_ANNOTATION;
 use serde_json::json;
@@ -224,7 +224,7 @@ impl Actor {
     async fn bindings(&self, gateway: &Gateway, objects: &Objects, ledger: &mut Ledger) -> Result<(), Error> {
         let has = has_finalizer(&gateway.metadata);
         if !objects.role_bindings.is_empty() && !has {
-            add_finalizer(&self.client, &self.key, &gateway.metadata).await?;
+            set_finalizer(&self.client, &self.key, true).await?;
         }
         let mut done = Ok(());
         let mut wanted = BTreeSet::new();
@@ -245,7 +245,7 @@ impl Actor {
             }
         }
         if objects.role_bindings.is_empty() && has && done.is_ok() {
-            remove_finalizer(&self.client, &self.key, &gateway.metadata).await?;
+            set_finalizer(&self.client, &self.key, false).await?;
         }
         done
     }
@@ -376,30 +376,23 @@ pub(crate) fn has_finalizer(metadata: &ObjectMeta) -> bool {
     metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }
 
-async fn add_finalizer(client: &Client, key: &Key, metadata: &ObjectMeta) -> Result<(), Error> {
-    let all = metadata.finalizers.iter().flatten().cloned().chain([FINALIZER.to_owned()]).collect();
-    set_finalizers(client, key, metadata, all).await
-}
-
-pub(crate) async fn remove_finalizer(client: &Client, key: &Key, metadata: &ObjectMeta) -> Result<(), Error> {
-    let others = metadata.finalizers.iter().flatten().filter(|finalizer| *finalizer != FINALIZER);
-    set_finalizers(client, key, metadata, others.cloned().collect()).await
-}
-
-/// With the version that they were read in: nobody else's is lost.
-async fn set_finalizers(
-    client: &Client,
-    key: &Key,
-    metadata: &ObjectMeta,
-    all: Vec<String>,
-) -> Result<(), Error> {
-    let api: Api<PartialObjectMeta<Gateway>> = Api::namespaced(client.clone(), &key.namespace);
+/// Puts our finalizer on a Gateway, or takes it away, whoever put it there; others stay.
+pub(crate) async fn set_finalizer(client: &Client, key: &Key, there: bool) -> Result<(), Error> {
+    let api: Api<Gateway> = Api::namespaced(client.clone(), &key.namespace);
+    // Read anew: with an old version the write would be refused, and without one another's finalizer could be lost.
+    let Some(now) = api.get_metadata_opt(&key.name).await.map_err(Error::write("Gateway", key))? else {
+        return Ok(());
+    };
+    if has_finalizer(&now.metadata) == there {
+        return Ok(());
+    }
+    let others = now.metadata.finalizers.iter().flatten().filter(|finalizer| *finalizer != FINALIZER);
+    let all: Vec<&str> = others.map(String::as_str).chain(there.then_some(FINALIZER)).collect();
     let patch = Patch::Merge(json!({
-        "metadata": { "resourceVersion": metadata.resource_version, "finalizers": all },
+        "metadata": { "resourceVersion": now.metadata.resource_version, "finalizers": all },
     }));
-    match api.patch(&key.name, &PatchParams::default(), &patch).await {
+    match api.patch_metadata(&key.name, &PatchParams::default(), &patch).await {
         Ok(_) => Ok(()),
-        // Gone already, or the watch is behind: what comes by it is looked at.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         Err(e) => Err(Error::write("Gateway", key)(e)),
     }

@@ -14,7 +14,7 @@ use source::kubernetes::Cluster;
 use translate::{Key, Snapshot};
 
 use crate::Error;
-use crate::gateway::{delete, gateway_of, has_finalizer, remove_finalizer};
+use crate::gateway::{delete, gateway_of, has_finalizer, set_finalizer};
 use crate::owned::Owned;
 
 /// Deletes them, and lets Gateways go that wait for it. Of several failures the first is told.
@@ -51,14 +51,14 @@ pub(crate) async fn sweep(
     );
     for (key, gateway) in &snapshot.gateways {
         if gone(key) && !failed.contains_key(key) && has_finalizer(&gateway.metadata) {
-            remove_finalizer(client, key, &gateway.metadata).await?;
+            set_finalizer(client, key, false).await?;
         }
     }
     for (key, unread) in &unread {
         let metadata = unread.raw.get("metadata").cloned().unwrap_or_default();
         let Ok(metadata) = serde_json::from_value::<ObjectMeta>(metadata) else { continue };
         if gone(key) && !failed.contains_key(key) && has_finalizer(&metadata) {
-            remove_finalizer(client, key, &metadata).await?;
+            set_finalizer(client, key, false).await?;
         }
     }
     failed.into_values().next().map_or(Ok(()), Err)
