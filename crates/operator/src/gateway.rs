@@ -139,7 +139,7 @@ impl Actor {
         };
         let Prepared { packed, hash, .. } = match prepared {
             Some(prepared) if Arc::ptr_eq(&prepared.work, work) => prepared,
-            other => other.insert(Prepared::new(work, main_vcl)?),
+            other => other.insert(tokio::task::block_in_place(|| Prepared::new(work, main_vcl))?),
         };
         // Pods that are one behind still read the old parts.
         let old = self.shards().into_iter().map(|(key, _)| key.name);

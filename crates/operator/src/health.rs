@@ -16,8 +16,31 @@ use tokio::sync::watch;
 use crate::metrics::Metrics;
 use crate::{Error, Settings};
 
-/// Answers until the future is dropped.
+/// Answers until the future is dropped: on a thread of its own, since a probe has no patience with us while we are busy.
 pub(crate) async fn serve(
+    settings: &Settings,
+    metrics: Arc<Metrics>,
+    ready: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    let (_dropped, mut until) = tokio::sync::oneshot::channel::<()>();
+    let (failed, failure) = tokio::sync::oneshot::channel();
+    let settings = settings.clone();
+    std::thread::spawn(move || {
+        let done = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Err(source) => Err(Error::Port { address: settings.health_address, source }),
+            Ok(runtime) => runtime.block_on(async {
+                tokio::select! {
+                    done = answer(&settings, metrics, ready) => done,
+                    _ = &mut until => Ok(()),
+                }
+            }),
+        };
+        let _ = failed.send(done);
+    });
+    failure.await.unwrap_or(Ok(()))
+}
+
+async fn answer(
     settings: &Settings,
     metrics: Arc<Metrics>,
     ready: watch::Receiver<bool>,

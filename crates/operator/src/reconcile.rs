@@ -109,7 +109,9 @@ struct Reconciler {
 impl Reconciler {
     fn bring(&mut self, snapshot: &Snapshot) -> Arc<Statuses> {
         let begun = Instant::now();
-        let Translation { gateways, mut statuses, notices } = translate::translate(snapshot);
+        // Others have work to do meanwhile.
+        let translation = tokio::task::block_in_place(|| translate::translate(snapshot));
+        let Translation { gateways, mut statuses, notices } = translation;
         self.metrics.translation_seconds.observe(begun.elapsed().as_secs_f64());
         for notice in notices {
             tracing::debug!("{notice}");

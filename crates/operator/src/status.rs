@@ -114,8 +114,59 @@ struct Write {
     news: Vec<News>,
 }
 
-/// What was found to be as desired: the object's version, and the desired status it was compared with.
-type Settled = HashMap<(&'static str, Key), (String, String)>;
+/// What was found to be as desired, so that thousands of routes are not compared for each that changes.
+#[derive(Default)]
+struct Settled {
+    /// The statuses of the last look, and how many there were before them.
+    of: Arc<Statuses>,
+    count: u64,
+    routes: HashMap<Key, SettledRoute>,
+}
+
+struct SettledRoute {
+    /// Of the route.
+    version: String,
+    /// Of the desired status.
+    digest: u64,
+    /// The statuses that it was last compared with.
+    count: u64,
+}
+
+impl Settled {
+    fn begin(&mut self, statuses: &Arc<Statuses>) {
+        if !Arc::ptr_eq(&self.of, statuses) {
+            self.of = Arc::clone(statuses);
+            self.count += 1;
+        }
+    }
+
+    /// Is nothing to be done for this route?
+    fn is(&mut self, key: &Key, version: &str, status: &HttpRouteStatus) -> bool {
+        let count = self.count;
+        let Some(known) = self.routes.get_mut(key).filter(|known| known.version == version) else {
+            return false;
+        };
+        if known.count != count {
+            if known.digest != digest(status) {
+                return false;
+            }
+            known.count = count;
+        }
+        true
+    }
+
+    fn note(&mut self, key: Key, version: String, status: &HttpRouteStatus) {
+        let settled = SettledRoute { version, digest: digest(status), count: self.count };
+        self.routes.insert(key, settled);
+    }
+}
+
+fn digest(status: &HttpRouteStatus) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    to_value(status).to_string().hash(&mut hasher);
+    hasher.finish()
+}
 
 /// Statuses that could not be written: each is tried again, later and later.
 #[derive(Default)]
@@ -145,14 +196,17 @@ impl Writer {
         let mut touched = self.cluster.touched();
         let mut owned = self.owned.changed();
         let mut runtimes = self.runtimes.changed.subscribe();
-        let mut settled = Settled::new();
+        let mut settled = Settled::default();
         let mut failures = Failures::default();
         loop {
             let statuses = Arc::clone(&self.desired.borrow_and_update());
             touched.mark_unchanged();
             owned.mark_unchanged();
             runtimes.mark_unchanged();
-            let mut writes = self.writes(&statuses, &mut settled);
+            let begun = Instant::now();
+            settled.begin(&statuses);
+            let mut writes = tokio::task::block_in_place(|| self.writes(&statuses, &mut settled));
+            let looked = begun.elapsed();
             writes.retain(|write| failures.may_try(write.kind, &write.key));
             self.write_all(writes, &mut failures).await;
             let pause = if failures.is_empty() { LOOK_AGAIN } else { RETRY.0 };
@@ -163,7 +217,8 @@ impl Writer {
                 _ = runtimes.changed() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            tokio::time::sleep(PAUSE).await;
+            // Looking must not become the main occupation.
+            tokio::time::sleep(PAUSE.max(looked * 3)).await;
         }
     }
 
@@ -188,18 +243,16 @@ impl Writer {
         self.metrics.gateways_programmed.set(programmed);
         let none = HttpRouteStatus::default();
         let routes = self.cluster.http_routes.objects();
-        settled.retain(|(_, key), _| routes.contains_key(key));
+        settled.routes.retain(|key, _| routes.contains_key(key));
         for (key, route) in routes {
             let status = statuses.http_routes.get(&key).unwrap_or(&none);
             let version = route.metadata.resource_version.clone().unwrap_or_default();
-            let digest = serde_json::to_string(status).unwrap_or_default();
-            let entry = settled.get(&("HTTPRoute", key.clone()));
-            if entry.is_some_and(|(at, of)| *at == version && *of == digest) {
+            if settled.is(&key, &version, status) {
                 continue;
             }
             match http_route(&key, &route.metadata.resource_version, &to_value(&route.status), status) {
                 Some(write) => writes.push(write),
-                None => drop(settled.insert(("HTTPRoute", key), (version, digest))),
+                None => settled.note(key, version, status),
             }
         }
         // Routes that could not be read have a status as well.
