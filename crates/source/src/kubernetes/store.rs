@@ -92,15 +92,45 @@ struct Shared<T> {
 }
 
 struct State<T> {
+    now: Seen<T>,
+    /// Being listed.
+    coming: Seen<T>,
+    /// The cluster does not have this kind.
+    missing: bool,
+    failing: bool,
+}
+
+/// What the API server said of the kind.
+struct Seen<T> {
     objects: Objects<T>,
     unread: BTreeMap<Key, Arc<Unread>>,
     /// Fields that we do not know, of those objects that have any.
     ignored: BTreeMap<Key, Vec<String>>,
-    /// Being listed.
-    coming: (Objects<T>, BTreeMap<Key, Arc<Unread>>, BTreeMap<Key, Vec<String>>),
-    /// The cluster does not have this kind.
-    missing: bool,
-    failing: bool,
+}
+
+impl<T> Default for Seen<T> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), unread: BTreeMap::new(), ignored: BTreeMap::new() }
+    }
+}
+
+impl<T> Seen<T> {
+    fn insert(&mut self, key: Key, ignored: Vec<String>, object: Result<T, Unread>) {
+        self.remove(&key);
+        if !ignored.is_empty() {
+            self.ignored.insert(key.clone(), ignored);
+        }
+        match object {
+            Ok(object) => drop(self.objects.insert(key, Arc::new(object))),
+            Err(unread) => drop(self.unread.insert(key, Arc::new(unread))),
+        }
+    }
+
+    /// True where it was there.
+    fn remove(&mut self, key: &Key) -> bool {
+        self.ignored.remove(key);
+        self.objects.remove(key).is_some() | self.unread.remove(key).is_some()
+    }
 }
 
 struct Task(AbortHandle);
@@ -119,7 +149,9 @@ impl<T> Clone for Store<T> {
 
 impl<T> fmt::Debug for Store<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("objects", &self.shared.lock().objects.len()).finish_non_exhaustive()
+        f.debug_struct("Store")
+            .field("objects", &self.shared.lock().now.objects.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -131,10 +163,8 @@ where
     pub fn watch(api: Api<Read<T>>, scope: Scope, same: Same<T>, changed: Signal, touched: Signal) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                objects: BTreeMap::new(),
-                unread: BTreeMap::new(),
-                ignored: BTreeMap::new(),
-                coming: Default::default(),
+                now: Seen::default(),
+                coming: Seen::default(),
                 missing: false,
                 failing: false,
             }),
@@ -158,20 +188,20 @@ where
     }
 
     pub fn objects(&self) -> Objects<T> {
-        self.shared.lock().objects.clone()
+        self.shared.lock().now.objects.clone()
     }
 
     pub fn get(&self, key: &Key) -> Option<Arc<T>> {
-        self.shared.lock().objects.get(key).cloned()
+        self.shared.lock().now.objects.get(key).cloned()
     }
 
     pub fn unread(&self) -> BTreeMap<Key, Arc<Unread>> {
-        self.shared.lock().unread.clone()
+        self.shared.lock().now.unread.clone()
     }
 
     /// Fields that we do not know, by object.
     pub fn ignored(&self) -> BTreeMap<Key, Vec<String>> {
-        self.shared.lock().ignored.clone()
+        self.shared.lock().now.ignored.clone()
     }
 
     /// The cluster does not have this kind.
@@ -216,61 +246,45 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
         let mut state = self.lock();
         match event {
             Event::Init => {
-                state.coming = Default::default();
+                state.coming = Seen::default();
                 false
             }
             Event::InitApply(read) => {
-                let (key, ignored, object) = taken(read);
-                if !ignored.is_empty() {
-                    state.coming.2.insert(key.clone(), ignored);
-                }
-                match object {
-                    Ok(object) => drop(state.coming.0.insert(key, Arc::new(object))),
-                    Err(unread) => drop(state.coming.1.insert(key, Arc::new(unread))),
-                }
+                let key = key(read.meta());
+                state.coming.insert(key, read.ignored, read.object);
                 false
             }
             Event::InitDone => {
-                let (objects, unread, ignored) = std::mem::take(&mut state.coming);
+                let coming = std::mem::take(&mut state.coming);
                 let first = !self.synced.send_replace(true);
-                let same = state.objects.len() == objects.len()
-                    && state.objects.iter().zip(&objects).all(|((k, a), (l, b))| k == l && (self.same)(a, b))
-                    && state.unread.len() == unread.len();
+                let (old, new) = (&state.now.objects, &coming.objects);
+                let same = old.len() == new.len()
+                    && old.iter().zip(new).all(|((k, a), (l, b))| k == l && (self.same)(a, b))
+                    && state.now.unread.is_empty()
+                    && coming.unread.is_empty();
+                for (key, unread) in &coming.unread {
+                    tracing::warn!("{} {key} cannot be read: {}", T::kind(&()), unread.why);
+                }
                 if std::mem::take(&mut state.failing) {
                     tracing::info!("{}: the API server answers again", T::kind(&()));
                 }
                 state.missing = false;
-                (state.objects, state.unread, state.ignored) = (objects, unread, ignored);
+                state.now = coming;
                 first || !same
             }
             Event::Apply(read) => {
-                let (key, ignored, object) = taken(read);
-                if ignored.is_empty() {
-                    state.ignored.remove(&key);
-                } else {
-                    state.ignored.insert(key.clone(), ignored);
-                }
-                match object {
-                    Ok(object) => {
-                        let was_unread = state.unread.remove(&key).is_some();
-                        let same = state.objects.get(&key).is_some_and(|old| (self.same)(old, &object));
-                        state.objects.insert(key, Arc::new(object));
-                        was_unread || !same
-                    }
+                let key = key(read.meta());
+                let same = match &read.object {
+                    Ok(object) => state.now.objects.get(&key).is_some_and(|old| (self.same)(old, object)),
                     Err(unread) => {
                         tracing::warn!("{} {key} cannot be read: {}", T::kind(&()), unread.why);
-                        state.objects.remove(&key);
-                        state.unread.insert(key, Arc::new(unread));
-                        true
+                        false
                     }
-                }
+                };
+                state.now.insert(key, read.ignored, read.object);
+                !same
             }
-            Event::Delete(read) => {
-                let key = key(read.meta());
-                let was_unread = state.unread.remove(&key).is_some();
-                state.ignored.remove(&key);
-                state.objects.remove(&key).is_some() || was_unread
-            }
+            Event::Delete(read) => state.now.remove(&key(read.meta())),
         }
     }
 
@@ -301,10 +315,6 @@ fn code(error: &watcher::Error) -> Option<u16> {
         | WatchFailed(kube::Error::Api(status)) => Some(status.code),
         _ => None,
     }
-}
-
-fn taken<T: Resource<DynamicType = ()>>(read: Read<T>) -> (Key, Vec<String>, Result<T, Unread>) {
-    (key(read.meta()), read.ignored, read.object)
 }
 
 fn key(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Key {
