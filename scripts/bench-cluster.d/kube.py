@@ -35,8 +35,10 @@ class Api:
         self.local = threading.local()
 
     def call(self, method, path, body=None):
-        if not hasattr(self.local, "connection"):
+        # The API server ends connections that rest; one that it has just ended would look like a failure.
+        if time.monotonic() - getattr(self.local, "used", 0) > 15:
             self.local.connection = http.client.HTTPSConnection(self.host, context=self.tls, timeout=60)
+        self.local.used = time.monotonic()
         connection = self.local.connection
         sent = json.dumps(body) if body is not None else None
         connection.request(method, path, sent, {"Content-Type": "application/json", "Accept": "application/json"})

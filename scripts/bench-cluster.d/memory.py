@@ -20,7 +20,7 @@ def processes():
 
 def of(command):
     """pids of `varnish-gateway COMMAND`."""
-    return [pid for pid, words in processes() if words[:2] == ["/usr/bin/varnish-gateway", command]]
+    return [pid for pid, words in processes() if words[1:2] == [command] and words[0].endswith("varnish-gateway")]
 
 
 def _field(pid, file, name):

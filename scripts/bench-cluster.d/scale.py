@@ -29,6 +29,7 @@ def new_routes(api, address, first, count, existing):
         time.sleep(1)
         for number in range(first, first + count):
             hostname, path = f"new{number}.example.com", f"/n{number}"
+            api.call("GET", "/version")  # a connection that is open
             before = {str(ask.status(hostname, path))}
             sent = time.monotonic()
             api.create(*kube.route(f"new{number:05}", hostname, path))
