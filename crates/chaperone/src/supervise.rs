@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use front::Shutdown;
 use model::names::RELOAD_SOCKET;
 use tokio::sync::watch;
 use varnishadm::{Admin, ChildState, ReverseListener, Secret};
@@ -16,16 +17,6 @@ use crate::feed::{Desired, Feed, LastGood};
 use crate::front_side::FrontSide;
 use crate::varnishd::{Varnishd, speaks_http2};
 use crate::{Error, ListenSocket, Settings, ports, reload};
-
-/// Are we to go on?
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Shutdown {
-    #[default]
-    Run,
-    /// Finish what has begun, then stop.
-    Drain,
-    Now,
-}
 
 /// From the start of varnishd to its first word on the CLI.
 const STARTING: Duration = Duration::from_secs(30);

@@ -8,9 +8,11 @@ pub mod filters;
 pub mod ghost;
 pub mod matches;
 pub mod names;
+mod report;
 pub mod routing;
 mod version;
 
+pub use report::Report;
 pub use version::{VERSION, Version, WrongVersion, check_version};
 
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! routing.json: what `translate` decided, with Services still by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,22 @@ pub struct Routing {
     /// For hosts that no entry of `vhosts` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Route>,
+}
+
+impl Routing {
+    /// Every route, of hosts and of none.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        let of_hosts = self.vhosts.values().flat_map(|host| host.routes.iter().chain(&host.default_route));
+        of_hosts.chain(&self.default)
+    }
+
+    /// Where the Services of all routes are: pods watch the endpoints there, and need the right to.
+    pub fn service_namespaces(&self) -> BTreeSet<String> {
+        self.routes()
+            .filter(|route| route.service.is_some())
+            .filter_map(|route| route.namespace.clone())
+            .collect()
+    }
 }
 
 impl Default for Routing {

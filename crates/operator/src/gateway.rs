@@ -200,7 +200,7 @@ impl Actor {
                 ledger.apply(&self.owned.disruption_budgets, INFRASTRUCTURE, budget).await?;
             }
             None if self.owned.disruption_budgets.get(&self.key).is_some() => {
-                self.delete::<PodDisruptionBudget>(&self.key, None).await?;
+                delete::<PodDisruptionBudget>(&self.client, &self.key, None).await?;
                 ledger.forget("PodDisruptionBudget", &self.key);
             }
             None => {}
@@ -240,7 +240,8 @@ impl Actor {
             let elsewhere = key.namespace != self.key.namespace;
             if elsewhere && gateway_of(binding.as_ref()).as_ref() == Some(&self.key) && !wanted.contains(&key)
             {
-                done = done.and(self.delete::<RoleBinding>(&key, binding.metadata.uid.clone()).await);
+                done =
+                    done.and(delete::<RoleBinding>(&self.client, &key, binding.metadata.uid.clone()).await);
                 ledger.forget("RoleBinding", &key);
             }
         }
@@ -334,21 +335,11 @@ impl Actor {
         }
         for (key, map) in self.shards() {
             if !packed.shards.contains_key(&key.name) {
-                self.delete::<ConfigMap>(&key, map.metadata.uid.clone()).await?;
+                delete::<ConfigMap>(&self.client, &key, map.metadata.uid.clone()).await?;
                 ledger.forget("ConfigMap", &key);
             }
         }
         Ok(())
-    }
-
-    async fn delete<T>(&self, key: &Key, uid: Option<String>) -> Result<(), Error>
-    where
-        T: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-            + Clone
-            + serde::de::DeserializeOwned
-            + std::fmt::Debug,
-    {
-        delete::<T>(&self.client, key, uid).await
     }
 }
 

@@ -2,22 +2,12 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use model::Report;
 use translate::Condition;
 use translate::status::PROGRAMMED;
 
 /// A new configuration takes a moment to reach the pods: the condition does not flicker for it.
 const MOMENT: Duration = Duration::from_secs(10);
-
-/// What a chaperone reports under its pod's name.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Report {
-    /// The hash of what it serves.
-    pub(crate) serving: Option<String>,
-    /// Why it does not serve the newest.
-    pub(crate) refused: Option<String>,
-}
 
 /// One pod of the Gateway.
 #[derive(Debug, Clone)]

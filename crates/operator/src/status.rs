@@ -13,6 +13,7 @@ use gateway_api::httproutes::HttpRoute;
 use k8s_openapi::api::core::v1::{Pod as PodObject, Service};
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
+use model::Report;
 use model::names::{CONTROLLER_NAME, GATEWAY_NAME_LABEL, INFRA_HASH_ANNOTATION};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ use translate::{
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::owned::Owned;
-use crate::programmed::{Known, Pod, Report, programmed};
+use crate::programmed::{Known, Pod, programmed};
 use conditions::{News, merge, same};
 
 /// Owns what it writes of a status.

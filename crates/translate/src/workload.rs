@@ -23,7 +23,6 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde::Serialize;
 
 pub use self::access::binding_name;
-pub use self::metadata::{GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY, MANAGED_BY_LABEL};
 pub use self::settings::{DisruptionBudget, Logging, ServiceSettings, Workload};
 use crate::GatewayPlan;
 

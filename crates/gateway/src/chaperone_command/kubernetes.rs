@@ -1,6 +1,6 @@
 //! The chaperone in a pod: fed by the API server, and telling the operator what it serves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
+use model::Report;
 use model::routing::Routing;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -93,7 +94,8 @@ impl Feeder {
     ) -> anyhow::Result<Option<(Option<Arc<str>>, KeptConfiguration)>> {
         let Stored { main_vcl, routing } = self.pod.stored().await?;
         last.take(main_vcl, routing, &self.namespace)?;
-        let slices = self.pod.endpoint_slices(&last.namespaces()).await;
+        let namespaces = last.routing.as_ref().map(Routing::service_namespaces).unwrap_or_default();
+        let slices = self.pod.endpoint_slices(&namespaces).await;
         let certificates = certificates(&self.pod.certificates());
         let desired = last.desired(&slices, &certificates, None)?;
         send(to_varnishd, desired.clone());
@@ -143,13 +145,6 @@ impl Last {
         self.vcl = Some(kept.vcl.as_str().into());
         self.routing = serde_json::from_str(&kept.routing).ok();
         self.bytes = Some(kept.routing.as_bytes().into());
-    }
-
-    fn namespaces(&self) -> BTreeSet<String> {
-        let Some(routing) = &self.routing else { return BTreeSet::new() };
-        let routes = routing.vhosts.values().flat_map(|host| host.routes.iter().chain(&host.default_route));
-        let with_service = routes.chain(&routing.default).filter(|route| route.service.is_some());
-        with_service.filter_map(|route| route.namespace.clone()).collect()
     }
 
     fn desired(
@@ -265,15 +260,6 @@ impl Kept {
             );
         }
     }
-}
-
-/// What the operator reads of us.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-struct Report {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    serving: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<String>,
 }
 
 /// Tells the operator, under the pod's name, whatever changes in what is served.

@@ -1,7 +1,5 @@
 //! What a Gateway's pods may do in the cluster: read their own configuration, see endpoints, tell what they serve.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use model::routing::Routing;
@@ -57,14 +55,10 @@ pub(super) fn role_binding(owner: &Owner<'_>) -> RoleBinding {
 
 /// One in each namespace, other than the Gateway's, that has a Service of its routes.
 pub(super) fn role_bindings(owner: &Owner<'_>, routing: &Routing, options: &Options) -> Vec<RoleBinding> {
-    let routes = routing.vhosts.values().flat_map(|vhost| vhost.routes.iter().chain(&vhost.default_route));
-    let namespaces: BTreeSet<&str> = routes
-        .chain(&routing.default)
-        .filter_map(|route| route.namespace.as_deref())
-        .filter(|namespace| *namespace != owner.namespace)
-        .collect();
+    let namespaces = routing.service_namespaces();
     namespaces
-        .into_iter()
+        .iter()
+        .filter(|namespace| *namespace != owner.namespace)
         .map(|namespace| RoleBinding {
             metadata: owner.at(namespace, binding_name(owner.namespace, owner.name)),
             role_ref: role_ref("ClusterRole", &options.cluster_role),

@@ -5,16 +5,9 @@ use std::collections::BTreeMap;
 use gateway_api::gateways::Gateway;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
-use crate::listener::GATEWAY_API_GROUP;
+use model::names::{GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY, MANAGED_BY_LABEL};
 
-/// The Gateway API's label: which Gateway an object is for.
-pub const GATEWAY_NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
-/// Ours, on objects in other namespaces too.
-pub const GATEWAY_NAMESPACE_LABEL: &str = "gateway.varnish-software.com/gateway-namespace";
-/// Who made an object.
-pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-/// We did.
-pub const MANAGED_BY: &str = "varnish-gateway";
+use crate::listener::GATEWAY_API_GROUP;
 
 type Map = BTreeMap<String, String>;
 
