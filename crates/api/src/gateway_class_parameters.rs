@@ -123,6 +123,9 @@ pub struct GatewayClassParametersSpec {
         extend("x-kubernetes-validations" = schema::networks())
     )]
     pub trusted_proxies: Option<Vec<String>>,
+    /// Whether answers say in `X-Cache` what the cache did: HIT, MISS, PASS or STALE. They do where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_status_header: Option<bool>,
     /// The Service in front of the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceParameters>,

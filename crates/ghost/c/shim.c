@@ -5,6 +5,7 @@
 
 #include "config.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <stdio.h>
@@ -44,7 +45,9 @@ struct gs_text { const char *p; size_t n; };
 
 struct http *gs_req(VRT_CTX) { return (ctx->http_req); }
 struct http *gs_bereq(VRT_CTX) { return (ctx->http_bereq); }
+struct http *gs_beresp(VRT_CTX) { return (ctx->http_beresp); }
 struct http *gs_resp(VRT_CTX) { return (ctx->http_resp); }
+unsigned gs_status(const struct http *hp) { return (http_GetStatus(hp)); }
 
 static struct gs_text
 gs_field(const struct http *hp, unsigned n)
@@ -295,6 +298,107 @@ gs_task_set(VRT_CTX, const void *id, void *state)
 	p->priv = state;
 	p->methods = gs_task_methods;
 	return (0);
+}
+
+/*--------------------------------------------------------------------
+ * The cache
+ */
+
+/* The backend request as it was before vcl_backend_fetch: every retry begins with it. */
+struct http *gs_bereq0(VRT_CTX) { return (ctx->bo->bereq0); }
+/* A pass, or what was called uncacheable already. */
+int gs_uncacheable(VRT_CTX) { return (ctx->bo->uncacheable); }
+int gs_is_bgfetch(VRT_CTX) { return (ctx->bo->is_bgfetch); }
+double gs_now(VRT_CTX) { return (ctx->now); }
+double gs_age(VRT_CTX) { return (ctx->now - ctx->bo->fetch_objcore->t_origin); }
+double gs_ttl(VRT_CTX) { return (VRT_r_beresp_ttl(ctx)); }
+/* Seconds since the fetch began, earlier tries of it among them. */
+double gs_fetch_time(VRT_CTX) { return (ctx->now - ctx->bo->t_first); }
+
+void
+gs_keep_for(VRT_CTX, double ttl, double grace, double keep)
+{
+	VRT_l_beresp_ttl(ctx, ttl);
+	VRT_l_beresp_grace(ctx, grace);
+	VRT_l_beresp_keep(ctx, keep);
+}
+
+void gs_set_uncacheable(VRT_CTX) { VRT_l_beresp_uncacheable(ctx, 1); }
+
+/* A date in one of HTTP's forms; 0 for anything else. */
+double
+gs_time(const char *p, size_t n)
+{
+	char date[64];
+
+	if (n >= sizeof date)
+		return (0);
+	memcpy(date, p, n);
+	date[n] = '\0';
+	return (VTIM_parse(date));
+}
+
+/* Longer than this no stale object is served to this request. A negative number: as long as it is kept. */
+void gs_set_grace(VRT_CTX, double grace) { ctx->req->d_grace = grace; }
+
+/*
+ * Is there a stale object that this fetch would replace? Then also its Cache-Control.
+ */
+int
+gs_stale(VRT_CTX, struct gs_text *control)
+{
+	struct busyobj *bo = ctx->bo;
+	struct objcore *oc = bo->stale_oc;
+
+	if (oc == NULL || (oc->flags & (OC_F_DYING | OC_F_FAILED | OC_F_HFM | OC_F_PRIVATE)) || EXP_WHEN(oc) <= ctx->now)
+		return (0);
+	control->p = HTTP_GetHdrPack(bo->wrk, oc, H_Cache_Control);
+	control->n = control->p == NULL ? 0 : strlen(control->p);
+	return (1);
+}
+
+/* In cache_objhead.h, which is not installed. Some versions do not look at the number. */
+int HSH_DerefObjCore(struct worker *, struct objcore **, int);
+
+/*
+ * The fetch has failed: its stale object is to be served instead, so its time of keep becomes grace. With hold, it passes
+ * for a fresh one for so many seconds, too: whoever waits for this fetch gets it, and the origin has a rest. When it goes
+ * for good stays as it is. Minus zero in keep says that it is stale all the same; to Varnish it is zero.
+ *
+ * Varnish would drop the stale object at the end of the fetch, so the fetch must let go of it; and then another try must
+ * not be a conditional one.
+ */
+void
+gs_rescue(VRT_CTX, double hold)
+{
+	struct busyobj *bo = ctx->bo;
+	struct objcore *oc = bo->stale_oc;
+	double end = EXP_WHEN(oc);
+
+	if (hold > 0)
+		oc->ttl = (float)((ctx->now + hold < end ? ctx->now + hold : end) - oc->t_origin);
+	oc->grace = (float)(end - (oc->t_origin + oc->ttl));
+	if (oc->grace < 0)
+		oc->grace = 0;
+	oc->keep = -0.0f;
+	(void)HSH_DerefObjCore(bo->wrk, &bo->stale_oc, 0);
+	bo->stale_oc = NULL;
+	http_Unset(bo->bereq0, H_If_None_Match);
+	http_Unset(bo->bereq0, H_If_Modified_Since);
+}
+
+/* What the cache did for the request that is delivered: 0 pass, 1 miss, 2 hit, 3 stale hit. */
+int
+gs_cache_status(VRT_CTX)
+{
+	const struct req *req = ctx->req;
+	const struct objcore *oc = req->objcore;
+
+	if (oc == NULL || (oc->flags & OC_F_PRIVATE))
+		return (0);
+	if (!req->is_hit)
+		return (1);
+	return (EXP_Ttl(NULL, oc) < req->t_req || signbit(oc->keep) ? 3 : 2);
 }
 
 /*--------------------------------------------------------------------

@@ -61,7 +61,9 @@ unsafe extern "C" {
     pub(crate) fn gs_give_memory_back();
     pub(crate) fn gs_req(ctx: *const Ctx) -> *mut Http;
     pub(crate) fn gs_bereq(ctx: *const Ctx) -> *mut Http;
+    pub(crate) fn gs_beresp(ctx: *const Ctx) -> *mut Http;
     pub(crate) fn gs_resp(ctx: *const Ctx) -> *mut Http;
+    pub(crate) fn gs_status(http: *const Http) -> c_uint;
     pub(crate) fn gs_method(http: *const Http) -> Text;
     pub(crate) fn gs_url(http: *const Http) -> Text;
     pub(crate) fn gs_header(http: *const Http, name: *const u8, n: usize, at: *mut c_uint) -> Text;
@@ -85,6 +87,21 @@ unsafe extern "C" {
     pub(crate) fn gs_hash(ctx: *const Ctx, text: *const c_char);
     pub(crate) fn gs_ws_copy(ctx: *const Ctx, p: *const u8, n: usize) -> *const c_char;
     pub(crate) fn gs_log(ctx: *const Ctx, line: *const c_char);
+
+    pub(crate) fn gs_bereq0(ctx: *const Ctx) -> *mut Http;
+    pub(crate) fn gs_uncacheable(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_is_bgfetch(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_now(ctx: *const Ctx) -> f64;
+    pub(crate) fn gs_age(ctx: *const Ctx) -> f64;
+    pub(crate) fn gs_ttl(ctx: *const Ctx) -> f64;
+    pub(crate) fn gs_fetch_time(ctx: *const Ctx) -> f64;
+    pub(crate) fn gs_keep_for(ctx: *const Ctx, ttl: f64, grace: f64, keep: f64);
+    pub(crate) fn gs_set_uncacheable(ctx: *const Ctx);
+    pub(crate) fn gs_time(p: *const u8, n: usize) -> f64;
+    pub(crate) fn gs_set_grace(ctx: *const Ctx, grace: f64);
+    pub(crate) fn gs_stale(ctx: *const Ctx, control: *mut Text) -> c_int;
+    pub(crate) fn gs_rescue(ctx: *const Ctx, hold: f64);
+    pub(crate) fn gs_cache_status(ctx: *const Ctx) -> c_int;
 
     pub(crate) fn gs_task_get(ctx: *const Ctx, id: *const c_void) -> *mut c_void;
     pub(crate) fn gs_task_alloc(ctx: *const Ctx, n: usize) -> *mut c_void;

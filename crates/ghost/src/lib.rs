@@ -5,11 +5,12 @@
 //!
 //! The way of a request: `vmod.rs` (what VCL calls) → `task.rs` (the decision, kept while the request lives) →
 //! `target.rs` (a director that carries the decision to the fetch and picks the endpoint) or `answer.rs` (404, 500,
-//! redirects). The way of a reload: `control.rs` → `object.rs` → `table.rs` → `backend.rs`, and
+//! redirects); `cache.rs` carries out the rule's cache policy on both sides. The way of a reload: `control.rs` → `object.rs` → `table.rs` → `backend.rs`, and
 //! `retire.rs` for endpoints that are gone.
 
 mod answer;
 mod backend;
+mod cache;
 mod control;
 mod error;
 mod ffi;

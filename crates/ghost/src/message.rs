@@ -33,6 +33,12 @@ impl<'a> Message<'a> {
         unsafe { ffi::gs_url(self.http).bytes() }.unwrap_or_default()
     }
 
+    /// Of a response.
+    pub(crate) fn status(self) -> u16 {
+        // SAFETY: alive, see new().
+        u16::try_from(unsafe { ffi::gs_status(self.http) }).unwrap_or_default()
+    }
+
     /// Every value of a header.
     pub(crate) fn headers(self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         let mut at = 0;

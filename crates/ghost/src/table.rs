@@ -55,7 +55,11 @@ pub(crate) fn read_aside(path: &Path) -> Result<Compiled, Error> {
 impl Table {
     /// Makes the directors. Backends that `old` has already are shared with it, and so are their connections.
     pub(crate) fn new(ctx: *const Ctx, compiled: Compiled, old: Option<&Self>) -> Result<Self, Error> {
-        let router = Arc::new(compiled.router);
+        let mut router = compiled.router;
+        if let Some(old) = old {
+            router.take_over(&old.router);
+        }
+        let router = Arc::new(router);
         let backends = backends(ctx, &router, old)?;
         let mut first = Vec::with_capacity(router.rules().len());
         let mut directors = Vec::with_capacity(router.rules().len());

@@ -16,6 +16,10 @@ pub(crate) struct Task {
     /// Borrows from `table`, which the same task keeps alive and never replaces.
     decision: Option<Decision<'static>>,
     table: Arc<Table>,
+    /// Makes the weighted pick, over restarts too: what was fetched for this request must be found again.
+    random: u64,
+    /// The origin has failed, and what is stale is to be served.
+    pub(crate) rescued: bool,
 }
 
 impl Task {
@@ -33,7 +37,12 @@ impl Task {
             if place.is_null() {
                 return None;
             }
-            place.write(Self { decision: None, table: ghost.table() });
+            place.write(Self {
+                decision: None,
+                table: ghost.table(),
+                random: router::random::next(),
+                rescued: false,
+            });
             IN_FLIGHT.fetch_add(1, Ordering::Relaxed);
             if ffi::gs_task_set(ctx, id(ghost), place.cast()) != 0 {
                 ghost_task_fini(place.cast());
@@ -64,7 +73,7 @@ impl Task {
 
     /// Decides by the task's own table.
     pub(crate) fn decide(&mut self, request: &impl router::Request) -> &Decision<'static> {
-        let decision = self.table.router().decide(request, router::random::next());
+        let decision = self.table.router().decide(request, self.random);
         // SAFETY: the decision borrows from the router inside `table`; an Arc does not move what it holds, and the
         // task never replaces it, so it lives as long as the decision beside it.
         let decision = unsafe { std::mem::transmute::<Decision<'_>, Decision<'static>>(decision) };

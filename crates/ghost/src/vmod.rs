@@ -1,6 +1,6 @@
 //! What VCL calls. Every function stops a panic at its border: across it, varnishd's child would abort.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
@@ -13,10 +13,7 @@ use crate::object::{DRAINING, Ghost};
 use crate::socket::Socket;
 use crate::table::Table;
 use crate::task::Task;
-use crate::{answer, forwarded, retire, target};
-
-/// Without a cache policy every request passes, unless user VCL removes this.
-const PASS_LINE: &CStr = c"X-Ghost-Pass: no cache policy";
+use crate::{answer, cache, forwarded, retire, target};
 
 fn guarded<T>(ctx: *const Ctx, otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
@@ -140,7 +137,7 @@ unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, request: &Clien
         if let Some(rule) = decision.rule_id() {
             message.add_static(table.route_line(rule));
         }
-        message.add_static(PASS_LINE);
+        cache::ask(ctx, task, &decision, request);
         ffi::gs_hint(ctx, chosen_director(ghost, table, &decision));
         message.fail_if_lost(ctx);
     }
@@ -224,31 +221,67 @@ unsafe extern "C" fn vmod_router_pipe(ctx: *const Ctx, ghost: *const Ghost) {
 unsafe extern "C" fn vmod_router_hash(ctx: *const Ctx, ghost: *const Ghost) {
     guarded(ctx, (), || {
         // SAFETY: Varnish passes a live context and our object.
-        let Some(task) = (unsafe { Task::existing(ctx, &*ghost) }) else { return };
-        let Some(decision) = task.decision() else { return };
-        let (rule, group) = decision.cache_key();
-        // What an origin answers to http, often a redirect, is not for https.
-        let scheme = decision.listener().map(|l| l.scheme()).filter(|scheme| *scheme == "https");
-        for part in [scheme, rule, group].into_iter().flatten() {
-            // SAFETY: as above; the copy lives as long as the task.
-            unsafe { ffi::gs_hash(ctx, copied(ctx, part)) };
+        let (task, message) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_req(ctx))) };
+        if let (Some(decision), Some(message)) = (task.and_then(|task| task.decision()), message) {
+            // SAFETY: as above.
+            unsafe { cache::hash(ctx, decision, message) };
         }
     });
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, _ghost: *const Ghost) {
-    guarded(ctx, (), || {
+unsafe extern "C" fn vmod_router_caches(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
+    guarded(ctx, 0, || {
+        // SAFETY: Varnish passes a live context and our object.
+        let task = unsafe { Task::existing(ctx, &*ghost) };
+        u32::from(task.and_then(|task| task.decision()?.cache()).is_some())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_response(ctx: *const Ctx, _ghost: *const Ghost) {
+    // SAFETY: Varnish passes a live context of a fetch.
+    guarded(ctx, (), || unsafe { cache::response(ctx) });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_store(ctx: *const Ctx, _ghost: *const Ghost) -> u32 {
+    // SAFETY: Varnish passes a live context of a fetch.
+    guarded(ctx, 0, || u32::from(unsafe { cache::store(ctx) }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_failed(ctx: *const Ctx, _ghost: *const Ghost) {
+    // SAFETY: Varnish passes a live context of a fetch.
+    guarded(ctx, (), || unsafe { cache::failed(ctx) });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_rescue(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
+    guarded(ctx, 0, || {
+        // SAFETY: Varnish passes a live context and our object; the response is this thread's.
+        let (task, resp) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_resp(ctx))) };
+        u32::from(task.zip(resp).is_some_and(|(task, resp)| cache::is_to_be_rescued(task, resp)))
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, _ghost: *const Ghost) -> u32 {
+    guarded(ctx, 0, || {
         // SAFETY: Varnish passes a live context; the fetch's request is this thread's.
         unsafe {
-            let Some(mut bereq) = Message::new(ffi::gs_bereq(ctx)) else { return };
+            let Some(mut bereq) = Message::new(ffi::gs_bereq(ctx)) else { return 0 };
+            if cache::is_vain(ctx, bereq) {
+                return 1;
+            }
             bereq.remove_headers_with(GHOST_PREFIX);
             if let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx)) {
                 target.rule().edit_request(bereq.url(), &mut bereq);
                 bereq.fail_if_lost(ctx);
             }
+            0
         }
-    });
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -266,6 +299,9 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         // SAFETY: Varnish passes a live context and our object; the response is this thread's.
         let (task, resp) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_resp(ctx))) };
         let Some(mut resp) = resp else { return };
+        let tells_status = task.as_ref().is_some_and(|task| task.table().router().tells_cache_status());
+        // SAFETY: as above.
+        unsafe { cache::tell(ctx, tells_status, resp) };
         if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
             rule.edit_response(&mut resp);
         }

@@ -28,6 +28,7 @@ cases! {
     a_failed_background_fetch_keeps_the_stale_object
     a_failed_reload_keeps_the_old_configuration
     a_file_without_listeners_goes_by_sockets
+    a_policys_grace_and_keep_hold
     a_new_vcl_reads_the_file_before_it_is_used
     a_reload_swaps_the_configuration
     a_reload_with_many_bad_entries_succeeds

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
-use crate::{CachePolicy, Listener, Timeouts, VERSION};
+use crate::{Balancing, CachePolicy, Listener, Timeouts, VERSION};
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub struct Config {
     pub timeouts: Option<Timeouts>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trusted_proxies: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_status_header: Option<bool>,
     #[serde(default)]
     pub vhosts: BTreeMap<String, Vhost>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,6 +35,7 @@ impl Default for Config {
             listeners: Vec::new(),
             timeouts: None,
             trusted_proxies: Vec::new(),
+            cache_status_header: None,
             vhosts: BTreeMap::new(),
             default: None,
         }
@@ -88,6 +91,9 @@ pub struct Route {
 pub struct Group {
     pub weight: u32,
     pub backends: Vec<Endpoint>,
+    /// Random where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balancing: Option<Balancing>,
     /// `namespace/name:port` of the Service, for readers, logs and `explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

@@ -62,17 +62,36 @@ impl Default for Timeouts {
     }
 }
 
-/// Seconds and time-to-live that a cache policy gives to a route's objects.
+/// How a group's requests are spread over its endpoints.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Balancing {
+    /// Each is as likely as the other.
+    #[default]
+    Random,
+    /// One after the other, over all rules that name the same Service.
+    RoundRobin,
+}
+
+/// How a route's answers are kept. Without a policy every request passes the cache by.
+///
+/// Of `default_ttl_seconds` and `forced_ttl_seconds` at most one is there. With neither, an answer is kept as long as its
+/// origin says, and not at all where it says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CachePolicy {
+    /// How long an answer is fresh whose origin does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_ttl_seconds: Option<f64>,
+    /// How long an answer is fresh, whatever its origin says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forced_ttl_seconds: Option<f64>,
+    /// How long after that it is served while it is fetched anew; 0 where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_seconds: Option<f64>,
+    /// How long after that it is kept to be revalidated, and for an origin that fails; 0 where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -37,6 +37,14 @@ pub const LISTENER_HEADER: &str = "X-Gateway-Listener";
 pub const ROUTE_HEADER: &str = "X-Gateway-Route";
 /// While it is there at the end of vcl_recv, the request passes the cache by.
 pub const PASS_HEADER: &str = "X-Ghost-Pass";
+/// On objects in the cache, for bans: the client's host in lower case and without port. Clients never see it.
+pub const CACHE_HOST_HEADER: &str = "x-cache-host";
+/// On objects in the cache, for bans: the client's URL, without query parameters that do not count. Clients never see it.
+pub const CACHE_URL_HEADER: &str = "x-cache-url";
+/// On answers: what the cache did.
+pub const CACHE_STATUS_HEADER: &str = "X-Cache";
+/// Between vcl_backend_response and vcl_deliver: the origin failed, and a stale object is there to be served instead.
+pub const RESCUE_HEADER: &str = "X-Ghost-Rescue";
 /// Headers that begin so are ghost's alone: they never come from a client, and never reach an origin or a client.
 pub const GHOST_PREFIX: &str = "X-Ghost-";
 /// Headers that begin so never come from a client.

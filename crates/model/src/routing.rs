@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
-use crate::{CachePolicy, Listener, Timeouts, VERSION};
+use crate::{Balancing, CachePolicy, Listener, Timeouts, VERSION};
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,9 @@ pub struct Routing {
     /// Networks whose X-Forwarded-* headers are believed, as `10.0.0.0/8`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trusted_proxies: Vec<String>,
+    /// Whether answers say in X-Cache what the cache did; they do where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_status_header: Option<bool>,
     /// By host in lower case: `shop.example.com`, `*.example.com`, `*`.
     #[serde(default)]
     pub vhosts: BTreeMap<String, Vhost>,
@@ -52,6 +55,7 @@ impl Default for Routing {
             listeners: Vec::new(),
             timeouts: None,
             trusted_proxies: Vec::new(),
+            cache_status_header: None,
             vhosts: BTreeMap::new(),
             default: None,
         }
@@ -100,6 +104,9 @@ pub struct Route {
     /// 1 where absent, as in the Gateway API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
+    /// Over the Service's endpoints; random where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balancing: Option<Balancing>,
     /// Socket names; empty: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<String>,

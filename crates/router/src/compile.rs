@@ -1,14 +1,18 @@
 //! ghost.json into tables.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use model::ghost::{Config, Route};
 use model::names::ANY_HOST;
-use model::{WrongVersion, check_version};
+use model::{CachePolicy, WrongVersion, check_version};
 
+use crate::cache::Cache;
 use crate::forwarded::TrustedProxies;
+use crate::group::Turns;
 use crate::host::{HostTable, normal_hostname};
 use crate::path;
+use crate::pattern;
 use crate::rule::Rule;
 use crate::table::{HostRules, Listener, ListenerTable, Router};
 
@@ -54,7 +58,8 @@ impl Router {
         if let Some(route) = &config.default {
             building.add_default(route, &mut problems);
         }
-        let router = building.finish(config.timeouts.unwrap_or_default(), trusted_proxies);
+        let mut router = building.finish(config.timeouts.unwrap_or_default(), trusted_proxies);
+        router.cache_status = config.cache_status_header.unwrap_or(true);
         Ok(Compiled { router, problems })
     }
 }
@@ -82,6 +87,33 @@ struct Building {
     sockets: BTreeMap<String, BTreeMap<String, u32>>,
     /// The listener for sockets that no route names, in files of the seeds' form.
     other: Option<u32>,
+    turns: Turns,
+    policies: Policies,
+}
+
+/// Policies that were compiled last: a Gateway's is that of thousands of rules.
+#[derive(Debug, Default)]
+struct Policies(VecDeque<(CachePolicy, Arc<Cache>)>);
+
+impl Policies {
+    const REMEMBERED: usize = 16;
+
+    fn compile(&mut self, policy: &CachePolicy) -> Result<Arc<Cache>, pattern::Error> {
+        if let Some((_, known)) = self.0.iter().find(|(known, _)| known == policy) {
+            return Ok(Arc::clone(known));
+        }
+        let cache = Arc::new(Cache::compile(policy)?);
+        self.0.truncate(Self::REMEMBERED - 1);
+        self.0.push_front((policy.clone(), Arc::clone(&cache)));
+        Ok(cache)
+    }
+}
+
+fn policy_problem(route: &Route, error: &pattern::Error) -> Problem {
+    let object = format!("HTTPRoute {}, rule {}", route.route_name, route.rule_index);
+    let message =
+        format!("its cache policy is left out, so its requests pass the cache by: bypass_headers: {error}");
+    Problem { object, message }
 }
 
 impl Building {
@@ -145,8 +177,11 @@ impl Building {
     }
 
     fn compile(&mut self, host: &str, route: &Route, problems: &mut Vec<Problem>) -> Option<u32> {
-        match Rule::compile(route, host) {
-            Ok(rule) => {
+        match Rule::compile(route, host, &mut self.turns) {
+            Ok(mut rule) => {
+                rule.cache = route.cache_policy.as_ref().and_then(|policy| {
+                    self.policies.compile(policy).map_err(|e| problems.push(policy_problem(route, &e))).ok()
+                });
                 self.rules.push(rule);
                 Some(self.rules.len() as u32 - 1)
             }
@@ -159,7 +194,7 @@ impl Building {
     }
 
     fn finish(self, timeouts: model::Timeouts, trusted_proxies: TrustedProxies) -> Router {
-        let Self { rules, listeners, sockets, other, .. } = self;
+        let Self { rules, listeners, sockets, other, turns, .. } = self;
         // One listener's rules are told apart by host and path, several listeners' are not.
         let with_rules = listeners.iter().filter(|l| l.default_rule.is_some() || !l.hosts.is_empty());
         let several_listeners = with_rules.count() > 1;
@@ -181,6 +216,16 @@ impl Building {
             (socket.as_bytes().into(), HostTable::new(listeners))
         });
         let (sockets, paths) = (sockets.collect(), paths.finish());
-        Router { rules: rules.into(), paths, listeners, sockets, other, timeouts, trusted_proxies }
+        Router {
+            rules: rules.into(),
+            paths,
+            listeners,
+            sockets,
+            other,
+            timeouts,
+            trusted_proxies,
+            turns,
+            cache_status: true,
+        }
     }
 }

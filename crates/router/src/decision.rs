@@ -1,5 +1,6 @@
 //! What is to be done with one request.
 
+use crate::cache::Cache;
 use crate::group::by_weight;
 use crate::rule::{Fate, Rule};
 use crate::table::Listener;
@@ -74,6 +75,14 @@ impl<'r> Decision<'r> {
     /// The rule's position in [`crate::Router::rules`].
     pub fn rule_id(&self) -> Option<u32> {
         self.rule.map(|(id, _)| id)
+    }
+
+    /// What the rule's cache policy says; `None` where the request passes the cache by.
+    pub fn cache(&self) -> Option<&'r Cache> {
+        match self.action {
+            Action::Forward { .. } => self.rule()?.cache(),
+            _ => None,
+        }
     }
 
     /// What belongs into the cache key beside host and URL: the rule, where more than these chose it, and the group,

@@ -1,8 +1,11 @@
 //! Backend groups: the two levels of the choice.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::ghost;
+use model::{Balancing, ghost};
 
 /// The endpoints of one Service.
 #[derive(Debug, Clone)]
@@ -10,12 +13,40 @@ pub struct Group {
     name: Box<str>,
     pub(crate) weight: u32,
     endpoints: Box<[SocketAddr]>,
+    /// Whose turn it is, where they take turns.
+    turn: Option<Arc<AtomicU64>>,
+}
+
+/// The turns of Services, by name: all rules that lead to one take the same turns.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Turns(HashMap<Box<str>, Arc<AtomicU64>>);
+
+impl Turns {
+    /// Each begins anywhere: of many gateways that start together, not all should go to the same endpoint.
+    fn of(&mut self, name: &str) -> Arc<AtomicU64> {
+        let begin = || Arc::new(AtomicU64::new(crate::random::next() >> 1));
+        if name.is_empty() {
+            return begin();
+        }
+        Arc::clone(self.0.entry(name.into()).or_insert_with(begin))
+    }
+
+    pub(crate) fn take_over(&mut self, older: &Self) {
+        for (name, turn) in &mut self.0 {
+            if let Some(older) = older.0.get(name) {
+                *turn = Arc::clone(older);
+            }
+        }
+    }
 }
 
 impl Group {
-    pub(crate) fn new(from: &ghost::Group) -> Self {
+    pub(crate) fn new(from: &ghost::Group, turns: &mut Turns) -> Self {
+        let name = from.name.as_deref().unwrap_or_default();
+        let takes_turns = from.balancing == Some(Balancing::RoundRobin);
         Self {
-            name: from.name.as_deref().unwrap_or_default().into(),
+            turn: takes_turns.then(|| turns.of(name)),
+            name: name.into(),
             weight: from.weight,
             endpoints: from.backends.iter().map(|e| SocketAddr::new(e.address, e.port)).collect(),
         }
@@ -34,8 +65,21 @@ impl Group {
         &self.endpoints
     }
 
-    /// The position of one endpoint, each as likely as the other; not `avoid`, if there is any other.
+    /// Goes on with the turns of an older configuration, so that a change of endpoints does not begin them anew.
+    pub(crate) fn take_over(&mut self, older: &Turns) {
+        if self.turn.is_some()
+            && let Some(turn) = older.0.get(&self.name)
+        {
+            self.turn = Some(Arc::clone(turn));
+        }
+    }
+
+    /// The position of one endpoint: the next one's, or by `random`, each as likely as the other. Not `avoid`, if there is
+    /// any other.
     pub fn pick(&self, random: u64, avoid: Option<usize>) -> Option<usize> {
+        if let Some(turn) = &self.turn {
+            return self.next(turn, avoid);
+        }
         let avoid = avoid.filter(|at| *at < self.endpoints.len() && self.endpoints.len() > 1);
         let choices = self.endpoints.len() - usize::from(avoid.is_some());
         if choices == 0 {
@@ -43,6 +87,16 @@ impl Group {
         }
         let at = scale(random, choices as u64) as usize;
         Some(if avoid.is_some_and(|avoid| at >= avoid) { at + 1 } else { at })
+    }
+}
+
+impl Group {
+    fn next(&self, turn: &AtomicU64, avoid: Option<usize>) -> Option<usize> {
+        let endpoints = self.endpoints.len() as u64;
+        let next = || turn.fetch_add(1, Ordering::Relaxed).checked_rem(endpoints).map(|at| at as usize);
+        let at = next()?;
+        // Another one, and still somebody else's turn after it.
+        if Some(at) == avoid { next() } else { Some(at) }
     }
 }
 
@@ -73,7 +127,31 @@ mod tests {
 
     fn group(weight: u32, endpoints: usize) -> Group {
         let endpoints = (0..endpoints).map(|i| SocketAddr::from(([127, 0, 0, 1], i as u16))).collect();
-        Group { name: "".into(), weight, endpoints }
+        Group { name: "".into(), weight, endpoints, turn: None }
+    }
+
+    #[test]
+    fn endpoints_take_turns_over_rules_and_reloads() {
+        let of = |endpoints: u16| ghost::Group {
+            name: Some("d/shop:80".to_owned()),
+            balancing: Some(Balancing::RoundRobin),
+            weight: 1,
+            backends: (0..endpoints)
+                .map(|port| ghost::Endpoint { address: [127, 0, 0, 1].into(), port })
+                .collect(),
+        };
+        let mut turns = Turns::default();
+        let (one, other) = (Group::new(&of(3), &mut turns), Group::new(&of(3), &mut turns));
+        let first = one.pick(0, None).unwrap();
+        assert_eq!(other.pick(0, None), Some((first + 1) % 3));
+        assert_eq!(one.pick(0, None), Some((first + 2) % 3));
+        // The second try goes to the one after.
+        assert_eq!(one.pick(0, Some(first)), Some((first + 1) % 3));
+        let mut newer = Group::new(&of(3), &mut Turns::default());
+        newer.take_over(&turns);
+        assert_eq!(newer.pick(0, None), Some((first + 2) % 3));
+        assert_eq!(Group::new(&of(0), &mut turns).pick(0, None), None);
+        assert_eq!(Group::new(&of(1), &mut turns).pick(0, Some(0)), Some(0));
     }
 
     #[test]

@@ -77,13 +77,13 @@ const LONGEST: usize = 255;
 
 /// A Host header in the form that tables use: lower case, without port and final dot.
 #[derive(Debug)]
-pub(crate) struct NormalHost {
+pub struct NormalHost {
     buffer: [u8; LONGEST],
     length: usize,
 }
 
 impl NormalHost {
-    pub(crate) fn new(raw: &[u8]) -> Self {
+    pub fn new(raw: &[u8]) -> Self {
         let host = without_port(raw);
         let host = host.strip_suffix(b".").unwrap_or(host);
         let mut normal = Self { buffer: [0; LONGEST], length: 0 };
@@ -96,7 +96,7 @@ impl NormalHost {
         normal
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.buffer[..self.length]
     }
 }

@@ -7,6 +7,7 @@
 //! requests for another. What remains is ordered by the Gateway API's
 //! precedence, field by field, and the first rule whose method, headers and query parameters fit takes the request.
 
+pub mod cache;
 mod compile;
 mod decision;
 mod dictionary;
@@ -30,6 +31,7 @@ pub use compile::{Compiled, Problem};
 pub use decision::{Action, Decision};
 pub use explain::{Candidate, Explanation, Verdict};
 pub use group::Group;
+pub use host::NormalHost;
 pub use rewrite::Url;
 pub use rule::Rule;
 pub use table::{Listener, Router};

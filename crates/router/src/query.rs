@@ -11,11 +11,9 @@ impl ValueMatcher {
     pub(crate) fn matches_query(&self, query: &[u8]) -> bool {
         let wanted = self.name.as_bytes();
         for pair in query.split(|b| *b == b'&') {
-            let (name, value) = match pair.iter().position(|b| *b == b'=') {
-                Some(at) => (&pair[..at], &pair[at + 1..]),
-                None => (pair, b"".as_slice()),
-            };
+            let name = name_of(pair);
             if is(name, wanted) {
+                let value = pair.get(name.len() + 1..).unwrap_or_default();
                 return self.accepts(value) || (escaped(value) && self.accepts(&decode(value)));
             }
         }
@@ -23,7 +21,12 @@ impl ValueMatcher {
     }
 }
 
-fn is(name: &[u8], wanted: &[u8]) -> bool {
+/// What stands before the `=` of a parameter.
+pub(crate) fn name_of(pair: &[u8]) -> &[u8] {
+    pair.iter().position(|b| *b == b'=').map_or(pair, |at| &pair[..at])
+}
+
+pub(crate) fn is(name: &[u8], wanted: &[u8]) -> bool {
     name == wanted || (escaped(name) && *decode(name) == *wanted)
 }
 

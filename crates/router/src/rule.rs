@@ -1,10 +1,13 @@
 //! One match of one rule, compiled.
 
+use std::sync::Arc;
+
 use model::ghost;
 use model::matches::{PathMatch, PathMatchType};
 
+use crate::cache::Cache;
 use crate::edit::HeaderEdits;
-use crate::group::Group;
+use crate::group::{Group, Turns};
 use crate::header::ValueMatcher;
 use crate::pattern::{self, Pattern};
 use crate::redirect::Redirect;
@@ -28,6 +31,8 @@ pub struct Rule {
     pub(crate) response_headers: HeaderEdits,
     pub(crate) rewrite: Option<Rewrite>,
     pub(crate) redirect: Option<Redirect>,
+    /// Without one every request passes the cache by.
+    pub(crate) cache: Option<Arc<Cache>>,
     identity: Box<str>,
 }
 
@@ -43,7 +48,11 @@ pub(crate) enum Fate {
 }
 
 impl Rule {
-    pub(crate) fn compile(from: &ghost::Route, hostname: &str) -> Result<Self, pattern::Error> {
+    pub(crate) fn compile(
+        from: &ghost::Route,
+        hostname: &str,
+        turns: &mut Turns,
+    ) -> Result<Self, pattern::Error> {
         let path = from.path_match.clone().unwrap_or_else(PathMatch::everything);
         let path_pattern = match path.kind {
             PathMatchType::RegularExpression => Some(Pattern::compile(&path.value)?),
@@ -63,11 +72,12 @@ impl Rule {
             method: from.method.as_deref().map(Into::into),
             headers: values(&from.headers)?,
             query_params: values(&from.query_params)?,
-            groups: from.backend_groups.iter().map(Group::new).collect(),
+            groups: from.backend_groups.iter().map(|group| Group::new(group, turns)).collect(),
             request_headers: HeaderEdits::new(filters.request_header_modifier.as_ref()),
             response_headers: HeaderEdits::new(filters.response_header_modifier.as_ref()),
             rewrite: filters.url_rewrite.as_ref().map(|r| Rewrite::new(r, prefix)),
             redirect: filters.request_redirect.as_ref().map(|r| Redirect::new(r, prefix)),
+            cache: None,
             identity: format!("{}#{}", from.route_name, from.rule_index).into(),
             path,
         })
@@ -90,8 +100,17 @@ impl Rule {
         &self.groups
     }
 
+    pub(crate) fn take_over(&mut self, older: &Turns) {
+        self.groups.iter_mut().for_each(|group| group.take_over(older));
+    }
+
     pub fn redirects(&self) -> bool {
         self.redirect.is_some()
+    }
+
+    /// What its cache policy says.
+    pub fn cache(&self) -> Option<&Cache> {
+        self.cache.as_deref()
     }
 
     /// Tells this rule's cached objects from those of others with the same host and URL.

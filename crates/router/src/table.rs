@@ -9,6 +9,7 @@ use model::names::socket_parts;
 use crate::Request;
 use crate::decision::Decision;
 use crate::forwarded::TrustedProxies;
+use crate::group::Turns;
 use crate::host::{HostTable, NormalHost};
 use crate::path::{Entry, HostPaths, PathIndex, split};
 use crate::rule::Rule;
@@ -80,6 +81,8 @@ pub struct Router {
     pub(crate) other: Option<u32>,
     pub(crate) timeouts: Timeouts,
     pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) turns: Turns,
+    pub(crate) cache_status: bool,
 }
 
 impl Router {
@@ -131,6 +134,17 @@ impl Router {
 
     pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
         self.listeners.iter().map(|table| &table.listener)
+    }
+
+    /// Goes on where an older configuration is: endpoints that take turns do not begin anew.
+    pub fn take_over(&mut self, older: &Self) {
+        self.turns.take_over(&older.turns);
+        self.rules.iter_mut().for_each(|rule| rule.take_over(&older.turns));
+    }
+
+    /// Whether answers are to say in X-Cache what the cache did.
+    pub fn tells_cache_status(&self) -> bool {
+        self.cache_status
     }
 
     pub fn timeouts(&self) -> Timeouts {

@@ -15,12 +15,10 @@ use model::CachePolicy;
 use crate::gateway::Gateway;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
 use crate::snapshot::{Key, Snapshot};
-use crate::status::{ACCEPTED, AncestorStatus, Condition, PolicyStatus, UNSUPPORTED_FIELDS};
+use crate::status::{ACCEPTED, AncestorStatus, Condition, PolicyStatus};
 
 /// The API server takes no more.
 const MOST_ANCESTORS: usize = 16;
-const NOT_CARRIED_OUT: &str =
-    "Not supported yet, and without effect: every request still passes the cache by";
 
 /// What a policy is for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,11 +151,9 @@ fn find(target: &Target, snapshot: &Snapshot) -> Result<(), Fault> {
 fn conditions(policy: &VarnishCachePolicy, verdict: &Result<CachePolicy, Fault>) -> Vec<Condition> {
     let generation = policy.metadata.generation.unwrap_or_default();
     match verdict {
-        Ok(_) => vec![
-            Condition::new(ACCEPTED, true, "Accepted", "The policy counts for its target", generation),
-            // To be removed when ghost does what routing.json says of it.
-            Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", NOT_CARRIED_OUT, generation),
-        ],
+        Ok(_) => {
+            vec![Condition::new(ACCEPTED, true, "Accepted", "The policy counts for its target", generation)]
+        }
         Err(fault) => vec![Condition::new(ACCEPTED, false, fault.reason, &fault.message, generation)],
     }
 }

@@ -88,6 +88,7 @@ impl<'a> Gateway<'a> {
                 .collect(),
             timeouts: parameters.timeouts,
             trusted_proxies: parameters.trusted_proxies.clone(),
+            cache_status_header: (!parameters.cache_status_header).then_some(false),
             ..Routing::default()
         };
         Self { key, object, listeners, certificates, parameters, routing }

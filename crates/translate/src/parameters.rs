@@ -58,6 +58,7 @@ pub(crate) struct Parameters<'a> {
     pub(crate) timeouts: Option<Timeouts>,
     pub(crate) upgrade_idle_seconds: f64,
     pub(crate) trusted_proxies: Vec<String>,
+    pub(crate) cache_status_header: bool,
     pub(crate) varnishd_args: Vec<String>,
     pub(crate) user_vcl: UserVclText<'a>,
     /// For whoever runs the Gateway in pods.
@@ -119,6 +120,10 @@ impl<'a> Parameters<'a> {
             timeouts,
             upgrade_idle_seconds: seconds("upgradeIdle", upgrade_idle, UPGRADE_IDLE_SECONDS, &mut problems),
             trusted_proxies: trusted_proxies(layers, &mut problems),
+            cache_status_header: layers
+                .field(|spec| spec.cache_status_header.as_ref())
+                .copied()
+                .unwrap_or(true),
             varnishd_args,
             user_vcl: layers
                 .field(|spec| spec.user_vcl_config_map_ref.as_ref())

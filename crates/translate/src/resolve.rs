@@ -24,6 +24,7 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
         listeners: routing.listeners.clone(),
         timeouts: routing.timeouts,
         trusted_proxies: routing.trusted_proxies.clone(),
+        cache_status_header: routing.cache_status_header,
         vhosts,
         default: routing.default.as_ref().map(|entry| resolver.route(entry)),
     };
@@ -88,7 +89,8 @@ impl<'a> Resolver<'a> {
             entry.port.map_or_else(|| entry.port_name.clone().unwrap_or_default(), |port| port.to_string());
         let asked = (namespace, service, entry.port, entry.port_name.as_deref());
         let backends = self.backends(asked, weight);
-        Some(Group { weight, backends, name: Some(format!("{namespace}/{service}:{port}")) })
+        let name = Some(format!("{namespace}/{service}:{port}"));
+        Some(Group { weight, backends, balancing: entry.balancing, name })
     }
 
     fn backends(&mut self, asked: Port<'a>, weight: u32) -> Vec<Endpoint> {

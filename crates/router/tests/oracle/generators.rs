@@ -121,7 +121,7 @@ fn group() -> impl Strategy<Value = Group> {
     (select(&[0, 1, 1, 9][..]), vec(endpoint, 0..3)).prop_map(|(weight, backends)| Group {
         weight,
         backends,
-        name: None,
+        ..Group::default()
     })
 }
 

@@ -15,15 +15,24 @@ sub vcl_recv {
 	if (req.method != "GET" && req.method != "HEAD") {
 		return (pass);
 	}
-	if (req.http.Authorization || req.http.Cookie) {
+	# With a cache policy a cookie alone does not pass the cache by.
+	if (req.http.Authorization || (req.http.Cookie && !router.caches())) {
 		return (pass);
 	}
 	return (hash);
+}
+
+sub vcl_hash {
+	# Host and URL are in the key already.
+	return (lookup);
 }
 
 sub vcl_backend_response {
 	# A failed refresh in the background must not take the place of the stale object.
 	if (bereq.is_bgfetch && beresp.status >= 500) {
 		return (abandon);
+	}
+	if (router.store()) {
+		return (deliver);
 	}
 }

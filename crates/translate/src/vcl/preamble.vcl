@@ -29,18 +29,29 @@ sub vcl_backend_fetch {
 	if (router.internal()) {
 		return (fetch);
 	}
-	router.fetch();
+	if (router.fetch()) {
+		return (abandon);
+	}
 }
 
 sub vcl_backend_response {
 	if (router.internal()) {
 		return (deliver);
 	}
+	router.response();
+}
+
+sub vcl_backend_error {
+	router.failed();
 }
 
 sub vcl_deliver {
 	if (router.internal()) {
 		return (deliver);
+	}
+	# The origin failed, and there is a stale object to serve instead.
+	if (router.rescue()) {
+		return (restart);
 	}
 	router.deliver();
 }

@@ -1,0 +1,267 @@
+//! A rule's cache policy inside varnishd. What is kept and by which key is `router`'s to say; here it is done.
+//!
+//! Past grace, an object that is kept is revalidated before it is served: Varnish does that by itself. Where that fetch
+//! fails, the object is given time again, the failed answer is marked, and the client's side starts the request anew,
+//! which finds the object.
+
+use std::ffi::CStr;
+
+use model::names::{CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, RESCUE_HEADER};
+use router::cache::{Answer, Cache, Keeping, Key};
+use router::{Decision, NormalHost};
+
+use crate::ffi::{self, Ctx, Text};
+use crate::message::{ClientRequest, Message};
+use crate::target;
+use crate::task::Task;
+
+/// Without a cache policy every request passes, unless user VCL removes this.
+const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
+const BYPASS: &CStr = c"X-Ghost-Pass: bypass of the cache policy";
+const RESCUE: &CStr = c"X-Ghost-Rescue: 1";
+
+/// For so long an answer that cannot be kept lets requests go to the origin side by side.
+const HIT_FOR_MISS_SECONDS: f64 = 120.0;
+/// A failure passes sooner.
+const HIT_FOR_MISS_SECONDS_OF_FAILURES: f64 = 1.0;
+
+/// A fetch that took this long to fail is not tried again at once: those who wait for it would wait for each other.
+const SLOW_FAILURE_SECONDS: f64 = 0.5;
+const HOLD_SECONDS: (f64, f64) = (1.0, 10.0);
+
+/// In vcl_recv, once it is decided where the request goes: does it ask the cache?
+///
+/// # Safety
+/// `ctx` must be the live context whose request it is.
+pub(crate) unsafe fn ask(ctx: *const Ctx, task: &Task, decision: &Decision<'_>, request: &ClientRequest<'_>) {
+    // SAFETY: the lines are static; the caller's promise.
+    unsafe {
+        let Some(cache) = decision.cache() else { return request.message.add_static(NO_POLICY) };
+        if cache.is_bypassed_by(request) {
+            request.message.add_static(BYPASS);
+        }
+        if task.rescued {
+            request.message.add_static(RESCUE);
+        }
+        ffi::gs_set_grace(ctx, if task.rescued { -1.0 } else { cache.grace() });
+    }
+}
+
+/// In vcl_hash.
+///
+/// # Safety
+/// `ctx` must be the live context whose request `message` is.
+pub(crate) unsafe fn hash(ctx: *const Ctx, decision: &Decision<'_>, message: Message<'_>) {
+    // Not the listener's: a trusted proxy may have ended TLS.
+    let scheme = message.header("X-Forwarded-Proto").unwrap_or(b"http");
+    let host = message.header("Host").unwrap_or_default();
+    let key =
+        Key::new(decision, scheme, host, message.url(), |name, seen| message.headers(name).for_each(seen));
+    // SAFETY: the caller's promise; the copy lives as long as the task.
+    unsafe {
+        let key = key.as_bytes();
+        let copy = ffi::gs_ws_copy(ctx, key.as_ptr(), key.len());
+        if copy.is_null() {
+            return ffi::gs_fail(ctx, c"ghost: no room for the cache key: raise workspace_client".as_ptr());
+        }
+        ffi::gs_hash(ctx, copy);
+    }
+}
+
+/// In vcl_backend_fetch: is this the refresh that Varnish starts beside an object that is served because the origin has
+/// just failed?
+///
+/// # Safety
+/// `ctx` must be the live context of the fetch whose request `bereq` is.
+pub(crate) unsafe fn is_vain(ctx: *const Ctx, bereq: Message<'_>) -> bool {
+    // SAFETY: the caller's promise.
+    bereq.header(RESCUE_HEADER).is_some() && unsafe { ffi::gs_is_bgfetch(ctx) == 1 }
+}
+
+/// In vcl_backend_response, before user VCL.
+///
+/// # Safety
+/// `ctx` must be the live context of a fetch.
+pub(crate) unsafe fn response(ctx: *const Ctx) {
+    // SAFETY: the caller's promise; the fetch's messages are this thread's.
+    unsafe {
+        let (Some(before), Some(beresp)) =
+            (Message::new(ffi::gs_bereq0(ctx)), Message::new(ffi::gs_beresp(ctx)))
+        else {
+            return;
+        };
+        let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx)) else { return };
+        if ffi::gs_uncacheable(ctx) == 1 {
+            return;
+        }
+        let cache = target.rule().cache();
+        name(beresp, before, cache);
+        if let Some(cache) = cache {
+            let answer = OriginsAnswer { ctx, message: beresp };
+            let Keeping { ttl, grace, keep } = cache.keeping(&answer);
+            ffi::gs_keep_for(ctx, ttl, grace, keep);
+            if beresp.status() >= 500 {
+                rescue(ctx, cache, before, beresp);
+            }
+        }
+        beresp.fail_if_lost(ctx);
+    }
+}
+
+/// By these an object is found for invalidation, whatever its key is made of.
+fn name(beresp: Message<'_>, before: Message<'_>, cache: Option<&Cache>) {
+    let host = NormalHost::new(before.header("Host").unwrap_or_default());
+    beresp.set_header(CACHE_HOST_HEADER, host.as_bytes());
+    match cache.filter(|cache| cache.changes_urls()) {
+        Some(cache) => {
+            let mut url = Vec::with_capacity(before.url().len());
+            cache.write_url(before.url(), &mut url);
+            beresp.set_header(CACHE_URL_HEADER, &url);
+        }
+        None => beresp.set_header(CACHE_URL_HEADER, before.url()),
+    }
+}
+
+/// In vcl_backend_response, after user VCL: what is not to be kept becomes hit-for-miss. False where there is no policy.
+///
+/// # Safety
+/// `ctx` must be the live context of a fetch.
+pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
+    // SAFETY: the caller's promise; the fetch's messages are this thread's.
+    unsafe {
+        let cache = target::of_director(ffi::gs_bereq_backend(ctx)).and_then(|target| target.rule().cache());
+        let (Some(_), Some(message)) = (cache, Message::new(ffi::gs_beresp(ctx))) else { return false };
+        if ffi::gs_uncacheable(ctx) == 1 {
+            return true;
+        }
+        if message.header(RESCUE_HEADER).is_some() {
+            // Nobody is to find it.
+            ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
+            ffi::gs_set_uncacheable(ctx);
+        } else if ffi::gs_ttl(ctx) <= 0.0 || Cache::forbids(&OriginsAnswer { ctx, message }) {
+            let failed = message.status() >= 500;
+            let seconds = if failed { HIT_FOR_MISS_SECONDS_OF_FAILURES } else { HIT_FOR_MISS_SECONDS };
+            ffi::gs_keep_for(ctx, seconds, 0.0, 0.0);
+            ffi::gs_set_uncacheable(ctx);
+        }
+        true
+    }
+}
+
+/// In vcl_backend_error: the origin could not be reached, or said nothing that makes sense.
+///
+/// # Safety
+/// `ctx` must be the live context of a fetch.
+pub(crate) unsafe fn failed(ctx: *const Ctx) {
+    // SAFETY: the caller's promise; the fetch's messages are this thread's.
+    unsafe {
+        let cache = target::of_director(ffi::gs_bereq_backend(ctx)).and_then(|target| target.rule().cache());
+        let (Some(cache), Some(before), Some(beresp)) =
+            (cache, Message::new(ffi::gs_bereq0(ctx)), Message::new(ffi::gs_beresp(ctx)))
+        else {
+            return;
+        };
+        if ffi::gs_uncacheable(ctx) == 1 {
+            return;
+        }
+        // Varnish lets those who wait for this fetch have its failure, too. Nobody who comes later should.
+        ffi::gs_keep_for(ctx, ffi::gs_ttl(ctx), 0.0, 0.0);
+        rescue(ctx, cache, before, beresp);
+        beresp.fail_if_lost(ctx);
+    }
+}
+
+/// Gives a stale object time again, if there is one that may be served, and marks the failed answer for the client's side.
+///
+/// # Safety
+/// `ctx` must be the live context of the fetch whose messages these are.
+unsafe fn rescue(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Message<'_>) {
+    // SAFETY: the caller's promise; the stale object's header lives as long as the fetch holds the object.
+    unsafe {
+        if ffi::gs_is_bgfetch(ctx) == 1 {
+            return;
+        }
+        // Another try of a fetch that failed before.
+        let mut rescued = before.header(RESCUE_HEADER).is_some();
+        let mut control = Text { p: std::ptr::null(), n: 0 };
+        if !rescued && ffi::gs_stale(ctx, &mut control) == 1 {
+            let forbidden =
+                !cache.overrules_the_origin() && control.bytes().is_some_and(Cache::must_revalidate);
+            if !forbidden {
+                let took = ffi::gs_fetch_time(ctx);
+                let (least, most) = HOLD_SECONDS;
+                let hold = if took < SLOW_FAILURE_SECONDS { 0.0 } else { took.clamp(least, most) };
+                ffi::gs_rescue(ctx, hold);
+                before.add_static(RESCUE);
+                rescued = true;
+            }
+        }
+        if rescued {
+            ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
+            beresp.add_static(RESCUE);
+        }
+    }
+}
+
+/// In vcl_deliver: true once, where a stale object is to be served instead of this answer.
+pub(crate) fn is_to_be_rescued(task: &mut Task, resp: Message<'_>) -> bool {
+    let first = !task.rescued && resp.header(RESCUE_HEADER).is_some();
+    task.rescued |= first;
+    first
+}
+
+/// In vcl_deliver: takes away what is for the cache alone, and says what the cache did.
+///
+/// # Safety
+/// `ctx` must be the live context whose response `resp` is.
+pub(crate) unsafe fn tell(ctx: *const Ctx, tells_status: bool, resp: Message<'_>) {
+    // SAFETY: the caller's promise; the lines are static.
+    unsafe {
+        let (line, looked_up) = match ffi::gs_cache_status(ctx) {
+            0 => (c"X-Cache: PASS", false),
+            1 => (c"X-Cache: MISS", true),
+            2 => (c"X-Cache: HIT", true),
+            _ => (c"X-Cache: STALE", true),
+        };
+        if looked_up {
+            resp.remove_header(CACHE_HOST_HEADER);
+            resp.remove_header(CACHE_URL_HEADER);
+        }
+        if tells_status {
+            resp.remove_header(CACHE_STATUS_HEADER);
+            resp.add_static(line);
+        }
+    }
+}
+
+/// What the origin says, after a 304 together with what it had said before.
+struct OriginsAnswer<'a> {
+    ctx: *const Ctx,
+    message: Message<'a>,
+}
+
+impl Answer for OriginsAnswer<'_> {
+    fn status(&self) -> u16 {
+        self.message.status()
+    }
+
+    fn any_header(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.message.headers(name).any(seen)
+    }
+
+    fn time(&self, date: &[u8]) -> Option<f64> {
+        // SAFETY: pointer and length belong together.
+        let time = unsafe { ffi::gs_time(date.as_ptr(), date.len()) };
+        (time > 0.0).then_some(time)
+    }
+
+    fn now(&self) -> f64 {
+        // SAFETY: made from a live context, and used while it is one.
+        unsafe { ffi::gs_now(self.ctx) }
+    }
+
+    fn age(&self) -> f64 {
+        // SAFETY: as above.
+        unsafe { ffi::gs_age(self.ctx) }.max(0.0)
+    }
+}

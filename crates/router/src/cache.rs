@@ -1,0 +1,105 @@
+//! A cache policy, compiled: which requests ask the cache, what an object is found by, and how long it stays.
+//!
+//! Takes the policy of a rule, a request or an answer; guarantees that two requests get the same key only where the
+//! policy calls them the same; never reads a clock, and never stores anything.
+
+mod directives;
+mod key;
+mod lifetime;
+mod query;
+
+use model::{BypassHeader, CachePolicy};
+
+use crate::Request;
+use crate::pattern::{self, Pattern};
+
+pub use self::key::Key;
+pub use self::lifetime::{Answer, Keeping};
+use self::query::Parameters;
+
+/// What a rule's policy says.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    lifetime: Lifetime,
+    grace: f64,
+    keep: f64,
+    key_headers: Box<[Box<str>]>,
+    parameters: Option<Parameters>,
+    bypass: Box<[Bypass]>,
+}
+
+/// Who says how long an answer is fresh.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Lifetime {
+    Origin,
+    /// The origin; these seconds where it is silent.
+    Default(f64),
+    Forced(f64),
+}
+
+#[derive(Debug, Clone)]
+struct Bypass {
+    name: Box<str>,
+    value: Option<Pattern>,
+}
+
+impl Cache {
+    pub(crate) fn compile(from: &CachePolicy) -> Result<Self, pattern::Error> {
+        let lifetime = match (from.forced_ttl_seconds, from.default_ttl_seconds) {
+            (Some(seconds), _) => Lifetime::Forced(sane(seconds)),
+            (None, Some(seconds)) => Lifetime::Default(sane(seconds)),
+            (None, None) => Lifetime::Origin,
+        };
+        let key = from.cache_key.clone().unwrap_or_default();
+        let bypass = |header: &BypassHeader| {
+            let value = header.value_regex.as_deref().map(Pattern::compile).transpose()?;
+            Ok(Bypass { name: header.name.as_str().into(), value })
+        };
+        Ok(Self {
+            lifetime,
+            grace: sane(from.grace_seconds.unwrap_or_default()),
+            keep: sane(from.keep_seconds.unwrap_or_default()),
+            key_headers: key.headers.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
+            parameters: Parameters::new(key.query_params_include.as_ref(), key.query_params_exclude.as_ref()),
+            bypass: from.bypass_headers.iter().map(bypass).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Seconds for which a stale answer may be served while it is fetched anew.
+    pub fn grace(&self) -> f64 {
+        self.grace
+    }
+
+    /// Whether an answer that must be revalidated may be served stale all the same.
+    pub fn overrules_the_origin(&self) -> bool {
+        matches!(self.lifetime, Lifetime::Forced(_))
+    }
+
+    /// Whether a header of the request takes it past the cache.
+    pub fn is_bypassed_by(&self, request: &impl Request) -> bool {
+        self.bypass.iter().any(|bypass| {
+            request.any_header(&bypass.name, &mut |value| {
+                bypass.value.as_ref().is_none_or(|pattern| pattern.is_match(value))
+            })
+        })
+    }
+
+    /// Not all query parameters count, or their order does not.
+    pub fn changes_urls(&self) -> bool {
+        self.parameters.is_some()
+    }
+
+    /// The URL as the cache knows it, written behind what is in `to`.
+    pub fn write_url(&self, url: &[u8], to: &mut impl Extend<u8>) {
+        match &self.parameters {
+            Some(parameters) => parameters.write(url, to),
+            None => to.extend(url.iter().copied()),
+        }
+    }
+}
+
+/// A file may say anything. Ten years are for ever, and fit into Varnish's numbers.
+fn sane(seconds: f64) -> f64 {
+    const TEN_YEARS: f64 = 3.2e8;
+    if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, TEN_YEARS) }
+}

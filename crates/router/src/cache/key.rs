@@ -1,0 +1,71 @@
+//! What an object is found by, as bytes. Each part begins with its kind and its length, so that no two different requests
+//! come to the same bytes.
+
+use smallvec::SmallVec;
+
+use crate::decision::Decision;
+
+/// A key that is being written. Most fit without an allocation.
+#[derive(Debug, Default)]
+pub struct Key(SmallVec<[u8; 512]>);
+
+impl Key {
+    /// Without a policy the URL counts as it is.
+    ///
+    /// `values` shows all values of a header of the request. `host` and `url` are the client's, or what user VCL made of them; `scheme` is the client's.
+    pub fn new(
+        decision: &Decision<'_>,
+        scheme: &[u8],
+        host: &[u8],
+        url: &[u8],
+        values: impl Fn(&str, &mut dyn FnMut(&[u8])),
+    ) -> Self {
+        let mut key = Self::default();
+        key.part(b'H', host);
+        match decision.cache().and_then(|cache| cache.parameters.as_ref()) {
+            Some(parameters) => {
+                let mut normal: SmallVec<[u8; 512]> = SmallVec::new();
+                parameters.write(url, &mut normal);
+                key.part(b'U', &normal);
+            }
+            None => key.part(b'U', url),
+        }
+        // What an origin answers to http, often a redirect, is not for https.
+        if scheme != b"http" {
+            key.part(b'S', scheme);
+        }
+        let (rule, group) = decision.cache_key();
+        for (kind, part) in [(b'R', rule), (b'G', group)] {
+            if let Some(part) = part {
+                key.part(kind, part.as_bytes());
+            }
+        }
+        for name in decision.cache().map(|cache| &*cache.key_headers).unwrap_or_default() {
+            key.part(b'N', name.as_bytes());
+            values(name, &mut |value| key.part(b'V', value));
+        }
+        key
+    }
+
+    fn part(&mut self, kind: u8, text: &[u8]) {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        let mut left = text.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (left % 10) as u8;
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        self.0.push(kind);
+        self.0.extend_from_slice(&digits[at..]);
+        self.0.push(b':');
+        self.0.extend_from_slice(text);
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
