@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use api::VarnishCachePolicy;
 use futures::StreamExt;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
@@ -21,8 +22,8 @@ use source::kubernetes::{Cluster, Signal, Unread};
 use tokio::sync::watch;
 use translate::status::{ACCEPTED, CONFLICTED, PROGRAMMED, SUPPORTED_VERSION};
 use translate::{
-    Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, Key, ListenerStatus, Statuses, features,
-    workload,
+    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, Key, ListenerStatus,
+    ParentStatus, PolicyStatus, Statuses, features, workload,
 };
 
 use crate::events::Events;
@@ -263,6 +264,11 @@ impl Writer {
             let observed = unread.raw.get("status").cloned().unwrap_or_default();
             writes.extend(http_route(&key, &version.map(str::to_owned), &observed, status));
         }
+        let none = PolicyStatus::default();
+        for (key, policy) in self.cluster.cache_policies.objects() {
+            let status = statuses.cache_policies.get(&key).unwrap_or(&none);
+            writes.extend(cache_policy(&key, &policy, status));
+        }
         writes
     }
 
@@ -287,6 +293,9 @@ impl Writer {
                 patch_status(&api, &key, &patch).await
             }
             "Gateway" => patch_status::<Gateway>(&self.namespaced(&key), &key, &patch).await,
+            "VarnishCachePolicy" => {
+                patch_status::<VarnishCachePolicy>(&self.namespaced(&key), &key, &patch).await
+            }
             _ => patch_status::<HttpRoute>(&self.namespaced(&key), &key, &patch).await,
         };
         match done {
@@ -308,6 +317,11 @@ impl Writer {
                 }
                 "Gateway" => {
                     if let Some(object) = self.cluster.gateways.get(&key) {
+                        self.events.tell(object.as_ref(), good, &reason, &note).await;
+                    }
+                }
+                "VarnishCachePolicy" => {
+                    if let Some(object) = self.cluster.cache_policies.get(&key) {
                         self.events.tell(object.as_ref(), good, &reason, &note).await;
                     }
                 }
@@ -529,34 +543,50 @@ fn http_route(
     observed: &Value,
     status: &HttpRouteStatus,
 ) -> Option<Write> {
+    let entry = |parent: &ParentStatus| (to_value(&parent.parent_ref), parent.conditions.clone());
+    let wanted: Vec<_> = status.parents.iter().map(entry).collect();
+    entries("HTTPRoute", ["parents", "parentRef"], key, version, observed, &wanted)
+}
+
+fn cache_policy(key: &Key, policy: &VarnishCachePolicy, status: &PolicyStatus) -> Option<Write> {
+    let entry = |one: &AncestorStatus| (to_value(&one.ancestor_ref), one.conditions.clone());
+    let wanted: Vec<_> = status.ancestors.iter().map(entry).collect();
+    let observed = to_value(&policy.status);
+    let version = &policy.metadata.resource_version;
+    entries("VarnishCachePolicy", ["ancestors", "ancestorRef"], key, version, &observed, &wanted)
+}
+
+/// A status that is a list to which each controller has entries of its own: `parents` of a route, `ancestors` of a policy.
+fn entries(
+    kind: &'static str,
+    [list, reference]: [&str; 2],
+    key: &Key,
+    version: &Option<String>,
+    observed: &Value,
+    wanted: &[(Value, Vec<Condition>)],
+) -> Option<Write> {
     let empty = Vec::new();
-    let parents = observed.get("parents").and_then(Value::as_array).unwrap_or(&empty);
-    let ours =
-        |parent: &&Value| parent.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
-    let mine: Vec<&Value> = parents.iter().filter(ours).collect();
-    let find =
-        |reference: &Value| mine.iter().copied().find(|parent| parent.get("parentRef") == Some(reference));
-    let references: Vec<Value> = status.parents.iter().map(|parent| to_value(&parent.parent_ref)).collect();
-    let unchanged = mine.len() == status.parents.len()
-        && status.parents.iter().zip(&references).all(|(parent, reference)| {
-            find(reference).is_some_and(|there| same(&parent.conditions, there.get("conditions")))
+    let there = observed.get(list).and_then(Value::as_array).unwrap_or(&empty);
+    let ours = |entry: &&Value| entry.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
+    let mine: Vec<&Value> = there.iter().filter(ours).collect();
+    let find = |named: &Value| mine.iter().copied().find(|entry| entry.get(reference) == Some(named));
+    let unchanged = mine.len() == wanted.len()
+        && wanted.iter().all(|(named, conditions)| {
+            find(named).is_some_and(|there| same(conditions, there.get("conditions")))
         });
     if unchanged {
         return None;
     }
-    let mut all: Vec<Value> = parents.iter().filter(|parent| !ours(parent)).cloned().collect();
+    let mut all: Vec<Value> = there.iter().filter(|entry| !ours(entry)).cloned().collect();
     let mut news = Vec::new();
-    for (parent, reference) in status.parents.iter().zip(references) {
-        let there = find(&reference).and_then(|there| there.get("conditions"));
-        let (conditions, new) = merge(&parent.conditions, there);
+    for (named, conditions) in wanted {
+        let (conditions, new) = merge(conditions, find(named).and_then(|there| there.get("conditions")));
         news.extend(new);
-        all.push(json!({
-            "controllerName": CONTROLLER_NAME, "parentRef": reference, "conditions": conditions,
-        }));
+        all.push(json!({ "controllerName": CONTROLLER_NAME, reference: named, "conditions": conditions }));
     }
     // The list is written whole: with its version, lest another controller's entry be lost.
-    let patch = json!({ "metadata": { "resourceVersion": version }, "status": { "parents": all } });
-    Some(Write { kind: "HTTPRoute", key: key.clone(), patch: Patch::Merge(patch), news })
+    let patch = json!({ "metadata": { "resourceVersion": version }, "status": { list: all } });
+    Some(Write { kind, key: key.clone(), patch: Patch::Merge(patch), news })
 }
 
 fn addresses(service: &Service) -> Vec<Value> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::GatewayClassParameters;
+use api::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use gateway_api::httproutes::HttpRoute;
@@ -16,7 +16,7 @@ use translate::{Key, Snapshot};
 
 use super::named::Named;
 use super::read::Unread;
-use super::store::{Scope, Signal, Store};
+use super::store::{Scope, Signal, Store, never_same};
 
 /// Secrets of other types hold no certificates.
 const TLS_SECRETS: &str = "type=kubernetes.io/tls";
@@ -29,12 +29,16 @@ pub struct Cluster {
     pub http_routes: Store<HttpRoute>,
     reference_grants: Store<ReferenceGrant>,
     parameters: Store<GatewayClassParameters>,
+    pub cache_policies: Store<VarnishCachePolicy>,
+    /// They say nothing about routing: whoever carries them out watches [`Cluster::invalidations_changed`].
+    pub cache_invalidations: Store<VarnishCacheInvalidation>,
     services: Store<Service>,
     secrets: Store<Secret>,
     namespaces: Store<Namespace>,
     config_maps: Named<ConfigMap>,
     changed: Signal,
     touched: Signal,
+    invalidations_changed: Signal,
 }
 
 /// An object with a value that we do not know.
@@ -48,6 +52,7 @@ pub struct Unreadable {
 impl Cluster {
     pub fn watch(client: &Client) -> Self {
         let (changed, touched) = (Signal::default(), Signal::default());
+        let invalidations_changed = Signal::default();
         macro_rules! all {
             ($scope:expr, $same:expr) => {
                 Store::watch(Api::all(client.clone()), $scope, $same, changed.clone(), touched.clone())
@@ -59,12 +64,21 @@ impl Cluster {
             http_routes: all!(Scope::default(), same_generation),
             reference_grants: all!(Scope::default(), same_generation),
             parameters: all!(Scope::default(), same_generation),
+            cache_policies: all!(Scope::default(), same_generation),
+            cache_invalidations: Store::watch(
+                Api::all(client.clone()),
+                Scope::default(),
+                never_same,
+                invalidations_changed.clone(),
+                Signal::default(),
+            ),
             services: all!(Scope::default(), same_service),
             secrets: all!(Scope::fields(TLS_SECRETS), same_secret),
             namespaces: all!(Scope::default(), same_namespace),
             config_maps: Named::new(client.clone(), same_config_map, changed.clone()),
             changed,
             touched,
+            invalidations_changed,
         }
     }
 
@@ -75,6 +89,8 @@ impl Cluster {
         self.http_routes.synced().await;
         self.reference_grants.synced().await;
         self.parameters.synced().await;
+        self.cache_policies.synced().await;
+        self.cache_invalidations.synced().await;
         self.services.synced().await;
         self.secrets.synced().await;
         self.namespaces.synced().await;
@@ -90,6 +106,11 @@ impl Cluster {
         self.touched.subscribe()
     }
 
+    /// Raised for VarnishCacheInvalidations, their statuses too.
+    pub fn invalidations_changed(&self) -> watch::Receiver<u64> {
+        self.invalidations_changed.subscribe()
+    }
+
     pub async fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot {
             gateway_classes: self.gateway_classes.objects(),
@@ -97,6 +118,7 @@ impl Cluster {
             http_routes: self.http_routes.objects(),
             reference_grants: self.reference_grants.objects(),
             parameters: self.parameters.objects(),
+            cache_policies: self.cache_policies.objects(),
             services: self.services.objects(),
             secrets: self.secrets.objects(),
             namespaces: self.namespaces.objects(),
@@ -117,6 +139,7 @@ impl Cluster {
             .chain(of("HTTPRoute", self.http_routes.unread()))
             .chain(of("ReferenceGrant", self.reference_grants.unread()))
             .chain(of("GatewayClassParameters", self.parameters.unread()))
+            .chain(of("VarnishCachePolicy", self.cache_policies.unread()))
             .collect()
     }
 
@@ -128,6 +151,8 @@ impl Cluster {
             ("HTTPRoute", self.http_routes.is_missing()),
             ("ReferenceGrant", self.reference_grants.is_missing()),
             ("GatewayClassParameters", self.parameters.is_missing()),
+            ("VarnishCachePolicy", self.cache_policies.is_missing()),
+            ("VarnishCacheInvalidation", self.cache_invalidations.is_missing()),
         ]
         .into_iter()
         .filter_map(|(kind, missing)| missing.then_some(kind))

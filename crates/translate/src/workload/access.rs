@@ -1,12 +1,15 @@
-//! What a Gateway's pods may do in the cluster: read their own configuration, see endpoints, tell what they serve.
+//! What a Gateway's pods may do in the cluster: read their own configuration, see endpoints, tell what they serve,
+//! and carry out invalidations.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use model::names::API_GROUP;
 use model::routing::Routing;
 
 use super::metadata::Owner;
 use super::{Options, pods_config_map, tls_secret, vcl_config_map};
 
+const INVALIDATIONS: &str = "varnishcacheinvalidations";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(super) fn service_account(owner: &Owner<'_>) -> ServiceAccount {
@@ -30,6 +33,8 @@ pub(super) fn role(owner: &Owner<'_>, options: &Options) -> Role {
             rule(&[""], "configmaps", &["get", "patch"], Some(pods)),
             rule(&[""], "secrets", &read, Some(vec![tls_secret(owner.name)])),
             rule(&["discovery.k8s.io"], "endpointslices", &read, None),
+            rule(&[API_GROUP], INVALIDATIONS, &read, None),
+            rule(&[API_GROUP], &format!("{INVALIDATIONS}/status"), &["patch"], None),
         ]),
     }
 }
