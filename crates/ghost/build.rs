@@ -28,10 +28,12 @@ fn main() {
         .flag_if_supported("-Wno-unused-parameter")
         .file(out.join("vcc_if.c"))
         .file("c/shim.c")
+        .file("c/index.c")
         .link_lib_modifier("+whole-archive")
         .compile("ghostshim");
     println!("cargo:rustc-env=VARNISH_VERSION={}", varnish.version);
     println!("cargo:rerun-if-changed=c/shim.c");
+    println!("cargo:rerun-if-changed=c/index.c");
     println!("cargo:rerun-if-changed=ghost.vcc");
     println!("cargo:rerun-if-changed={vmodtool}");
 }

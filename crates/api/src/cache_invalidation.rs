@@ -94,7 +94,11 @@ pub struct VarnishCacheInvalidationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub completed_at: Option<Time>,
-    /// One for each pod that was there when it began.
+    /// The pods that count: those that were ready when it began. One that comes later has nothing old in its cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    pub pods: Option<Vec<String>>,
+    /// What each pod has done. Pods that do not count may be among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["podName"]))]
     pub pod_results: Option<Vec<PodResult>>,
@@ -107,6 +111,13 @@ pub enum InvalidationPhase {
     InProgress,
     Complete,
     Failed,
+}
+
+impl InvalidationPhase {
+    /// Nothing happens after it.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Complete | Self::Failed)
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -76,6 +76,8 @@ pub struct State {
     pub sockets: Vec<(String, SocketAddr)>,
     /// The front's.
     pub front_sockets: Vec<(String, SocketAddr)>,
+    /// ghost's loopback socket, while varnishd is there.
+    pub control: Option<SocketAddr>,
     /// [`crate::Desired::tag`] of the newest configuration that is served in all its parts.
     pub served: Option<Arc<str>>,
     /// What was fed last, and the sockets of the front that belong to it.
@@ -119,6 +121,11 @@ impl Reporter {
     /// The state, now and whenever it changes.
     pub fn state(&self) -> watch::Receiver<State> {
         self.state.subscribe()
+    }
+
+    /// Where ghost listens from now on.
+    pub(crate) fn control(&self, address: Option<SocketAddr>) {
+        self.state.send_modify(|state| state.control = address);
     }
 
     /// varnishd has taken a configuration, and the front was told of these sockets.

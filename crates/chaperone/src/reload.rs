@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::Request;
+use hyper::http::request::Builder;
 use hyper_util::rt::TokioIo;
-use model::names::{DRAIN_PATH, ERROR_HEADER, RELOAD_PATH, STATUS_PATH};
+use model::invalidation::{Order, Outcomes};
+use model::names::{DRAIN_PATH, ERROR_HEADER, INVALIDATE_PATH, RELOAD_PATH, STATUS_PATH};
 use tokio::net::TcpStream;
 
 use crate::Error;
@@ -40,11 +42,29 @@ pub(crate) async fn status(address: SocketAddr) -> Result<GhostStatus, Error> {
     get(address, STATUS_PATH).await
 }
 
+/// Takes objects out of the cache.
+pub(crate) async fn invalidate(address: SocketAddr, order: &Order) -> Result<Outcomes, Error> {
+    let unreachable = |cause: String| Error::ReloadUnreachable { address, cause };
+    let order = serde_json::to_vec(order).map_err(|e| unreachable(e.to_string()))?;
+    let request = Request::post(INVALIDATE_PATH);
+    let (ok, error, body) = ask(address, request, order.into()).await?;
+    match (ok, error) {
+        (true, None) => serde_json::from_slice(&body).map_err(|e| unreachable(e.to_string())),
+        (_, Some(cause)) => Err(Error::ReloadRefused { cause }),
+        (false, None) => Err(unreachable(format!("unexpected answer {}", String::from_utf8_lossy(&body)))),
+    }
+}
+
+async fn ask(address: SocketAddr, request: Builder, body: Bytes) -> Result<Answer, Error> {
+    let unreachable = |cause: String| Error::ReloadUnreachable { address, cause };
+    let asked = tokio::time::timeout(PATIENCE, exchange(address, request, body)).await;
+    let asked = asked.map_err(|_| unreachable(format!("no answer within {PATIENCE:?}")))?;
+    asked.map_err(unreachable)
+}
+
 async fn get(address: SocketAddr, path: &str) -> Result<GhostStatus, Error> {
     let unreachable = |cause: String| Error::ReloadUnreachable { address, cause };
-    let asked = tokio::time::timeout(PATIENCE, exchange(address, path)).await;
-    let asked = asked.map_err(|_| unreachable(format!("no answer within {PATIENCE:?}")))?;
-    let (ok, error, body) = asked.map_err(unreachable)?;
+    let (ok, error, body) = ask(address, Request::get(path), Bytes::new()).await?;
     match (ok, error) {
         (true, None) => parse(&body).ok_or_else(|| unreachable("the answer is not ghost's".to_owned())),
         (_, Some(cause)) => Err(Error::ReloadRefused { cause }),
@@ -54,16 +74,16 @@ async fn get(address: SocketAddr, path: &str) -> Result<GhostStatus, Error> {
 
 type Answer = (bool, Option<String>, Bytes);
 
-async fn exchange(address: SocketAddr, path: &str) -> Result<Answer, String> {
+async fn exchange(address: SocketAddr, request: Builder, body: Bytes) -> Result<Answer, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let stream = TcpStream::connect(address).await.map_err(|e| text(&e))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| text(&e))?;
     let driver = tokio::spawn(connection);
-    let request = Request::get(path)
+    let request = request
         .header("Host", "ghost")
         .header("Connection", "close")
-        .body(Empty::<Bytes>::new())
+        .body(Full::new(body))
         .map_err(|e| text(&e))?;
     let response = sender.send_request(request).await.map_err(|e| text(&e))?;
     let ok = response.status().is_success();

@@ -115,6 +115,7 @@ impl Supervisor {
             Err(e) => End::CannotStart(e),
         };
         self.front.close();
+        self.reporter.control(None);
         running.varnishd.stop().await;
         end
     }
@@ -194,6 +195,7 @@ impl Supervisor {
         let (_, ghost_socket) = sockets.swap_remove(ghost);
         sockets.sort();
         let status = reload::status(ghost_socket).await?;
+        self.reporter.control(Some(ghost_socket));
         self.reporter.tell(&Event::Serving { sockets });
         self.front.show(&desired.tls);
         let (rules, backends) = (status.rules, status.backends);

@@ -1,5 +1,6 @@
 //! `chaperone`: one varnishd, fed by routing.json, main.vcl and EndpointSlices: in files, or in a cluster.
 
+mod invalidations;
 mod kubernetes;
 
 use std::collections::{BTreeMap, HashSet};
@@ -71,10 +72,18 @@ async fn feed_from_cluster(
         kept: kubernetes::Kept::new(&absolute(&environment.work_dir)),
     };
     let Some(pod) = environment.pod_name.clone() else { return feeder.run(to_varnishd).await };
+    let state = reporter.state();
+    let here = invalidations::Here {
+        client: client.clone(),
+        namespace: namespace.clone(),
+        gateway: gateway.to_owned(),
+        pod: pod.clone(),
+    };
     let reporting = kubernetes::report(client, namespace, gateway.to_owned(), pod, reporter);
     tokio::select! {
         done = feeder.run(to_varnishd) => done,
         () = reporting => Ok(()),
+        () = invalidations::run(here, state) => Ok(()),
     }
 }
 

@@ -37,6 +37,12 @@ pub(crate) enum Command {
     Check(CheckArguments),
     /// Say which route, rule and backend would serve a request, and why the others would not.
     Explain(ExplainArguments),
+    /// Take objects out of the cache, by URL or by tag: of a `serve` on this machine, or of a Gateway in a cluster.
+    #[command(after_help = PURGE_EXAMPLES)]
+    Purge(PurgeArguments),
+    /// Take out of the cache whatever regular expressions match: of a `serve` on this machine, or of a Gateway in a cluster.
+    #[command(after_help = BAN_EXAMPLES)]
+    Ban(BanArguments),
     /// Print the CustomResourceDefinitions of the gateway's own kinds, for `kubectl apply --server-side -f -`.
     Crds,
 }
@@ -116,6 +122,71 @@ pub(crate) struct ExplainArguments {
     /// Only this port.
     #[arg(long)]
     pub(crate) port: Option<u16>,
+}
+
+const PURGE_EXAMPLES: &str = "Examples:
+  varnish-gateway purge shop.example.com /products/7 '/products?page=1'
+  varnish-gateway purge --soft shop.example.com /products/7
+  varnish-gateway purge --tag product-7 --tag shelf
+  varnish-gateway purge --namespace shop --gateway web shop.example.com /products/7";
+const BAN_EXAMPLES: &str = "Examples:
+  varnish-gateway ban shop.example.com '^/images/'
+  varnish-gateway ban --context production --gateway shop/web shop.example.com '^/products/[0-9]+$'";
+
+#[derive(Debug, Args)]
+pub(crate) struct PurgeArguments {
+    /// Make objects stale instead: within their grace they are served while they are fetched anew.
+    #[arg(long)]
+    pub(crate) soft: bool,
+    /// Whose objects, like shop.example.com. May be absent with --tag: then everybody's.
+    #[arg(value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// Path and query, as clients ask for them. All variants go.
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
+    /// A tag that origins gave by Surrogate-Key or xkey. May be given several times.
+    #[arg(long = "tag", value_name = "TAG")]
+    pub(crate) tags: Vec<String>,
+    #[command(flatten)]
+    pub(crate) target: CacheTarget,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BanArguments {
+    /// Whose objects, like shop.example.com.
+    #[arg(value_name = "HOST")]
+    pub(crate) host: String,
+    /// About path and query; begins and ends anywhere unless ^ and $ say otherwise.
+    #[arg(value_name = "REGEX", required = true)]
+    pub(crate) regexes: Vec<String>,
+    #[command(flatten)]
+    pub(crate) target: CacheTarget,
+}
+
+/// Whose cache.
+#[derive(Debug, Args)]
+pub(crate) struct CacheTarget {
+    /// The Gateway. Default: all of a `serve`; in a cluster the one of the namespace.
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub(crate) gateway: Option<String>,
+    /// Of the `serve`, where it was given one.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// A cluster, by another kubeconfig than kubectl's own.
+    #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// A cluster, by the name that kubeconfig has for it.
+    #[arg(long, value_name = "NAME", conflicts_with = "state_dir")]
+    pub(crate) context: Option<String>,
+    /// A cluster, and the Gateway's namespace.
+    #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "state_dir")]
+    pub(crate) namespace: Option<String>,
+}
+
+impl CacheTarget {
+    pub(crate) fn names_cluster(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some() || self.namespace.is_some()
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -8,6 +8,7 @@ mod console;
 mod crds;
 mod explain;
 mod input;
+mod invalidate_command;
 mod operator_command;
 mod serve;
 mod shared_ports;
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
         Command::Operator => run(operator_command::run()),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Purge(arguments) => run(invalidate_command::purge(arguments)),
+        Command::Ban(arguments) => run(invalidate_command::ban(arguments)),
         Command::Crds => crds::run(),
     };
     done.unwrap_or_else(|e| {

@@ -1,6 +1,8 @@
 //! `serve`: the whole gateway on one machine, configured by files.
 
+pub(crate) mod control;
 mod instance;
+mod invalidations;
 mod news;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -41,11 +43,15 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         places: BTreeMap::new(),
         pairs: BTreeMap::new(),
         news: News::default(),
+        invalidations: invalidations::Seen::default(),
+        running: control::Running::default(),
     };
+    let mut answering = std::pin::pin!(control::run(machine.state.clone(), Arc::clone(&machine.running)));
     loop {
         machine.apply(files.load());
         tokio::select! {
             () = changes.changed() => {}
+            () = &mut answering => {}
             _ = shutdown.wait_for(|s| *s > Shutdown::Run) => break,
         }
     }
@@ -55,6 +61,9 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     drop(state);
     Ok(ExitCode::SUCCESS)
 }
+
+/// How temporary state directories begin.
+pub(crate) const TEMPORARY_PREFIX: &str = "varnish-gateway-";
 
 /// A directory of the user's, or one that goes with us.
 enum StateDir {
@@ -73,7 +82,7 @@ impl StateDir {
                 Self::Given(std::path::absolute(dir)?)
             }
             None => Self::Temporary(
-                tempfile::Builder::new().prefix("varnish-gateway-").permissions(passable).tempdir()?,
+                tempfile::Builder::new().prefix(TEMPORARY_PREFIX).permissions(passable).tempdir()?,
             ),
         })
     }
@@ -100,6 +109,9 @@ struct Machine {
     /// The last good certificates of each.
     pairs: BTreeMap<Key, Pairs>,
     news: News,
+    invalidations: invalidations::Seen,
+    /// For whoever asks from outside.
+    running: control::Running,
 }
 
 impl Machine {
@@ -131,6 +143,21 @@ impl Machine {
             }
         }
         self.news.notices(notices);
+        let running = self.instances.iter().map(|(key, instance)| (key.clone(), instance.state())).collect();
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
+        for (key, one) in self.invalidations.new_ones(&snapshot.cache_invalidations) {
+            let gateway = Key::new(&key.namespace, &one.spec.gateway_ref.name);
+            match self.instances.get(&gateway) {
+                Some(instance) => drop(tokio::spawn(invalidations::carry_out(key, one, instance.state()))),
+                None if translation.gateways.contains_key(&gateway) => {
+                    invalidations::failed(&key, &format!("Gateway {gateway} does not run, and has no cache"));
+                }
+                None => {
+                    let why = format!("spec.gatewayRef names Gateway {gateway}, which is not among the files");
+                    invalidations::failed(&key, &why);
+                }
+            }
+        }
     }
 
     /// What the front of each Gateway is to serve, without the ports that another Gateway has.

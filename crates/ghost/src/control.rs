@@ -1,12 +1,14 @@
-//! What ghost answers on its loopback socket: reload, and status. Nothing of it is reachable on a public listener.
+//! What ghost answers on its loopback socket: reload, status, invalidation. Nothing of it is reachable on a public listener.
 
 use std::sync::atomic::Ordering;
 
-use model::names::{DRAIN_PATH, ERROR_HEADER, RELOAD_PATH, STATUS_PATH};
+use model::names::{DRAIN_PATH, ERROR_HEADER, INVALIDATE_PATH, RELOAD_PATH, STATUS_PATH};
 use serde_json::json;
 
 use crate::answer::Said;
 use crate::ffi::{Ctx, c_string, gs_log};
+use crate::index;
+use crate::invalidate;
 use crate::message::Message;
 use crate::object::{DRAINING, Ghost, IN_FLIGHT};
 use crate::table::Table;
@@ -47,10 +49,18 @@ impl Control {
         } else if path == DRAIN_PATH.as_bytes() {
             DRAINING.store(true, Ordering::Relaxed);
             said(200, None, &status(ghost, &ghost.table()))
+        } else if path == INVALIDATE_PATH.as_bytes() {
+            match invalidate::carry_out(ctx, &ghost.table()) {
+                Ok(outcomes) => {
+                    let body = serde_json::to_string(&outcomes).unwrap_or_default();
+                    Said { status: 200, header: None, body: format!("{body}\n") }
+                }
+                Err(why) => said(400, Some(format!("{ERROR_HEADER}: {why}")), &json!({ "error": why })),
+            }
         } else if path == STATUS_PATH.as_bytes() {
             said(200, None, &status(ghost, &ghost.table()))
         } else {
-            let paths = format!("this socket knows {RELOAD_PATH}, {STATUS_PATH} and {DRAIN_PATH}");
+            let paths = format!("this socket knows {RELOAD_PATH}, {STATUS_PATH}, {INVALIDATE_PATH} and {DRAIN_PATH}");
             said(404, None, &json!({ "error": paths }))
         }
     }
@@ -61,7 +71,10 @@ fn said(status: u16, header: Option<String>, body: &serde_json::Value) -> Said {
 }
 
 fn status(ghost: &Ghost, table: &Table) -> serde_json::Value {
+    let (objects, keys) = index::size();
     json!({
+        "indexed_objects": objects,
+        "index_keys": keys,
         "varnish": env!("VARNISH_VERSION"),
         "rules": table.router().rules().len(),
         "backends": table.backend_count(),

@@ -20,6 +20,18 @@ pub(crate) struct RawCluster {
     _opaque: [u8; 0],
 }
 
+/// `struct worker`
+#[repr(C)]
+pub struct RawWorker {
+    _opaque: [u8; 0],
+}
+
+/// `struct objcore`
+#[repr(C)]
+pub struct RawObject {
+    _opaque: [u8; 0],
+}
+
 /// `VCL_BACKEND`
 pub(crate) type Director = *const c_void;
 
@@ -118,6 +130,25 @@ unsafe extern "C" {
     pub(crate) fn gs_target_new(ctx: *const Ctx, name: *const c_char, target: *mut c_void) -> Director;
     pub(crate) fn gs_answer_new(ctx: *const Ctx, name: *const c_char, answer: *mut c_void) -> Director;
     pub(crate) fn gs_ours(director: Director, private: *mut *mut c_void) -> c_int;
+
+    pub(crate) fn gs_subscribe() -> usize;
+    pub(crate) fn gs_unsubscribe(handle: usize);
+    pub(crate) fn gs_stored_header(
+        worker: *mut RawWorker,
+        object: *mut RawObject,
+        after: *const c_char,
+    ) -> *const c_char;
+    pub(crate) fn gs_expire(object: *mut RawObject, soft: c_int) -> c_int;
+    pub(crate) fn gs_ban(
+        host: *const c_char,
+        urls: *const c_char,
+        commit: c_int,
+        why: *mut c_char,
+        room: usize,
+    ) -> *const c_char;
+    pub(crate) fn gs_request_body(ctx: *const Ctx, most: usize, n: *mut usize) -> *mut u8;
+    pub(crate) fn gs_free(p: *mut c_void);
+    pub(crate) fn gs_worker(ctx: *const Ctx) -> *mut RawWorker;
 }
 
 /// A director that we hold one reference of.

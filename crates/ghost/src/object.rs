@@ -11,6 +11,7 @@ use crate::answer::Answer;
 use crate::control::Control;
 use crate::error::Error;
 use crate::ffi::{self, Ctx, OwnedDirector};
+use crate::index::Watching;
 use crate::retire;
 use crate::table::{Table, read_aside};
 
@@ -30,6 +31,7 @@ pub struct Ghost {
     pub(crate) misdirected: OwnedDirector,
     /// Set right after the object has its place in memory, which it must know.
     control: std::sync::OnceLock<OwnedDirector>,
+    _watching: Watching,
 }
 
 impl Ghost {
@@ -49,6 +51,7 @@ impl Ghost {
             no_backend: Answer::NoBackend.director(ctx, "ghost.no_backend")?,
             misdirected: Answer::Misdirected.director(ctx, "ghost.misdirected")?,
             control: std::sync::OnceLock::new(),
+            _watching: Watching::begin(),
         });
         // SAFETY: the box does not move what it holds, and the control director dies with the object.
         let control = unsafe { Control::new(&raw const *ghost) };

@@ -34,6 +34,7 @@ cases! {
     a_reload_with_many_bad_entries_succeeds
     a_restart_is_routed_by_the_same_configuration
     a_rolled_back_request_is_routed_anew
+    a_soft_purge_keeps_grace
     a_thousand_endpoints_come_and_go
     a_thousand_rules_work_and_reload
     a_tls_front_speaks_proxy_over_a_unix_socket
@@ -42,6 +43,7 @@ cases! {
     an_empty_group_answers_500_for_its_share
     an_unreachable_endpoint_is_tried_once_more_on_another
     an_unreachable_group_gets_no_third_try
+    bans_take_what_matches_and_nothing_else_gets_in
     draining_answers_end_their_connections
     endpoints_may_be_ipv6
     esi_includes_are_routed_each_by_itself
@@ -62,12 +64,14 @@ cases! {
     only_websockets_are_piped
     paths_match_exactly_by_prefix_and_by_regex
     precedence_goes_field_by_field
+    purge_takes_every_variant_of_a_url
     redirects_name_scheme_host_port_and_path
     request_headers_are_set_added_and_removed
     requests_in_flight_keep_their_backend_across_a_reload
     requests_that_wait_for_one_fetch_survive_a_reload
     response_headers_are_edited_on_every_delivery
     sockets_keep_their_routes_apart
+    tags_purge_what_an_origin_tagged
     the_most_specific_listener_of_a_socket_takes_the_host
     timeouts_of_the_file_hold
     too_little_workspace_fails_the_request_alone

@@ -6,6 +6,7 @@
 
 pub mod filters;
 pub mod ghost;
+pub mod invalidation;
 pub mod matches;
 pub mod names;
 mod report;

@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod gateway;
 mod health;
+mod invalidation;
 mod lease;
 mod metrics;
 mod owned;

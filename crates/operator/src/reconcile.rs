@@ -15,6 +15,7 @@ use translate::{Condition, HttpRouteStatus, Key, ParentStatus, Snapshot, Statuse
 
 use crate::events::Events;
 use crate::gateway::{Actor, Work};
+use crate::invalidation::Invalidations;
 use crate::metrics::Metrics;
 use crate::owned::Owned;
 use crate::status::{Runtimes, Writer};
@@ -56,7 +57,14 @@ pub(crate) async fn run(
         events: Events::new(client.clone(), &settings.identity),
         metrics,
     };
+    let invalidations = Invalidations {
+        client: client.clone(),
+        cluster: Arc::clone(&cluster),
+        owned: Arc::clone(&owned),
+        events: writer.events.clone(),
+    };
     let mut writer = Task(tokio::spawn(writer.run()));
+    let mut invalidations = Task(tokio::spawn(invalidations.run()));
     let mut snapshot = first;
     loop {
         let mut failed = false;
@@ -75,6 +83,7 @@ pub(crate) async fn run(
             () = tokio::time::sleep(RETRY), if failed => {}
             // It ends by a bug alone: whoever restarts us mends more than we could.
             _ = &mut writer.0 => return Err(Error::Name("the writer of statuses has ended".to_owned())),
+            _ = &mut invalidations.0 => return Err(Error::Name("the keeper of invalidations has ended".to_owned())),
         }
     }
 }

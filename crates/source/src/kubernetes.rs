@@ -11,7 +11,7 @@ mod pod;
 mod read;
 mod store;
 
-pub use client::connect;
+pub use client::{connect, connect_to};
 pub use cluster::{Cluster, Unreadable};
 pub use named::Named;
 pub use pod::{Error as PodError, Pod, Stored};

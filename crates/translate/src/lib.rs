@@ -18,6 +18,7 @@ mod grants;
 mod hostname;
 mod http_route;
 mod infra;
+pub mod invalidation;
 mod listener;
 mod namespaces;
 mod notice;

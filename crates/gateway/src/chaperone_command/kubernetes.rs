@@ -27,7 +27,7 @@ const FEED_RETRY: Duration = Duration::from_secs(2);
 /// Somebody may have deleted what we told.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// The longest name that the API server takes for a field manager.
-const LONGEST_MANAGER: usize = 128;
+pub(super) const LONGEST_MANAGER: usize = 128;
 
 /// Feeds varnishd with what the operator wrote, and with the endpoints that belong to it.
 pub(super) struct Feeder {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chaperone::{Desired, Event, LastGood, Reporter, Settings, Shutdown};
+use chaperone::{Desired, Event, LastGood, Reporter, Settings, Shutdown, State};
 use model::routing::Routing;
 use tokio::sync::watch;
 use translate::Infra;
@@ -21,6 +21,8 @@ pub(crate) struct Instance {
     machine: watch::Receiver<Shutdown>,
     shutdown: watch::Sender<Shutdown>,
     ended: Ended,
+    /// Of the varnishd that runs now.
+    state: watch::Receiver<State>,
 }
 
 /// The end of a varnishd, for whoever has to wait for it.
@@ -53,6 +55,7 @@ impl Instance {
             machine,
             shutdown: watch::Sender::default(),
             ended: Ended(watch::Sender::default().subscribe()),
+            state: watch::Sender::default().subscribe(),
         };
         instance.spawn(settings, after);
         instance
@@ -91,6 +94,10 @@ impl Instance {
         self.shutdown.send_replace(Shutdown::Drain);
     }
 
+    pub(crate) fn state(&self) -> watch::Receiver<State> {
+        self.state.clone()
+    }
+
     pub(crate) fn ended(&self) -> Ended {
         self.ended.clone()
     }
@@ -107,6 +114,7 @@ impl Instance {
             }
             other => tell(&name, other),
         });
+        self.state = reporter.state();
         let (desired, last_good) = (self.desired.subscribe(), self.last_good.clone());
         let (mut machine, forward) = (self.machine.clone(), shutdown.clone());
         tokio::spawn(async move {

@@ -1,0 +1,108 @@
+//! `purge` and `ban`: objects out of the cache, of a `serve` on this machine or of a cluster's Gateway.
+
+mod cluster;
+mod local;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{bail, ensure};
+use api::InvalidationType;
+use model::invalidation::Outcome;
+use translate::invalidation;
+
+use crate::cli::{BanArguments, CacheTarget, PurgeArguments};
+
+/// The most paths, and the most tags, that the API server takes.
+const MOST: usize = 256;
+
+/// What to take out.
+pub(crate) struct Wanted {
+    kind: InvalidationType,
+    hostname: Option<String>,
+    paths: Vec<String>,
+    tags: Vec<String>,
+}
+
+pub(crate) async fn purge(arguments: PurgeArguments) -> anyhow::Result<ExitCode> {
+    let PurgeArguments { soft, host, paths, tags, target } = arguments;
+    let kind = if soft { InvalidationType::SoftPurge } else { InvalidationType::Purge };
+    for path in &paths {
+        ensure!(path.starts_with('/'), "{path}: a path begins with a slash; regular expressions are for `ban`");
+    }
+    ensure!(!paths.is_empty() || !tags.is_empty(), "nothing to purge: give HOST and PATH, or --tag");
+    run(Wanted { kind, hostname: host, paths, tags }, target).await
+}
+
+pub(crate) async fn ban(arguments: BanArguments) -> anyhow::Result<ExitCode> {
+    let BanArguments { host, regexes, target } = arguments;
+    run(Wanted { kind: InvalidationType::Ban, hostname: Some(host), paths: regexes, tags: Vec::new() }, target).await
+}
+
+async fn run(mut wanted: Wanted, target: CacheTarget) -> anyhow::Result<ExitCode> {
+    wanted.hostname = wanted.hostname.map(|host| host.to_ascii_lowercase());
+    wanted.check()?;
+    if target.names_cluster() {
+        return cluster::run(&wanted, &target).await;
+    }
+    match local::find(target.state_dir.as_deref())?.as_slice() {
+        [one] => local::run(&wanted, &target, one).await,
+        [] if target.state_dir.is_none() && cluster::is_near() => cluster::run(&wanted, &target).await,
+        [] => bail!(
+            "no `varnish-gateway serve` of this user was found: start it, name its --state-dir, or name a cluster by \
+             --kubeconfig, --context or --namespace"
+        ),
+        several => {
+            let dirs: Vec<_> = several.iter().map(|dir| format!("  --state-dir {}", dir.display())).collect();
+            bail!("several `varnish-gateway serve` run: choose one:\n{}", dirs.join("\n"))
+        }
+    }
+}
+
+impl Wanted {
+    /// What the API server would refuse is refused for `serve`, too.
+    fn check(&self) -> anyhow::Result<()> {
+        if let Some(host) = &self.hostname {
+            let label = |label: &str| {
+                !label.is_empty()
+                    && !label.starts_with('-')
+                    && !label.ends_with('-')
+                    && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            };
+            ensure!(
+                host.len() <= 253 && host.split('.').all(label),
+                "{host}: HOST is a name like shop.example.com, without scheme, port and wildcard"
+            );
+        }
+        for (what, all, longest) in [("path", &self.paths, 2048), ("tag", &self.tags, 256)] {
+            ensure!(all.len() <= MOST, "{} {what}s are too many for one command: {MOST} at most", all.len());
+            for one in all {
+                let fits = one.bytes().all(|b| b.is_ascii_graphic() && b != b'"');
+                ensure!(
+                    !one.is_empty() && one.len() <= longest && fits,
+                    "{one:?}: a {what} has {longest} characters at most, and no blanks, quotation marks or letters beyond \
+                     ASCII: write them as in a request, like %20"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> impl Iterator<Item = &String> {
+        self.paths.iter().chain(&self.tags)
+    }
+
+    /// One line for the whole, and one for each that failed. True where none did.
+    fn print(&self, whose: &str, outcomes: &[Outcome]) -> io::Result<bool> {
+        let mut to = io::stdout().lock();
+        writeln!(to, "{whose}: {}", invalidation::summary(self.kind, outcomes))?;
+        for (name, outcome) in self.names().zip(outcomes).filter(|(_, outcome)| outcome.error.is_some()) {
+            writeln!(to, "  {name}: {}", invalidation::told(outcome))?;
+        }
+        Ok(outcomes.iter().all(|outcome| outcome.error.is_none()))
+    }
+}
+
+fn code(good: bool) -> ExitCode {
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,91 @@
+//! A Gateway of a cluster: a VarnishCacheInvalidation is made, and waited for. kubectl's own credentials count.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use api::{GatewayRef, InvalidationPhase, VarnishCacheInvalidation, VarnishCacheInvalidationSpec};
+use gateway_api::gateways::Gateway;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+
+use super::{Wanted, code};
+use crate::cli::CacheTarget;
+
+const LOOK: Duration = Duration::from_millis(100);
+/// The operator ends every invalidation before that.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Is there a cluster that could be meant?
+pub(super) fn is_near() -> bool {
+    let home = std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join(".kube/config"));
+    std::env::var_os("KUBECONFIG").is_some()
+        || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+        || home.is_some_and(|file| file.exists())
+}
+
+pub(super) async fn run(wanted: &Wanted, target: &CacheTarget) -> anyhow::Result<ExitCode> {
+    let (client, default) =
+        source::kubernetes::connect_to(target.kubeconfig.as_deref(), target.context.as_deref()).await?;
+    let (mut namespace, mut gateway) = (target.namespace.clone().unwrap_or(default), target.gateway.clone());
+    if let Some((of, name)) = target.gateway.as_deref().and_then(|gateway| gateway.split_once('/')) {
+        (namespace, gateway) = (of.to_owned(), Some(name.to_owned()));
+    }
+    let gateway = match gateway {
+        Some(name) => name,
+        None => only_gateway(&client, &namespace).await?,
+    };
+    let api: Api<VarnishCacheInvalidation> = Api::namespaced(client, &namespace);
+    let spec = VarnishCacheInvalidationSpec {
+        gateway_ref: GatewayRef { name: gateway.clone() },
+        kind: wanted.kind,
+        hostname: wanted.hostname.clone(),
+        paths: Some(wanted.paths.clone()).filter(|paths| !paths.is_empty()),
+        tags: Some(wanted.tags.clone()).filter(|tags| !tags.is_empty()),
+        ttl: None,
+    };
+    let mut one = VarnishCacheInvalidation::new("", spec);
+    one.metadata.name = None;
+    one.metadata.generate_name = Some(format!("{}-", format!("{:?}", wanted.kind).to_ascii_lowercase()));
+    let made = api.create(&PostParams::default(), &one).await.context("VarnishCacheInvalidation")?;
+    let name = made.metadata.name.unwrap_or_default();
+    let begun = Instant::now();
+    loop {
+        let one = api.get(&name).await.with_context(|| format!("VarnishCacheInvalidation {namespace}/{name}"))?;
+        let status = one.status.unwrap_or_default();
+        if let Some(phase) = status.phase.filter(|phase| phase.is_final()) {
+            let mut to = std::io::stdout().lock();
+            let message = status.message.unwrap_or_default();
+            writeln!(to, "Gateway {namespace}/{gateway}: {phase:?}: {message} (VarnishCacheInvalidation {name})")?;
+            for result in status.pod_results.iter().flatten() {
+                writeln!(to, "  pod {}: {}", result.pod_name, result.message.as_deref().unwrap_or_default())?;
+                for path in result.path_results.iter().flatten().filter(|path| !path.success) {
+                    writeln!(to, "    {}: {}", path.path, path.message.as_deref().unwrap_or_default())?;
+                }
+            }
+            return Ok(code(phase == InvalidationPhase::Complete));
+        }
+        if begun.elapsed() > PATIENCE {
+            bail!(
+                "VarnishCacheInvalidation {namespace}/{name} has not ended within {} s: does the operator run?",
+                PATIENCE.as_secs()
+            );
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn only_gateway(client: &Client, namespace: &str) -> anyhow::Result<String> {
+    let api: Api<Gateway> = Api::namespaced(client.clone(), namespace);
+    let all = api.list(&ListParams::default()).await.context("Gateways")?;
+    let mut names: Vec<String> = all.items.into_iter().filter_map(|gateway| gateway.metadata.name).collect();
+    match (names.pop(), names.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (None, _) => bail!("namespace {namespace} has no Gateway: name one by --gateway NAMESPACE/NAME"),
+        (Some(last), false) => {
+            names.push(last);
+            bail!("namespace {namespace} has several Gateways ({}): choose one by --gateway", names.join(", "))
+        }
+    }
+}

@@ -1,0 +1,154 @@
+/*
+ * What the index of objects and invalidation need of Varnish's own structs. No decision is made here.
+ *
+ * Varnish says OEV_INSERT when an object has its headers and can be found, and OEV_EXPIRE before it gives up the reference
+ * that keeps it alive for its expiry. Whoever forgets an object in OEV_EXPIRE, under the lock by which he finds it, may
+ * touch what he finds.
+ */
+
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+
+#include "cache/cache_varnishd.h"
+#include "vtim.h"
+
+/*--------------------------------------------------------------------
+ * Events
+ */
+
+extern void ghost_index_insert(struct worker *, struct objcore *);
+extern void ghost_index_remove(struct objcore *);
+
+static void
+gs_object_event(struct worker *wrk, void *priv, struct objcore *oc, unsigned event)
+{
+	(void)priv;
+	if (event & OEV_INSERT)
+		ghost_index_insert(wrk, oc);
+	if (event & OEV_EXPIRE)
+		ghost_index_remove(oc);
+}
+
+uintptr_t gs_subscribe(void) { return (ObjSubscribeEvents(gs_object_event, NULL, OEV_INSERT | OEV_EXPIRE)); }
+void gs_unsubscribe(uintptr_t handle) { ObjUnsubscribeEvents(&handle); }
+
+/*--------------------------------------------------------------------
+ * Objects
+ */
+
+/* The stored header after this one, "Name: value"; NULL begins, and ends. */
+const char *
+gs_stored_header(struct worker *wrk, struct objcore *oc, const char *after)
+{
+	return (HTTP_IterHdrPack(wrk, oc, &after) ? after : NULL);
+}
+
+/*
+ * False where there was nothing left to end. Varnish finds no object whose ttl is zero or less, whatever its grace: one that goes
+ * gets that, one that becomes stale must not. A float knows days to milliseconds only: so a little less than its age.
+ */
+int
+gs_expire(struct objcore *oc, int soft)
+{
+	vtim_real now = VTIM_real();
+	vtim_dur age = now - oc->t_origin;
+
+	if (soft) {
+		if (oc->ttl <= age || age <= 0.)
+			return (0);
+		EXP_Rearm(oc, now, -1e-6 * age, oc->grace, oc->keep);
+		return (1);
+	}
+	if (oc->ttl <= 0. || oc->ttl + oc->grace + oc->keep <= age)
+		return (0);
+	EXP_Rearm(oc, now, -age - 1., 0., 0.);
+	return (1);
+}
+
+/*--------------------------------------------------------------------
+ * Bans, built test by test: there is no expression that anybody could write into
+ */
+
+/* NULL, or why not, in `why`. Without `commit` it is only looked at. */
+const char *
+gs_ban(const char *host, const char *urls, int commit, char *why, size_t room)
+{
+	struct ban_proto *ban = BAN_Build();
+	const char *e;
+
+	if (ban == NULL)
+		return ("varnishd has no memory for a ban");
+	e = BAN_AddTest(ban, "obj.http.x-cache-host", "==", host);
+	if (e == NULL)
+		e = BAN_AddTest(ban, "obj.http.x-cache-url", "~", urls);
+	if (e == NULL && commit) {
+		e = BAN_Commit(ban);
+		if (e == NULL)
+			return (NULL);
+	}
+	if (e != NULL) {
+		snprintf(why, room, "%s", e);
+		e = why;
+	}
+	BAN_Abandon(ban);
+	return (e);
+}
+
+/*--------------------------------------------------------------------
+ * The body of a request to the loopback socket
+ */
+
+struct gs_body {
+	char	*p;
+	size_t	n, room, most;
+};
+
+static int
+gs_take_body(void *priv, unsigned flush, const void *p, ssize_t n)
+{
+	struct gs_body *body = priv;
+	size_t wanted = body->n + (n > 0 ? (size_t)n : 0);
+	char *more;
+
+	(void)flush;
+	if (wanted > body->most)
+		return (-1);
+	if (wanted > body->room) {
+		body->room = wanted * 2;
+		more = realloc(body->p, body->room);
+		if (more == NULL)
+			return (-1);
+		body->p = more;
+	}
+	if (n > 0)
+		memcpy(body->p + body->n, p, (size_t)n);
+	body->n = wanted;
+	return (0);
+}
+
+/* The whole body, for gs_free(); NULL where there is none, or more than `most`. */
+char *
+gs_request_body(VRT_CTX, size_t most, size_t *n)
+{
+	struct gs_body body = { .most = most };
+	struct busyobj *bo = ctx->bo;
+	ssize_t done = -1;
+
+	if (bo->bereq_body != NULL)
+		done = ObjIterate(bo->wrk, bo->bereq_body, &body, gs_take_body, 0);
+	else if (bo->req != NULL && bo->req->req_body_status != BS_NONE)
+		done = VRB_Iterate(bo->wrk, bo->vsl, bo->req, gs_take_body, &body);
+	if (done < 0) {
+		free(body.p);
+		return (NULL);
+	}
+	*n = body.n;
+	return (body.p);
+}
+
+void gs_free(void *p) { free(p); }
+
+struct worker *gs_worker(VRT_CTX) { return (ctx->bo->wrk); }

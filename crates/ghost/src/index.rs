@@ -1,0 +1,155 @@
+//! Every object in the cache, by the client's host and URL, and by the tags that its origin gave it.
+//!
+//! Varnish tells of objects that come and go, in whichever VCL (see c/index.c). Guarantees that an object which is looked at
+//! is alive. Never scans the cache.
+
+pub(crate) mod map;
+pub(crate) mod tags;
+
+use std::ffi::{CStr, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, TAG_HEADERS};
+
+use crate::ffi::{self, RawObject, RawWorker};
+use map::Map;
+
+static MAP: LazyLock<Map> = LazyLock::new(Map::default);
+
+/// How many routers there are in all VCLs, and what Varnish knows us by.
+static WATCHING: Mutex<(usize, usize)> = Mutex::new((0, 0));
+
+/// While one of these is there, Varnish tells us of objects.
+pub(crate) struct Watching(());
+
+impl Watching {
+    pub(crate) fn begin() -> Self {
+        let mut watching = WATCHING.lock().unwrap_or_else(PoisonError::into_inner);
+        if watching.0 == 0 {
+            // SAFETY: the callbacks are ours, and stay loaded until the last router ends. No event takes this lock.
+            watching.1 = unsafe { ffi::gs_subscribe() };
+        }
+        watching.0 += 1;
+        Self(())
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut watching = WATCHING.lock().unwrap_or_else(PoisonError::into_inner);
+        watching.0 -= 1;
+        if watching.0 == 0 {
+            // SAFETY: the handle is ours, and given back once.
+            unsafe { ffi::gs_unsubscribe(watching.1) };
+            // Nobody tells us any more when they die.
+            MAP.clear();
+        }
+    }
+}
+
+/// What to do with objects that are found.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Fate {
+    Gone,
+    Stale,
+}
+
+/// Ends all objects of a client's URL. The host has no port.
+pub(crate) fn end_url(host: &[u8], url: &[u8], fate: Fate) -> u64 {
+    MAP.each(MAP.url_key(host, url), |object| end(object, fate))
+}
+
+/// Ends all objects with a tag, or those of one host.
+///
+/// # Safety
+/// `worker` must be the thread's own.
+pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[u8]>, fate: Fate) -> u64 {
+    MAP.each(MAP.tag_key(tag), |object| {
+        // SAFETY: the map shows objects that are alive; the caller's promise.
+        let is_hosts = |host: &[u8]| unsafe { Stored::read(worker, object as *mut RawObject) }.host() == Some(host);
+        host.is_none_or(is_hosts) && end(object, fate)
+    })
+}
+
+/// How many objects and keys there are.
+pub(crate) fn size() -> (usize, usize) {
+    MAP.len()
+}
+
+fn end(object: usize, fate: Fate) -> bool {
+    // SAFETY: the map shows objects that are alive.
+    unsafe { ffi::gs_expire(object as *mut RawObject, c_int::from(fate == Fate::Stale)) != 0 }
+}
+
+/// What an object's stored headers say of it.
+#[derive(Default)]
+struct Stored<'a> {
+    host: Option<&'a [u8]>,
+    url: Option<&'a [u8]>,
+    tags: Vec<&'a [u8]>,
+}
+
+impl<'a> Stored<'a> {
+    /// # Safety
+    /// `worker` must be the thread's own, and the object alive for `'a`, with its headers.
+    unsafe fn read(worker: *mut RawWorker, object: *mut RawObject) -> Self {
+        let mut stored = Self::default();
+        let mut line = std::ptr::null();
+        loop {
+            // SAFETY: the caller's promise; the line is the one that was given last.
+            line = unsafe { ffi::gs_stored_header(worker, object, line) };
+            if line.is_null() {
+                return stored;
+            }
+            // SAFETY: stored headers end in a zero byte, and live as long as the object.
+            stored.take(unsafe { CStr::from_ptr(line) }.to_bytes());
+        }
+    }
+
+    fn take(&mut self, line: &'a [u8]) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(CACHE_HOST_HEADER.as_bytes()) {
+            self.host = Some(value);
+        } else if name.eq_ignore_ascii_case(CACHE_URL_HEADER.as_bytes()) {
+            self.url = Some(value);
+        } else if TAG_HEADERS.iter().any(|tag| name.eq_ignore_ascii_case(tag.as_bytes())) {
+            let room = tags::MOST - self.tags.len();
+            self.tags.extend(tags::tags(value).take(room));
+        }
+    }
+
+    fn host(&self) -> Option<&'a [u8]> {
+        self.host.map(without_port)
+    }
+}
+
+/// `example.com:8080` and `[::1]:8080`.
+pub(crate) fn without_port(host: &[u8]) -> &[u8] {
+    match host.iter().rposition(|byte| *byte == b':') {
+        Some(colon) if host[colon + 1..].iter().all(u8::is_ascii_digit) && !host[..colon].ends_with(b":") => {
+            &host[..colon]
+        }
+        _ => host,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_index_insert(worker: *mut RawWorker, object: *mut RawObject) {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: Varnish shows its own worker, and an object that has its headers and is alive.
+        let stored = unsafe { Stored::read(worker, object) };
+        let mut keys = Vec::with_capacity(1 + stored.tags.len());
+        if let (Some(host), Some(url)) = (stored.host(), stored.url) {
+            keys.push(MAP.url_key(host, url));
+        }
+        keys.extend(stored.tags.iter().map(|tag| MAP.tag_key(tag)));
+        MAP.insert(object as usize, keys);
+    }));
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_index_remove(object: *mut RawObject) {
+    let _ = catch_unwind(|| MAP.remove(object as usize));
+}

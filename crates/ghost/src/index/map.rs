@@ -1,0 +1,213 @@
+//! Which objects have which key, without any of Varnish in it.
+//!
+//! Takes addresses of objects and hashes of keys. Guarantees that what is found under a key is inside, and stays inside
+//! while it is looked at. Never looks at all objects for one key.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks are short and many: a miss waits for no other.
+const SHARDS: usize = 64;
+/// More objects than this are no longer searched one by one.
+const FEW: usize = 16;
+/// So many are looked at before others get their turn.
+const AT_ONCE: usize = 512;
+
+/// Keys and addresses are spread well enough by a multiplication.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}
+
+type Spreading = BuildHasherDefault<Spread>;
+
+/// The keys of one object. Most have one.
+enum Keys {
+    One(u64),
+    More(Box<[u64]>),
+}
+
+impl Keys {
+    fn all(&self) -> &[u64] {
+        match self {
+            Self::One(key) => std::slice::from_ref(key),
+            Self::More(keys) => keys,
+        }
+    }
+}
+
+/// The objects of one key. Most keys have one.
+enum Holders {
+    One(usize),
+    Few(Vec<usize>),
+    Many(HashSet<usize, Spreading>),
+}
+
+impl Holders {
+    fn insert(&mut self, object: usize) {
+        match self {
+            Self::One(one) if *one == object => {}
+            Self::One(one) => *self = Self::Few(vec![*one, object]),
+            Self::Few(few) if few.contains(&object) => {}
+            Self::Few(few) if few.len() < FEW => few.push(object),
+            Self::Few(few) => {
+                let mut many: HashSet<_, _> = few.drain(..).collect();
+                many.insert(object);
+                *self = Self::Many(many);
+            }
+            Self::Many(many) => drop(many.insert(object)),
+        }
+    }
+
+    /// True where nothing is left.
+    fn remove(&mut self, object: usize) -> bool {
+        match self {
+            Self::One(one) => *one == object,
+            Self::Few(few) => {
+                few.retain(|one| *one != object);
+                few.is_empty()
+            }
+            Self::Many(many) => {
+                many.remove(&object);
+                // What was large for a while must not stay so.
+                if many.len() * 8 < many.capacity() {
+                    many.shrink_to(many.len() * 2);
+                }
+                many.is_empty()
+            }
+        }
+    }
+
+    fn contains(&self, object: usize) -> bool {
+        match self {
+            Self::One(one) => *one == object,
+            Self::Few(few) => few.contains(&object),
+            Self::Many(many) => many.contains(&object),
+        }
+    }
+
+    fn all(&self) -> Vec<usize> {
+        match self {
+            Self::One(one) => vec![*one],
+            Self::Few(few) => few.clone(),
+            Self::Many(many) => many.iter().copied().collect(),
+        }
+    }
+}
+
+/// Objects by key, and keys by object.
+pub struct Map {
+    holders: [Mutex<HashMap<u64, Holders, Spreading>>; SHARDS],
+    keys: [Mutex<HashMap<usize, Keys, Spreading>>; SHARDS],
+    /// Nobody outside can make two keys meet.
+    hash: RandomState,
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Self {
+            holders: std::array::from_fn(|_| Mutex::default()),
+            keys: std::array::from_fn(|_| Mutex::default()),
+            hash: RandomState::new(),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn shard(n: u64) -> usize {
+    (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
+}
+
+impl Map {
+    /// The key of a URL of a host.
+    pub fn url_key(&self, host: &[u8], url: &[u8]) -> u64 {
+        self.hash.hash_one((0_u8, host, url))
+    }
+
+    pub fn tag_key(&self, tag: &[u8]) -> u64 {
+        self.hash.hash_one((1_u8, tag))
+    }
+
+    /// From now on the object is found under these keys, and no others.
+    pub fn insert(&self, object: usize, mut keys: Vec<u64>) {
+        self.remove(object);
+        keys.sort_unstable();
+        keys.dedup();
+        let new = match keys.as_slice() {
+            [] => return,
+            [one] => Keys::One(*one),
+            more => Keys::More(more.into()),
+        };
+        lock(&self.keys[shard(object as u64)]).insert(object, new);
+        for key in keys {
+            match lock(&self.holders[shard(key)]).entry(key) {
+                Entry::Occupied(mut there) => there.get_mut().insert(object),
+                Entry::Vacant(none) => drop(none.insert(Holders::One(object))),
+            }
+        }
+    }
+
+    /// When it returns, nobody looks at the object any more.
+    pub fn remove(&self, object: usize) {
+        let Some(keys) = lock(&self.keys[shard(object as u64)]).remove(&object) else { return };
+        for key in keys.all() {
+            if let Entry::Occupied(mut there) = lock(&self.holders[shard(*key)]).entry(*key)
+                && there.get_mut().remove(object)
+            {
+                there.remove();
+            }
+        }
+    }
+
+    /// Shows every object of the key, a part of them at a time, and counts those that `look` says true of. None of them is
+    /// removed while it is looked at.
+    pub fn each(&self, key: u64, mut look: impl FnMut(usize) -> bool) -> u64 {
+        let of_key = &self.holders[shard(key)];
+        let all = lock(of_key).get(&key).map(Holders::all).unwrap_or_default();
+        let mut count = 0;
+        for part in all.chunks(AT_ONCE) {
+            let shard = lock(of_key);
+            let Some(holders) = shard.get(&key) else { break };
+            for object in part {
+                if holders.contains(*object) && look(*object) {
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    pub fn clear(&self) {
+        self.keys.iter().for_each(|shard| *lock(shard) = HashMap::default());
+        self.holders.iter().for_each(|shard| *lock(shard) = HashMap::default());
+    }
+
+    /// How many objects and how many keys there are.
+    pub fn len(&self) -> (usize, usize) {
+        let objects = self.keys.iter().map(|shard| lock(shard).len()).sum();
+        (objects, self.holders.iter().map(|shard| lock(shard).len()).sum())
+    }
+}

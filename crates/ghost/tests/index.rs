@@ -1,0 +1,123 @@
+//! The index of objects against a slow, obvious one. It is compiled in from its source: the VMOD itself lives in varnishd only.
+
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "a test, and a part of another crate")]
+
+#[path = "../src/index/map.rs"]
+mod map;
+#[path = "../src/index/tags.rs"]
+mod tags;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use map::Map;
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Insert(usize, BTreeSet<u64>),
+    Remove(usize),
+    Look(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Few objects and keys, so that they meet; one key that many share.
+    let keys = proptest::collection::btree_set(0..12_u64, 0..5);
+    prop_oneof![
+        4 => (1..60_usize, keys).prop_map(|(object, keys)| Step::Insert(object * 64, keys)),
+        2 => (1..60_usize).prop_map(|object| Step::Remove(object * 64)),
+        2 => (0..12_u64).prop_map(Step::Look),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_found_is_what_was_put_in(steps in proptest::collection::vec(step(), 1..400)) {
+        let map = Map::default();
+        let mut model: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Insert(object, keys) => {
+                    map.insert(object, keys.iter().copied().chain(keys.iter().copied()).collect());
+                    if keys.is_empty() { model.remove(&object); } else { model.insert(object, keys); }
+                }
+                Step::Remove(object) => {
+                    map.remove(object);
+                    model.remove(&object);
+                }
+                Step::Look(key) => {
+                    let mut seen = BTreeSet::new();
+                    let count = map.each(key, |object| seen.insert(object));
+                    let expected: BTreeSet<usize> =
+                        model.iter().filter(|(_, keys)| keys.contains(&key)).map(|(object, _)| *object).collect();
+                    prop_assert_eq!(count as usize, seen.len());
+                    prop_assert_eq!(seen, expected);
+                }
+            }
+            let keys: BTreeSet<u64> = model.values().flatten().copied().collect();
+            prop_assert_eq!(map.len(), (model.len(), keys.len()));
+        }
+        for object in model.keys() {
+            map.remove(*object);
+        }
+        // Nothing is left behind.
+        prop_assert_eq!(map.len(), (0, 0));
+    }
+
+    #[test]
+    fn tags_are_words(words in proptest::collection::vec("[a-zA-Z0-9:/_.-]{1,20}", 0..40), blanks in "[ ,\t]{1,3}") {
+        let line = words.join(&blanks);
+        let read: Vec<&[u8]> = tags::tags(line.as_bytes()).collect();
+        prop_assert_eq!(read, words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+    }
+}
+
+/// An object must not be looked at after `remove` has returned: by then varnishd frees it.
+#[test]
+fn nobody_looks_at_an_object_that_was_removed() {
+    const OBJECTS: usize = 2000;
+    let map = Map::default();
+    let alive: Vec<AtomicBool> = (0..OBJECTS).map(|_| AtomicBool::new(false)).collect();
+    let (looks, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    map.each(7, |object| {
+                        looks.fetch_add(1, Ordering::Relaxed);
+                        assert!(alive[object / 64 - 1].load(Ordering::SeqCst), "a dead object was looked at");
+                        true
+                    });
+                }
+            });
+        }
+        for round in 0..20 {
+            for at in 0..OBJECTS {
+                alive[at].store(true, Ordering::SeqCst);
+                map.insert((at + 1) * 64, vec![7, (round * at) as u64]);
+            }
+            for at in 0..OBJECTS {
+                map.remove((at + 1) * 64);
+                alive[at].store(false, Ordering::SeqCst);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(looks.load(Ordering::Relaxed) > 0);
+    assert_eq!(map.len(), (0, 0));
+}
+
+#[test]
+fn keys_of_urls_and_tags_do_not_meet() {
+    let map = Map::default();
+    let keys =
+        [map.url_key(b"a", b"/b"), map.url_key(b"a/", b"b"), map.url_key(b"", b"a/b"), map.tag_key(b"a/b"), map.tag_key(b"")];
+    assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+    assert_eq!(map.url_key(b"a", b"/b"), keys[0]);
+}
+
+#[test]
+fn long_tags_are_none() {
+    let line = format!("a {} b", "x".repeat(tags::LONGEST + 1));
+    assert_eq!(tags::tags(line.as_bytes()).collect::<Vec<_>>(), [b"a", b"b"]);
+}

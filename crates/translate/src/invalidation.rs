@@ -1,0 +1,79 @@
+//! A VarnishCacheInvalidation as ghost is asked for it, and what became of it in words.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use api::{InvalidationType, VarnishCacheInvalidationSpec};
+use model::invalidation::{Invalidation, Method, Outcome};
+
+/// How long an invalidation stays after its end, where it does not say.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(3600);
+
+pub fn order(spec: &VarnishCacheInvalidationSpec) -> Invalidation {
+    Invalidation {
+        method: match spec.kind {
+            InvalidationType::Purge => Method::Purge,
+            InvalidationType::SoftPurge => Method::SoftPurge,
+            InvalidationType::Ban => Method::Ban,
+        },
+        hostname: spec.hostname.clone(),
+        paths: spec.paths.clone().unwrap_or_default(),
+        tags: spec.tags.clone().unwrap_or_default(),
+    }
+}
+
+/// The API server has checked what is written there.
+pub fn ttl(spec: &VarnishCacheInvalidationSpec) -> Duration {
+    let written = spec.ttl.as_deref().and_then(|ttl| gateway_api::Duration::from_str(ttl).ok());
+    written.map_or(DEFAULT_TTL, |ttl| Duration::new(ttl.as_secs(), ttl.subsec_nanos()))
+}
+
+/// Of one path or tag.
+pub fn told(outcome: &Outcome) -> String {
+    match (&outcome.error, outcome.objects) {
+        (Some(error), _) => error.clone(),
+        (None, Some(1)) => "1 object".to_owned(),
+        (None, Some(objects)) => format!("{objects} objects"),
+        (None, None) => "banned".to_owned(),
+    }
+}
+
+/// Of all paths and tags.
+pub fn summary(kind: InvalidationType, outcomes: &[Outcome]) -> String {
+    let failed: Vec<&str> = outcomes.iter().filter_map(|outcome| outcome.error.as_deref()).collect();
+    if let Some(first) = failed.first() {
+        return format!("{} of {} failed: {first}", failed.len(), outcomes.len());
+    }
+    let objects: u64 = outcomes.iter().filter_map(|outcome| outcome.objects).sum();
+    let objects = told(&Outcome { objects: Some(objects), error: None });
+    match kind {
+        InvalidationType::Purge => format!("{objects} purged"),
+        InvalidationType::SoftPurge => format!("{objects} made stale"),
+        InvalidationType::Ban if outcomes.len() == 1 => "1 expression banned".to_owned(),
+        InvalidationType::Ban => format!("{} expressions banned", outcomes.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_objects_or_names_the_first_error() {
+        let found = |n| Outcome { objects: Some(n), error: None };
+        assert_eq!(summary(InvalidationType::Purge, &[found(1)]), "1 object purged");
+        assert_eq!(summary(InvalidationType::SoftPurge, &[found(1), found(2)]), "3 objects made stale");
+        assert_eq!(summary(InvalidationType::Ban, &[Outcome::default()]), "1 expression banned");
+        let bad = Outcome { objects: None, error: Some("no".to_owned()) };
+        assert_eq!(summary(InvalidationType::Ban, &[bad, Outcome::default()]), "1 of 2 failed: no");
+    }
+
+    #[test]
+    fn a_ttl_is_an_hour_where_absent() {
+        let of = |ttl: Option<&str>| ttl.map(str::to_owned);
+        let spec = |text| VarnishCacheInvalidationSpec { ttl: of(text), ..VarnishCacheInvalidationSpec::default() };
+        assert_eq!(ttl(&spec(None)), Duration::from_secs(3600));
+        assert_eq!(ttl(&spec(Some("1m30s"))), Duration::from_secs(90));
+        assert_eq!(ttl(&spec(Some("0s"))), Duration::ZERO);
+    }
+}
