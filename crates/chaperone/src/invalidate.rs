@@ -17,7 +17,8 @@ pub async fn invalidate(state: &watch::Receiver<State>, all: &[Invalidation]) ->
     let deadline = Instant::now() + PATIENCE;
     let mut outcomes: Vec<Vec<Outcome>> = all.iter().map(|_| Vec::new()).collect();
     for Batch { order, of } in batches(all) {
-        let counts: Vec<usize> = order.invalidations.iter().map(|one| one.paths.len() + one.tags.len()).collect();
+        let counts: Vec<usize> =
+            order.invalidations.iter().map(|one| one.paths.len() + one.tags.len()).collect();
         let answers = match send(state, &order, deadline).await {
             Ok(answers) => answers,
             Err(e) => {
@@ -43,7 +44,8 @@ fn batches(all: &[Invalidation]) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     let mut room = 0;
     for (at, one) in all.iter().enumerate() {
-        let empty = || Invalidation { method: one.method, hostname: one.hostname.clone(), ..Invalidation::default() };
+        let empty =
+            || Invalidation { method: one.method, hostname: one.hostname.clone(), ..Invalidation::default() };
         let (mut paths, mut tags) = (one.paths.as_slice(), one.tags.as_slice());
         while !paths.is_empty() || !tags.is_empty() {
             if room == 0 {
@@ -111,7 +113,9 @@ mod tests {
         let cut = batches(&[of(200, 200), of(0, 1)]);
         let counts: Vec<Vec<(usize, usize)>> = cut
             .iter()
-            .map(|batch| batch.order.invalidations.iter().map(|one| (one.paths.len(), one.tags.len())).collect())
+            .map(|batch| {
+                batch.order.invalidations.iter().map(|one| (one.paths.len(), one.tags.len())).collect()
+            })
             .collect();
         assert_eq!(counts, [vec![(200, 56)], vec![(0, 144), (0, 1)]]);
         assert_eq!(cut[1].of, [0, 1]);

@@ -28,7 +28,10 @@ pub(crate) async fn purge(arguments: PurgeArguments) -> anyhow::Result<ExitCode>
     let PurgeArguments { soft, host, paths, tags, target } = arguments;
     let kind = if soft { InvalidationType::SoftPurge } else { InvalidationType::Purge };
     for path in &paths {
-        ensure!(path.starts_with('/'), "{path}: a path begins with a slash; regular expressions are for `ban`");
+        ensure!(
+            path.starts_with('/'),
+            "{path}: a path begins with a slash; regular expressions are for `ban`"
+        );
     }
     ensure!(!paths.is_empty() || !tags.is_empty(), "nothing to purge: give HOST and PATH, or --tag");
     run(Wanted { kind, hostname: host, paths, tags }, target).await
@@ -36,7 +39,11 @@ pub(crate) async fn purge(arguments: PurgeArguments) -> anyhow::Result<ExitCode>
 
 pub(crate) async fn ban(arguments: BanArguments) -> anyhow::Result<ExitCode> {
     let BanArguments { host, regexes, target } = arguments;
-    run(Wanted { kind: InvalidationType::Ban, hostname: Some(host), paths: regexes, tags: Vec::new() }, target).await
+    run(
+        Wanted { kind: InvalidationType::Ban, hostname: Some(host), paths: regexes, tags: Vec::new() },
+        target,
+    )
+    .await
 }
 
 async fn run(mut wanted: Wanted, target: CacheTarget) -> anyhow::Result<ExitCode> {

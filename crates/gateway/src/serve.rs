@@ -153,7 +153,8 @@ impl Machine {
                     invalidations::failed(&key, &format!("Gateway {gateway} does not run, and has no cache"));
                 }
                 None => {
-                    let why = format!("spec.gatewayRef names Gateway {gateway}, which is not among the files");
+                    let why =
+                        format!("spec.gatewayRef names Gateway {gateway}, which is not among the files");
                     invalidations::failed(&key, &why);
                 }
             }

@@ -60,7 +60,8 @@ impl Control {
         } else if path == STATUS_PATH.as_bytes() {
             said(200, None, &status(ghost, &ghost.table()))
         } else {
-            let paths = format!("this socket knows {RELOAD_PATH}, {STATUS_PATH}, {INVALIDATE_PATH} and {DRAIN_PATH}");
+            let paths =
+                format!("this socket knows {RELOAD_PATH}, {STATUS_PATH}, {INVALIDATE_PATH} and {DRAIN_PATH}");
             said(404, None, &json!({ "error": paths }))
         }
     }

@@ -67,7 +67,8 @@ pub(crate) fn end_url(host: &[u8], url: &[u8], fate: Fate) -> u64 {
 pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[u8]>, fate: Fate) -> u64 {
     MAP.each(MAP.tag_key(tag), |object| {
         // SAFETY: the map shows objects that are alive; the caller's promise.
-        let is_hosts = |host: &[u8]| unsafe { Stored::read(worker, object as *mut RawObject) }.host() == Some(host);
+        let is_hosts =
+            |host: &[u8]| unsafe { Stored::read(worker, object as *mut RawObject) }.host() == Some(host);
         host.is_none_or(is_hosts) && end(object, fate)
     })
 }

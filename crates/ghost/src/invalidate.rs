@@ -25,7 +25,8 @@ pub(crate) fn carry_out(ctx: *const Ctx, table: &Table) -> Result<Outcomes, Stri
         return Err(format!("{count} paths and tags are too many for one request: {MOST_AT_ONCE} at most"));
     }
     let mut bans = Bans::default();
-    let mut all: Vec<Vec<Outcome>> = order.invalidations.iter().map(|one| of_one(ctx, table, one, &mut bans)).collect();
+    let mut all: Vec<Vec<Outcome>> =
+        order.invalidations.iter().map(|one| of_one(ctx, table, one, &mut bans)).collect();
     // Of a ban that could not be made, all parts are told.
     for (places, error) in bans.commit() {
         for (invalidation, path) in places {
@@ -102,11 +103,14 @@ fn with_room(mut all: Vec<Vec<Outcome>>) -> Vec<Vec<Outcome>> {
     all
 }
 
+/// An expression, and who asked for it: the position of the invalidation, and of the path in it.
+type Asked = (String, Vec<(usize, usize)>);
+
 /// Bans of one order, joined: each object is held against each ban, and one long expression costs less than many short ones.
 #[derive(Default)]
 struct Bans {
     invalidations: usize,
-    by_host: HashMap<String, Vec<(String, Vec<(usize, usize)>)>>,
+    by_host: HashMap<String, Vec<Asked>>,
 }
 
 impl Bans {
@@ -127,9 +131,10 @@ impl Bans {
     fn commit(self) -> Vec<(Vec<(usize, usize)>, String)> {
         let mut failed = Vec::new();
         for (host, regexes) in self.by_host {
-            let (joinable, alone): (Vec<_>, Vec<_>) = regexes.into_iter().partition(|(regex, _)| can_be_joined(regex));
-            let mut batches: Vec<(String, Vec<(usize, usize)>)> = alone;
-            let mut open: Option<(String, Vec<(usize, usize)>)> = None;
+            let (joinable, alone): (Vec<_>, Vec<_>) =
+                regexes.into_iter().partition(|(regex, _)| can_be_joined(regex));
+            let mut batches: Vec<Asked> = alone;
+            let mut open: Option<Asked> = None;
             for (regex, places) in joinable {
                 match &mut open {
                     Some((joined, of)) if joined.len() + regex.len() < LONGEST_BAN => {
@@ -154,7 +159,9 @@ impl Bans {
 /// beyond it.
 fn can_be_joined(regex: &str) -> bool {
     let bytes = regex.as_bytes();
-    let refers = |pair: &[u8]| pair[0] == b'\\' && (pair[1].is_ascii_digit() || matches!(pair[1], b'g' | b'k' | b'Q' | b'E' | b'K'));
+    let refers = |pair: &[u8]| {
+        pair[0] == b'\\' && (pair[1].is_ascii_digit() || matches!(pair[1], b'g' | b'k' | b'Q' | b'E' | b'K'))
+    };
     !bytes.windows(2).any(|pair| refers(pair) || matches!(pair, b"(?" | b"(*")) && !bytes.contains(&b'#')
 }
 

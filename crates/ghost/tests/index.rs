@@ -92,13 +92,13 @@ fn nobody_looks_at_an_object_that_was_removed() {
             });
         }
         for round in 0..20 {
-            for at in 0..OBJECTS {
-                alive[at].store(true, Ordering::SeqCst);
+            for (at, one) in alive.iter().enumerate() {
+                one.store(true, Ordering::SeqCst);
                 map.insert((at + 1) * 64, vec![7, (round * at) as u64]);
             }
-            for at in 0..OBJECTS {
+            for (at, one) in alive.iter().enumerate() {
                 map.remove((at + 1) * 64);
-                alive[at].store(false, Ordering::SeqCst);
+                one.store(false, Ordering::SeqCst);
             }
         }
         done.store(true, Ordering::Relaxed);
@@ -110,8 +110,13 @@ fn nobody_looks_at_an_object_that_was_removed() {
 #[test]
 fn keys_of_urls_and_tags_do_not_meet() {
     let map = Map::default();
-    let keys =
-        [map.url_key(b"a", b"/b"), map.url_key(b"a/", b"b"), map.url_key(b"", b"a/b"), map.tag_key(b"a/b"), map.tag_key(b"")];
+    let keys = [
+        map.url_key(b"a", b"/b"),
+        map.url_key(b"a/", b"b"),
+        map.url_key(b"", b"a/b"),
+        map.tag_key(b"a/b"),
+        map.tag_key(b""),
+    ];
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
     assert_eq!(map.url_key(b"a", b"/b"), keys[0]);
 }

@@ -95,7 +95,8 @@ impl Invalidations {
         let status = match step {
             Next::Nothing | Next::Wait(_) => return,
             Next::Delete => {
-                let gone = delete::<VarnishCacheInvalidation>(&self.client, &key, one.metadata.uid.clone()).await;
+                let gone =
+                    delete::<VarnishCacheInvalidation>(&self.client, &key, one.metadata.uid.clone()).await;
                 if let Err(e) = gone {
                     tracing::warn!("{e}");
                 }
@@ -132,7 +133,11 @@ impl Invalidations {
 
     fn target(&self, key: &Key) -> Target {
         let Some(gateway) = self.cluster.gateways.get(key) else {
-            return if self.cluster.gateways.unread().contains_key(key) { Target::Ours } else { Target::Missing };
+            return if self.cluster.gateways.unread().contains_key(key) {
+                Target::Ours
+            } else {
+                Target::Missing
+            };
         };
         let class = self.cluster.gateway_classes.get(&Key::cluster(&gateway.spec.gateway_class_name));
         match class {
@@ -145,7 +150,9 @@ impl Invalidations {
     fn pods(&self) -> BTreeMap<Key, BTreeMap<String, Pod>> {
         let mut all: BTreeMap<Key, BTreeMap<String, Pod>> = BTreeMap::new();
         for (key, pod) in self.owned.pods.objects() {
-            if let Some(gateway) = gateway_of(pod.as_ref()).filter(|gateway| gateway.namespace == key.namespace) {
+            if let Some(gateway) =
+                gateway_of(pod.as_ref()).filter(|gateway| gateway.namespace == key.namespace)
+            {
                 all.entry(gateway).or_default().insert(key.name, look_at(&pod));
             }
         }

@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn a_ttl_is_an_hour_where_absent() {
         let of = |ttl: Option<&str>| ttl.map(str::to_owned);
-        let spec = |text| VarnishCacheInvalidationSpec { ttl: of(text), ..VarnishCacheInvalidationSpec::default() };
+        let spec =
+            |text| VarnishCacheInvalidationSpec { ttl: of(text), ..VarnishCacheInvalidationSpec::default() };
         assert_eq!(ttl(&spec(None)), Duration::from_secs(3600));
         assert_eq!(ttl(&spec(Some("1m30s"))), Duration::from_secs(90));
         assert_eq!(ttl(&spec(Some("0s"))), Duration::ZERO);

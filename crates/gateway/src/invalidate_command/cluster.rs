@@ -52,12 +52,16 @@ pub(super) async fn run(wanted: &Wanted, target: &CacheTarget) -> anyhow::Result
     let name = made.metadata.name.unwrap_or_default();
     let begun = Instant::now();
     loop {
-        let one = api.get(&name).await.with_context(|| format!("VarnishCacheInvalidation {namespace}/{name}"))?;
+        let one =
+            api.get(&name).await.with_context(|| format!("VarnishCacheInvalidation {namespace}/{name}"))?;
         let status = one.status.unwrap_or_default();
         if let Some(phase) = status.phase.filter(|phase| phase.is_final()) {
             let mut to = std::io::stdout().lock();
             let message = status.message.unwrap_or_default();
-            writeln!(to, "Gateway {namespace}/{gateway}: {phase:?}: {message} (VarnishCacheInvalidation {name})")?;
+            writeln!(
+                to,
+                "Gateway {namespace}/{gateway}: {phase:?}: {message} (VarnishCacheInvalidation {name})"
+            )?;
             for result in status.pod_results.iter().flatten() {
                 writeln!(to, "  pod {}: {}", result.pod_name, result.message.as_deref().unwrap_or_default())?;
                 for path in result.path_results.iter().flatten().filter(|path| !path.success) {
@@ -85,7 +89,10 @@ async fn only_gateway(client: &Client, namespace: &str) -> anyhow::Result<String
         (None, _) => bail!("namespace {namespace} has no Gateway: name one by --gateway NAMESPACE/NAME"),
         (Some(last), false) => {
             names.push(last);
-            bail!("namespace {namespace} has several Gateways ({}): choose one by --gateway", names.join(", "))
+            bail!(
+                "namespace {namespace} has several Gateways ({}): choose one by --gateway",
+                names.join(", ")
+            )
         }
     }
 }

@@ -50,7 +50,10 @@ pub(crate) async fn run(state: PathBuf, running: Running) {
     let listener = match listen(&path) {
         Ok(listener) => listener,
         Err(e) => {
-            tracing::warn!("{}: {e}; `varnish-gateway purge` and `ban` will not find this process", path.display());
+            tracing::warn!(
+                "{}: {e}; `varnish-gateway purge` and `ban` will not find this process",
+                path.display()
+            );
             return std::future::pending().await;
         }
     };
@@ -102,7 +105,10 @@ async fn answer(question: Question, running: &Running) -> Answer {
     if chosen.is_empty() {
         let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let wanted = question.gateway.as_deref().unwrap_or("any");
-        return Answer { error: Some(format!("no such Gateway: {wanted} (running: {there})")), ..Answer::default() };
+        return Answer {
+            error: Some(format!("no such Gateway: {wanted} (running: {there})")),
+            ..Answer::default()
+        };
     }
     let mut answer = Answer::default();
     for (key, state) in chosen {

@@ -24,7 +24,8 @@ impl Seen {
         now: &Objects<VarnishCacheInvalidation>,
     ) -> Vec<(Key, Arc<VarnishCacheInvalidation>)> {
         self.0.retain(|key, _| now.contains_key(key));
-        let is_new = |(key, one): &(&Key, &Arc<VarnishCacheInvalidation>)| self.0.get(*key) != Some(&one.spec);
+        let is_new =
+            |(key, one): &(&Key, &Arc<VarnishCacheInvalidation>)| self.0.get(*key) != Some(&one.spec);
         let new: Vec<_> =
             now.iter().filter(is_new).map(|(key, one)| (key.clone(), Arc::clone(one))).collect();
         self.0.extend(new.iter().map(|(key, one)| (key.clone(), one.spec.clone())));

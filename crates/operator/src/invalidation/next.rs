@@ -122,8 +122,7 @@ fn in_progress(
     now: Timestamp,
 ) -> Next {
     let counted: Vec<&str> = status.pods.iter().flatten().map(String::as_str).collect();
-    let result_of =
-        |pod: &str| status.pod_results.iter().flatten().find(|result| result.pod_name == pod);
+    let result_of = |pod: &str| status.pod_results.iter().flatten().find(|result| result.pod_name == pod);
     let (silent, gone): (Vec<&str>, Vec<&str>) = counted
         .iter()
         .copied()
@@ -207,7 +206,7 @@ mod tests {
         Timestamp::from_second(NOW + second).unwrap()
     }
 
-    fn object(status: serde_json::Value) -> VarnishCacheInvalidation {
+    fn object(status: &serde_json::Value) -> VarnishCacheInvalidation {
         serde_json::from_value(serde_json::json!({
             "apiVersion": "gateway.varnish-software.com/v1alpha1", "kind": "VarnishCacheInvalidation",
             "metadata": { "name": "purge", "namespace": "ns", "creationTimestamp": at(0).to_string() },
@@ -222,7 +221,7 @@ mod tests {
             .iter()
             .map(|(pod, success)| serde_json::json!({ "podName": pod, "success": success, "message": "why" }))
             .collect();
-        object(serde_json::json!({
+        object(&serde_json::json!({
             "phase": "InProgress", "startedAt": at(0).to_string(), "pods": ["a", "b"], "podResults": results,
         }))
     }
@@ -243,15 +242,19 @@ mod tests {
     #[test]
     fn the_pods_that_count_are_those_that_are_ready_at_the_start() {
         let there = pods(&[("a", Pod::Ready), ("b", Pod::NotReady), ("c", Pod::Going), ("d", Pod::Ready)]);
-        let (phase, _, status) = written(next(&object(serde_json::json!({})), Target::Ours, &there, at(1)));
+        let (phase, _, status) = written(next(&object(&serde_json::json!({})), Target::Ours, &there, at(1)));
         assert_eq!((phase, status.pods), (InProgress, Some(vec!["a".to_owned(), "d".to_owned()])));
         assert_eq!(status.started_at, Some(Time(at(1))));
     }
 
     #[test]
     fn without_a_pod_there_is_nothing_to_do() {
-        let (phase, message, status) =
-            written(next(&object(serde_json::json!({})), Target::Ours, &pods(&[("a", Pod::NotReady)]), at(1)));
+        let (phase, message, status) = written(next(
+            &object(&serde_json::json!({})),
+            Target::Ours,
+            &pods(&[("a", Pod::NotReady)]),
+            at(1),
+        ));
         assert_eq!(phase, Complete);
         assert!(message.contains("No pod"), "{message}");
         assert!(status.completed_at.is_some());
@@ -259,11 +262,11 @@ mod tests {
 
     #[test]
     fn a_gateway_that_is_not_there_is_waited_for_shortly() {
-        let one = object(serde_json::json!({}));
+        let one = object(&serde_json::json!({}));
         let (phase, message, _) = written(next(&one, Target::Missing, &pods(&[]), at(1)));
         assert_eq!(phase, Pending);
         assert!(message.contains("ns/shop, which does not exist"), "{message}");
-        let pending = object(serde_json::json!({ "phase": "Pending", "message": message }));
+        let pending = object(&serde_json::json!({ "phase": "Pending", "message": message }));
         assert_eq!(next(&pending, Target::Missing, &pods(&[]), at(1)), Next::Wait(Duration::from_secs(2)));
         assert_eq!(written(next(&pending, Target::Missing, &pods(&[]), at(4))).0, Failed);
         assert_eq!(written(next(&pending, Target::Others, &pods(&[]), at(4))).0, Failed);
@@ -272,7 +275,8 @@ mod tests {
     #[test]
     fn it_is_over_when_every_pod_has_spoken() {
         let there = pods(&[("a", Pod::Ready), ("b", Pod::Ready), ("new", Pod::Ready)]);
-        let look = |results: &[(&str, bool)], second| next(&started(results), Target::Ours, &there, at(second));
+        let look =
+            |results: &[(&str, bool)], second| next(&started(results), Target::Ours, &there, at(second));
         assert_eq!(look(&[("a", true)], 1), Next::Wait(Duration::from_secs(29)));
         let (phase, message, status) = written(look(&[("a", true), ("b", true), ("new", false)], 1));
         assert_eq!((phase, message.as_str()), (Complete, "2 of 2 pods"));
@@ -283,7 +287,9 @@ mod tests {
 
     #[test]
     fn a_pod_that_went_is_not_waited_for_and_a_silent_one_not_for_long() {
-        let look = |there: &[(&str, Pod)], second| next(&started(&[("a", true)]), Target::Ours, &pods(there), at(second));
+        let look = |there: &[(&str, Pod)], second| {
+            next(&started(&[("a", true)]), Target::Ours, &pods(there), at(second))
+        };
         for there in [&[("a", Pod::Ready)][..], &[("a", Pod::Ready), ("b", Pod::Over)], &[]] {
             let (phase, message, _) = written(look(there, 1));
             assert_eq!(phase, Complete);
@@ -303,7 +309,7 @@ mod tests {
     #[test]
     fn what_is_over_stays_for_its_ttl() {
         for phase in ["Complete", "Failed"] {
-            let one = object(serde_json::json!({ "phase": phase, "completedAt": at(10).to_string() }));
+            let one = object(&serde_json::json!({ "phase": phase, "completedAt": at(10).to_string() }));
             let look = |second| next(&one, Target::Missing, &pods(&[]), at(second));
             assert_eq!(look(10), Next::Wait(Duration::from_secs(60)));
             assert_eq!(look(70), Next::Delete);

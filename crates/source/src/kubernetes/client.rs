@@ -25,8 +25,7 @@ pub async fn connect_to(
     // Two crypto providers could be compiled in by now; this is ours.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let failed = |e: &dyn std::fmt::Display| crate::Error::Cluster(e.to_string());
-    let options =
-        KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let mut config = match (kubeconfig, context) {
         (None, None) => Config::infer().await.map_err(|e| failed(&e))?,
         (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(|e| failed(&e))?,
