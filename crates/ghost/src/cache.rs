@@ -6,7 +6,7 @@
 
 use std::ffi::CStr;
 
-use model::names::{CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, RESCUE_HEADER};
+use model::names::{CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, RESCUE_HEADER, TAG_HEADERS};
 use router::cache::{Answer, Cache, Keeping, Key};
 use router::{Decision, NormalHost};
 
@@ -226,6 +226,7 @@ pub(crate) unsafe fn tell(ctx: *const Ctx, tells_status: bool, resp: Message<'_>
         if looked_up {
             resp.remove_header(CACHE_HOST_HEADER);
             resp.remove_header(CACHE_URL_HEADER);
+            TAG_HEADERS.iter().for_each(|name| resp.remove_header(name));
         }
         if tells_status {
             resp.remove_header(CACHE_STATUS_HEADER);

@@ -68,7 +68,7 @@ fn of_one(ctx: *const Ctx, table: &Table, one: &Invalidation, bans: &mut Bans) -
     };
     let path = |path: &String| match &host {
         Some(host) => {
-            let urls = table.cached_urls(host, path);
+            let urls = table.cached_urls(path);
             found(urls.iter().map(|url| index::end_url(host.as_bytes(), url, fate)).sum())
         }
         None => failed("a path needs a hostname"),

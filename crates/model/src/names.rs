@@ -30,11 +30,7 @@ pub const STATUS_PATH: &str = "/.varnish-ghost/status";
 pub const DRAIN_PATH: &str = "/.varnish-ghost/drain";
 /// Takes objects out of the cache: a POST of [`crate::invalidation::Order`].
 pub const INVALIDATE_PATH: &str = "/.varnish-ghost/invalidate";
-/// On a cached object: the host that the client asked for, without its port. Not for clients.
-pub const CACHE_HOST_HEADER: &str = "x-cache-host";
-/// On a cached object: the URL that the client asked for, as far as it is part of the cache key. Not for clients.
-pub const CACHE_URL_HEADER: &str = "x-cache-url";
-/// By which origins tag their answers; not for clients.
+/// By which origins tag answers that are cached. Clients never see them on those.
 pub const TAG_HEADERS: [&str; 2] = ["surrogate-key", "xkey"];
 /// On an answer of the reload socket: why the reload failed.
 pub const ERROR_HEADER: &str = "x-ghost-error";
