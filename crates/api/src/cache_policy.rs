@@ -69,8 +69,14 @@ pub struct VarnishCachePolicySpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::rules(&[
-    ("self.group == 'gateway.networking.k8s.io'", "group must be gateway.networking.k8s.io"),
-    ("self.kind in ['Gateway', 'HTTPRoute']", "kind must be Gateway or HTTPRoute"),
+    (
+        "self.kind in ['Gateway', 'HTTPRoute', 'Ingress']",
+        "kind must be Gateway, HTTPRoute or Ingress",
+    ),
+    (
+        "self.group == (self.kind == 'Ingress' ? 'networking.k8s.io' : 'gateway.networking.k8s.io')",
+        "group must be gateway.networking.k8s.io, for an Ingress networking.k8s.io",
+    ),
     ("!has(self.sectionName) || self.kind == 'HTTPRoute'", "sectionName names a rule, which only an HTTPRoute has"),
 ])))]
 pub struct PolicyTargetRef {

@@ -1,5 +1,6 @@
 //! GatewayClassParameters: what a GatewayClass, or one Gateway, sets beyond the Gateway API.
 
+mod ingress;
 mod logging;
 mod pod;
 mod service;
@@ -12,6 +13,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::ingress::{HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters};
 pub use self::logging::{LogMode, LoggingParameters};
 pub use self::pod::{DisruptionBudgetParameters, Embedded, ResourceParameters};
 pub use self::service::{ServiceParameters, ServiceType, TrafficPolicy};
@@ -126,6 +128,9 @@ pub struct GatewayClassParametersSpec {
     /// Whether answers say in `X-Cache` what the cache did: HIT, MISS, PASS or STALE. They do where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_status_header: Option<bool>,
+    /// How Ingresses are served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ingress: Option<IngressParameters>,
     /// The Service in front of the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceParameters>,

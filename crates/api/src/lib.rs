@@ -21,8 +21,8 @@ pub use cache_policy::{
     VarnishCachePolicySpec,
 };
 pub use gateway_class_parameters::{
-    DisruptionBudgetParameters, Embedded, GatewayClassParameters, GatewayClassParametersSpec, LogMode,
-    LoggingParameters, ResourceParameters, ServiceParameters, ServiceType, StorageParameters, StorageType,
+    DisruptionBudgetParameters, Embedded, GatewayClassParameters, GatewayClassParametersSpec, HostlessRules,
+    ImplementationSpecific, IngressMerge, IngressParameters, LogMode, LoggingParameters, ResourceParameters, ServiceParameters, ServiceType, StorageParameters, StorageType,
     TimeoutParameters, TrafficPolicy, UserVclConfigMapRef,
 };
 pub use policy_status::{AncestorRef, PolicyAncestorStatus, PolicyStatus};

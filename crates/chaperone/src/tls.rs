@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use certificate::{Pair, Pem};
-use model::Listener;
+use model::{Listener, ListenerTls};
 use model::names::socket_parts;
 use model::routing::Routing;
 use translate::{Notice, Severity};
@@ -27,27 +27,38 @@ impl Pairs {
         let mut notices = Vec::new();
         self.take(routing, certificates, &mut notices);
         let mut config = front::Config::default();
-        for (listener, names) in tls_listeners(routing) {
+        for (listener, tls) in tls_listeners(routing) {
             let Some((_, port)) = socket_parts(&listener.socket) else { continue };
-            let pairs: Vec<_> = names.iter().filter_map(|name| self.0.get(name).cloned()).collect();
-            if pairs.is_empty() {
-                notices.push(warning(
-                    format!("listener {}", listener.name),
-                    format!(
-                        "is not served, for want of a certificate: put a good pair into Secret {}",
-                        names.join(" or ")
-                    ),
-                ));
+            let of_listener = std::iter::once((listener.hostname.as_ref(), &tls.certificates));
+            // One that has certificates for single names only takes no others.
+            let of_listener = of_listener.filter(|(_, names)| !names.is_empty() || tls.hosts.is_empty());
+            let of_hosts = tls.hosts.iter().map(|(host, names)| (Some(host), names));
+            let mut hosts = Vec::with_capacity(1 + tls.hosts.len());
+            for (hostname, names) in of_listener.chain(of_hosts) {
+                let pairs: Vec<_> = names.iter().filter_map(|name| self.0.get(name).cloned()).collect();
+                if pairs.is_empty() {
+                    let host = hostname.filter(|name| Some(*name) != listener.hostname.as_ref());
+                    let host = host.map(|name| format!(", host {name},")).unwrap_or_default();
+                    notices.push(warning(
+                        format!("listener {}", listener.name),
+                        format!(
+                            "{host} is not served, for want of a certificate: put a good pair into Secret {}",
+                            names.join(" or ")
+                        )
+                        .trim_start()
+                        .to_owned(),
+                    ));
+                }
+                // Without pairs, too: its names are then refused, and not another listener's to take.
+                hosts.push(front::Host::terminate(hostname.cloned(), pairs));
             }
-            // Without pairs, too: its names are then refused, and not another listener's to take.
-            let host = front::Host::terminate(listener.hostname.clone(), pairs);
             match config.listeners.iter_mut().find(|known| known.port == port) {
-                Some(known) => known.hosts.push(host),
+                Some(known) => known.hosts.extend(hosts),
                 None => config.listeners.push(front::Listener {
                     socket: listener.socket.clone(),
                     address: bind,
                     port,
-                    hosts: vec![host],
+                    hosts,
                 }),
             }
         }
@@ -58,7 +69,7 @@ impl Pairs {
     /// The new for the old, where it is good. What no listener names is forgotten.
     fn take(&mut self, routing: &Routing, certificates: &BTreeMap<String, Pem>, notices: &mut Vec<Notice>) {
         let mut kept = BTreeMap::new();
-        for name in tls_listeners(routing).flat_map(|(_, names)| names) {
+        for name in tls_listeners(routing).flat_map(|(_, tls)| tls.names()) {
             if kept.contains_key(name) {
                 continue;
             }
@@ -91,11 +102,8 @@ impl Pairs {
     }
 }
 
-fn tls_listeners(routing: &Routing) -> impl Iterator<Item = (&Listener, &[String])> {
-    routing
-        .listeners
-        .iter()
-        .filter_map(|listener| Some((listener, listener.tls.as_ref()?.certificates.as_slice())))
+fn tls_listeners(routing: &Routing) -> impl Iterator<Item = (&Listener, &ListenerTls)> {
+    routing.listeners.iter().filter_map(|listener| Some((listener, listener.tls.as_ref()?)))
 }
 
 fn has_pairs(host: &front::Host) -> bool {
@@ -108,8 +116,6 @@ fn warning(object: String, message: String) -> Notice {
 
 #[cfg(test)]
 mod tests {
-    use model::ListenerTls;
-
     use super::*;
 
     fn pem() -> Pem {
@@ -122,7 +128,10 @@ mod tests {
             name: name.to_owned(),
             socket: format!("https-{port}"),
             hostname: hostname.map(str::to_owned),
-            tls: Some(ListenerTls { certificates: certificates.iter().map(|c| (*c).to_owned()).collect() }),
+            tls: Some(ListenerTls {
+                certificates: certificates.iter().map(|c| (*c).to_owned()).collect(),
+                ..ListenerTls::default()
+            }),
         }
     }
 

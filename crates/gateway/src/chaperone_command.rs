@@ -174,7 +174,7 @@ impl Reader<'_> {
 
     fn certificate_names(&self) -> impl Iterator<Item = &String> {
         let listeners = self.routing.iter().flat_map(|routing| &routing.listeners);
-        listeners.filter_map(|listener| listener.tls.as_ref()).flat_map(|tls| &tls.certificates)
+        listeners.filter_map(|listener| listener.tls.as_ref()).flat_map(|tls| tls.names())
     }
 
     /// Those that routing.json names, as far as they are there.

@@ -52,6 +52,9 @@ pub(crate) struct Files {
     /// A manifest, or a directory of *.yaml, *.yml and *.json. May be given several times.
     #[arg(short = 'f', long = "file", value_name = "FILE|DIR", required = true, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
+    /// What the annotation kubernetes.io/ingress.class of Ingresses says that are ours.
+    #[arg(long, value_name = "NAME", default_value = "varnish")]
+    pub(crate) ingress_class: String,
 }
 
 #[derive(Debug, Args)]

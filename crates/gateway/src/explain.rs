@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use model::RouteKind;
 use model::names::socket_parts;
 use router::{Action, Candidate, Explanation, Request, Router, Rule, Verdict, random};
 use translate::Key;
@@ -113,13 +114,19 @@ fn explain(
 }
 
 fn shown(rule: &Rule) -> String {
+    if rule.route_name().is_empty() {
+        return "no route: there is neither a valid Ingress nor an HTTPRoute".to_owned();
+    }
     let name = rule.rule_name().map(|n| format!(" `{n}`")).unwrap_or_default();
-    format!("HTTPRoute {}, rule {}{name} ({})", rule.route_name(), rule.rule_index(), rule.conditions())
+    format!("{} {}, rule {}{name} ({})", rule.kind().name(), rule.route_name(), rule.rule_index(), rule.conditions())
 }
 
 fn answer(request: &Asked<'_>, explanation: &Explanation<'_>) -> String {
     let decision = &explanation.decision;
     let Some(rule) = decision.rule() else { return "404, no route matches".to_owned() };
+    if rule.route_name().is_empty() {
+        return "503, there is neither a valid Ingress nor an HTTPRoute".to_owned();
+    }
     match decision.action() {
         Action::NotFound => "404, no route matches".to_owned(),
         Action::Misdirected => "421, the connection was made for another listener".to_owned(),
@@ -130,14 +137,15 @@ fn answer(request: &Asked<'_>, explanation: &Explanation<'_>) -> String {
             })
         }
         // Which of the groups it is, chance decides.
-        Action::Forward { .. } | Action::NoBackend => {
+        Action::Forward { .. } | Action::NoBackend | Action::Unavailable => {
+            let none = if rule.kind() == RouteKind::Ingress { 503 } else { 500 };
             let total: u64 = rule.groups().iter().map(|g| u64::from(g.weight())).sum();
             let groups = rule.groups().iter().filter(|g| g.weight() > 0).map(|group| {
                 let name = if group.name().is_empty() { "an invalid backendRef" } else { group.name() };
                 let share = 100.0 * f64::from(group.weight()) / total.max(1) as f64;
                 let endpoints: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
                 match endpoints.as_slice() {
-                    [] => format!("{name} ({share:.0} %, 500: no endpoints)"),
+                    [] => format!("{name} ({share:.0} %, {none}: no endpoints)"),
                     _ => format!("{name} ({share:.0} %: {})", endpoints.join(", ")),
                 }
             });

@@ -7,7 +7,8 @@ use crate::cli;
 
 /// Reads the files once.
 pub(crate) fn read(files: &cli::Files) -> (Translation, Snapshot, Vec<Problem>) {
-    let Loaded { snapshot, problems, .. } = Files::new(files.files.clone()).load();
+    let Loaded { mut snapshot, problems, .. } = Files::new(files.files.clone()).load();
+    snapshot.ingress_settings.class.clone_from(&files.ingress_class);
     (translate::translate(&snapshot), snapshot, problems)
 }
 

@@ -115,11 +115,12 @@ struct Machine {
 }
 
 impl Machine {
-    fn apply(&mut self, Loaded { snapshot, problems, changed }: Loaded) {
+    fn apply(&mut self, Loaded { mut snapshot, problems, changed }: Loaded) {
         self.news.problems(&problems);
         if !changed && !self.instances.is_empty() {
             return;
         }
+        snapshot.ingress_settings.class.clone_from(&self.arguments.files.ingress_class);
         let mut translation = translate::translate(&snapshot);
         self.news.verdicts(verdict::of(&translation.statuses));
         self.news.no_gateway(translation.gateways.is_empty());

@@ -31,6 +31,13 @@ pub(crate) fn of(statuses: &Statuses) -> Vec<Verdict> {
             push(&mut all, &format!("HTTPRoute {key}"), &by(parent, &key.namespace), &parent.conditions);
         }
     }
+    for (key, status) in &statuses.ingress_classes {
+        push(&mut all, &format!("IngressClass {key}"), "", &status.conditions);
+    }
+    for (key, status) in &statuses.ingresses {
+        let by = status.varnish_service.as_ref().map(|key| format!(" by Varnish Service {key}"));
+        push(&mut all, &format!("Ingress {key}"), &by.unwrap_or_default(), &status.conditions);
+    }
     for (key, status) in &statuses.cache_policies {
         for AncestorStatus { ancestor_ref, conditions } in &status.ancestors {
             let kind = ancestor_ref.kind.as_deref().unwrap_or("Gateway");

@@ -18,6 +18,7 @@ use crate::socket::Socket;
 pub(crate) enum Answer {
     NotFound,
     NoBackend,
+    Unavailable,
     Misdirected,
     Redirect { router: Arc<Router>, rule: u32 },
     Control(Control),
@@ -31,6 +32,11 @@ const NOT_FOUND: &str = concat!(
 const NO_BACKEND: &str = concat!(
     r#"{"status":500,"error":"Internal Server Error","#,
     r#""message":"the route has no backend for this request"}"#,
+    "\n"
+);
+const UNAVAILABLE: &str = concat!(
+    r#"{"status":503,"error":"Service Unavailable","#,
+    r#""message":"no backend is there for this request now"}"#,
     "\n"
 );
 const MISDIRECTED: &str = concat!(
@@ -65,7 +71,7 @@ impl Answer {
     pub(crate) fn rule(&self) -> Option<&Rule> {
         match self {
             Self::Redirect { router, rule } => router.rules().get(*rule as usize),
-            Self::NotFound | Self::NoBackend | Self::Misdirected | Self::Control(_) => None,
+            Self::NotFound | Self::NoBackend | Self::Unavailable | Self::Misdirected | Self::Control(_) => None,
         }
     }
 
@@ -73,6 +79,7 @@ impl Answer {
         match self {
             Self::NotFound => Said { status: 404, header: None, body: NOT_FOUND.to_owned() },
             Self::NoBackend => Said { status: 500, header: None, body: NO_BACKEND.to_owned() },
+            Self::Unavailable => Said { status: 503, header: None, body: UNAVAILABLE.to_owned() },
             Self::Misdirected => Said { status: 421, header: None, body: MISDIRECTED.to_owned() },
             Self::Control(control) => control.answer(ctx, bereq),
             Self::Redirect { .. } => {

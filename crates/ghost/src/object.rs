@@ -28,6 +28,7 @@ pub struct Ghost {
     pub(crate) reloads: AtomicU64,
     pub(crate) not_found: OwnedDirector,
     pub(crate) no_backend: OwnedDirector,
+    pub(crate) unavailable: OwnedDirector,
     pub(crate) misdirected: OwnedDirector,
     /// Set right after the object has its place in memory, which it must know.
     control: std::sync::OnceLock<OwnedDirector>,
@@ -49,6 +50,7 @@ impl Ghost {
             reloads: AtomicU64::new(0),
             not_found: Answer::NotFound.director(ctx, "ghost.not_found")?,
             no_backend: Answer::NoBackend.director(ctx, "ghost.no_backend")?,
+            unavailable: Answer::Unavailable.director(ctx, "ghost.unavailable")?,
             misdirected: Answer::Misdirected.director(ctx, "ghost.misdirected")?,
             control: std::sync::OnceLock::new(),
             _watching: Watching::begin(),

@@ -117,7 +117,7 @@ impl Table {
         let at = match decision.action() {
             Action::Forward { group } => first + group,
             Action::Redirect => first,
-            Action::NotFound | Action::NoBackend | Action::Misdirected => return None,
+            Action::NotFound | Action::NoBackend | Action::Unavailable | Action::Misdirected => return None,
         };
         self.directors.get(at)?.as_ref().map(OwnedDirector::raw)
     }

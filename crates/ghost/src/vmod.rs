@@ -147,6 +147,7 @@ fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Dir
     table.director(decision).unwrap_or_else(|| match decision.action() {
         Action::NotFound => ghost.not_found.raw(),
         Action::Misdirected => ghost.misdirected.raw(),
+        Action::Unavailable => ghost.unavailable.raw(),
         _ => ghost.no_backend.raw(),
     })
 }

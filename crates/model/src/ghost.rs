@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
-use crate::{Balancing, CachePolicy, Listener, Timeouts, VERSION};
+use crate::{Balancing, CachePolicy, Listener, RouteKind, Timeouts, VERSION};
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,6 +74,8 @@ pub struct Route {
     pub listeners: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listener_names: Vec<String>,
+    #[serde(skip_serializing_if = "RouteKind::is_http_route")]
+    pub kind: RouteKind,
     pub route_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule_name: Option<String>,

@@ -16,6 +16,8 @@ mod version;
 pub use report::Report;
 pub use version::{VERSION, Version, WrongVersion, check_version};
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// One listener of the Gateway as ghost must know it: the socket it shares with others, and the hostname that
@@ -42,6 +44,42 @@ pub struct ListenerTls {
     /// Secrets, each `namespace/name`. One that holds no good pair now is named too: the last good one stays in use.
     #[serde(default)]
     pub certificates: Vec<String>,
+    /// For single names that the listener takes, others instead. `*.example.com` is for one label only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, Vec<String>>,
+}
+
+impl ListenerTls {
+    /// Every Secret that it names; may repeat.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.certificates.iter().chain(self.hosts.values().flatten())
+    }
+}
+
+/// The kind of object that a route comes from. What an Ingress's does otherwise than an HTTPRoute's: its wildcard stands for
+/// exactly one label; a Service without endpoints answers 503, not 500; and requests of its hosts that no path fits go to the
+/// file's `default`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum RouteKind {
+    #[default]
+    #[serde(rename = "HTTPRoute")]
+    HttpRoute,
+    Ingress,
+}
+
+impl RouteKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HttpRoute => "HTTPRoute",
+            Self::Ingress => "Ingress",
+        }
+    }
+
+    /// Most routes are: it is not written.
+    pub fn is_http_route(&self) -> bool {
+        *self == Self::HttpRoute
+    }
 }
 
 /// How long varnishd waits for a backend, in seconds.

@@ -2,6 +2,16 @@
 
 /// The controller that GatewayClasses name.
 pub const CONTROLLER_NAME: &str = "varnish-software.com/gateway";
+/// The controller that IngressClasses name.
+pub const INGRESS_CONTROLLER: &str = "varnish-software.com/ingress";
+/// The annotation of Ingresses from before there were IngressClasses.
+pub const INGRESS_CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+/// On an IngressClass: Ingresses that name no class are of this one.
+pub const DEFAULT_CLASS_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
+/// On an Ingress: the Varnish Service that serves it, `name` or `namespace/name`.
+pub const VARNISH_SERVICE_ANNOTATION: &str = "ingress.varnish-cache.org/varnish-svc";
+/// On a Service: it is a Varnish Service.
+pub const VARNISH_SERVICE_LABEL: (&str, &str) = ("app", "varnish-ingress");
 /// The API group of our own resources.
 pub const API_GROUP: &str = "gateway.varnish-software.com";
 /// SHA-256 over what varnishd or its pod needs at start.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
-use crate::{Balancing, CachePolicy, Listener, Timeouts, VERSION};
+use crate::{Balancing, CachePolicy, Listener, RouteKind, Timeouts, VERSION};
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,9 +27,12 @@ pub struct Routing {
     /// By host in lower case: `shop.example.com`, `*.example.com`, `*`.
     #[serde(default)]
     pub vhosts: BTreeMap<String, Vhost>,
-    /// For hosts that no entry of `vhosts` names.
+    /// For hosts that no entry of `vhosts` names, and for requests that no route of an Ingress's host fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Route>,
+    /// A pod that has no route to serve says that it is not ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unready_without_routes: bool,
 }
 
 impl Routing {
@@ -37,6 +40,11 @@ impl Routing {
     pub fn routes(&self) -> impl Iterator<Item = &Route> {
         let of_hosts = self.vhosts.values().flat_map(|host| host.routes.iter().chain(&host.default_route));
         of_hosts.chain(&self.default)
+    }
+
+    /// Does any HTTPRoute or Ingress have a part in it?
+    pub fn has_routes(&self) -> bool {
+        !self.vhosts.is_empty() || self.default.as_ref().is_some_and(|route| !route.route_name.is_empty())
     }
 
     /// Where the Services of all routes are: pods watch the endpoints there, and need the right to.
@@ -58,6 +66,7 @@ impl Default for Routing {
             cache_status_header: None,
             vhosts: BTreeMap::new(),
             default: None,
+            unready_without_routes: false,
         }
     }
 }
@@ -113,6 +122,8 @@ pub struct Route {
     /// Names out of the file's `listeners`; empty in files of the seeds' form.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listener_names: Vec<String>,
+    #[serde(skip_serializing_if = "RouteKind::is_http_route")]
+    pub kind: RouteKind,
     pub route_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule_name: Option<String>,

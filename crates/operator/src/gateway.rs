@@ -283,7 +283,7 @@ impl Actor {
         let there =
             self.owned.secrets.get(&secret).and_then(|secret| secret.data.clone()).unwrap_or_default();
         let listeners = plan.routing.listeners.iter().filter_map(|listener| listener.tls.as_ref());
-        for name in listeners.flat_map(|tls| &tls.certificates) {
+        for name in listeners.flat_map(|tls| tls.names()) {
             let Some(keys) = model::names::certificate_keys(name) else { continue };
             let pair = match plan.certificates.get(name) {
                 Some(pem) => Some((pem.chain.clone(), pem.key.clone())),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use model::ghost::{Config, Route};
 use model::names::ANY_HOST;
-use model::{CachePolicy, WrongVersion, check_version};
+use model::{CachePolicy, RouteKind, WrongVersion, check_version};
 
 use crate::cache::Cache;
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
-use crate::host::{HostTable, normal_hostname};
+use crate::host::{HostTable, normal_hostname, one_label};
 use crate::path;
 use crate::pattern;
 use crate::rule::Rule;
@@ -72,10 +72,35 @@ struct ListenerRoutes {
     default_rule: Option<u32>,
 }
 
+impl ListenerRoutes {
+    /// Names of one label more are those of the wide wildcard, too: its rules count there as well. And hosts of Ingresses
+    /// get the default.
+    fn complete(&mut self) {
+        let wildcards: Vec<(String, String)> =
+            self.hosts.keys().filter_map(|wide| Some((one_label(wide)?, wide.clone()))).collect();
+        for (narrow, wide) in wildcards {
+            let Some((rules, default)) = self.hosts.get(&wide).map(|r| (r.rules.clone(), r.default_rule)) else {
+                continue;
+            };
+            if let Some(narrow) = self.hosts.get_mut(&narrow) {
+                narrow.rules.extend(rules);
+                narrow.rules.sort_unstable();
+                narrow.default_rule = narrow.default_rule.or(default);
+            }
+        }
+        let default = self.default_rule;
+        for routes in self.hosts.values_mut().filter(|routes| routes.falls_back) {
+            routes.default_rule = routes.default_rule.or(default);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct HostRoutes {
     rules: Vec<u32>,
     default_rule: Option<u32>,
+    /// What no rule fits goes to the listener's default.
+    falls_back: bool,
 }
 
 #[derive(Debug, Default)]
@@ -163,9 +188,17 @@ impl Building {
         mut place: impl FnMut(&mut HostRoutes, u32),
     ) {
         let Some(id) = self.compile(host, route, problems) else { return };
+        let of_ingress = route.kind == RouteKind::Ingress;
+        let host = normal_hostname(host);
+        let host = one_label(&host).filter(|_| of_ingress).unwrap_or(host);
         for listener in self.listeners_of(route) {
             let hosts = &mut self.listeners[listener as usize].hosts;
-            place(hosts.entry(normal_hostname(host)).or_default(), id);
+            if !hosts.contains_key(&host) {
+                hosts.insert(host.clone(), HostRoutes::default());
+            }
+            let Some(routes) = hosts.get_mut(&host) else { continue };
+            routes.falls_back |= of_ingress;
+            place(routes, id);
         }
     }
 
@@ -186,7 +219,8 @@ impl Building {
                 Some(self.rules.len() as u32 - 1)
             }
             Err(e) => {
-                let object = format!("HTTPRoute {}, rule {}", route.route_name, route.rule_index);
+                let object =
+                    format!("{} {}, rule {}", route.kind.name(), route.route_name, route.rule_index);
                 problems.push(Problem { object, message: e.to_string() });
                 None
             }
@@ -194,7 +228,8 @@ impl Building {
     }
 
     fn finish(self, timeouts: model::Timeouts, trusted_proxies: TrustedProxies) -> Router {
-        let Self { rules, listeners, sockets, other, turns, .. } = self;
+        let Self { rules, mut listeners, sockets, other, turns, .. } = self;
+        listeners.iter_mut().for_each(ListenerRoutes::complete);
         // One listener's rules are told apart by host and path, several listeners' are not.
         let with_rules = listeners.iter().filter(|l| l.default_rule.is_some() || !l.hosts.is_empty());
         let several_listeners = with_rules.count() > 1;

@@ -1,5 +1,7 @@
 //! What is to be done with one request.
 
+use model::RouteKind;
+
 use crate::cache::Cache;
 use crate::group::by_weight;
 use crate::rule::{Fate, Rule};
@@ -28,6 +30,15 @@ pub enum Action {
     Misdirected,
     /// 500: the share of an empty or invalid group, or nothing has weight.
     NoBackend,
+    /// 503: an Ingress's Service has no endpoints, or there is no Ingress at all.
+    Unavailable,
+}
+
+fn no_backend(rule: &Rule) -> Action {
+    match rule.kind() {
+        RouteKind::HttpRoute => Action::NoBackend,
+        RouteKind::Ingress => Action::Unavailable,
+    }
 }
 
 impl<'r> Decision<'r> {
@@ -49,11 +60,11 @@ impl<'r> Decision<'r> {
     ) -> Self {
         let action = match fate {
             Fate::Redirect => Action::Redirect,
-            Fate::NoBackend => Action::NoBackend,
+            Fate::NoBackend => no_backend(rule),
             Fate::Forward => Action::Forward { group: 0 },
             Fate::Pick => match by_weight(rule.groups(), random) {
                 Some(group) if !rule.groups()[group].endpoints().is_empty() => Action::Forward { group },
-                _ => Action::NoBackend,
+                _ => no_backend(rule),
             },
         };
         Self { listener: Some(listener), rule: Some((id, rule)), action, keyed_by_rule }

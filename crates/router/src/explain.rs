@@ -1,5 +1,7 @@
 //! Why a request goes where it goes. For people, so it may allocate.
 
+use model::RouteKind;
+
 use crate::Request;
 use crate::decision::Decision;
 use crate::host::{NormalHost, closeness};
@@ -76,6 +78,10 @@ impl Router {
 /// Why a rule does not stand under the hostname that the request belongs to on its listener.
 fn elsewhere(rule: &Rule, host: &[u8], known: Option<&str>) -> String {
     let hostname = &rule.hostname;
+    let one_label = rule.kind() == RouteKind::Ingress && hostname.starts_with("*.");
+    if one_label && closeness(hostname, host).is_some_and(|length| host[..host.len() - length].contains(&b'.')) {
+        return format!("hostname `{hostname}` of an Ingress is for one label only");
+    }
     let Some(close) = closeness(hostname, host) else {
         return format!("hostname `{hostname}` is not the request's");
     };

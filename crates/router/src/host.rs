@@ -4,10 +4,13 @@ use model::names::ANY_HOST;
 
 use crate::dictionary::Dictionary;
 
-/// Values by hostname. `*.example.com` stands for names of any depth below example.com, never for example.com itself.
+/// Values by hostname. `*.example.com` stands for names of any depth below example.com, never for example.com itself;
+/// [`one_label`] of it for those of exactly one label more.
 #[derive(Debug, Clone)]
 pub(crate) struct HostTable<T> {
     exact: Dictionary<T>,
+    /// By what follows the star.
+    one_label: Dictionary<T>,
     /// By what follows `*.`.
     wildcard: Dictionary<T>,
     any: Option<T>,
@@ -16,6 +19,14 @@ pub(crate) struct HostTable<T> {
 /// A hostname as tables have it: lower case, `*` for every host.
 pub(crate) fn normal_hostname(hostname: &str) -> String {
     if hostname.is_empty() { ANY_HOST.to_owned() } else { hostname.to_ascii_lowercase() }
+}
+
+/// What an Ingress's wildcard begins with in tables. No hostname does.
+const ONE_LABEL: &str = "1*.";
+
+/// The key of a wildcard that stands for exactly one label; `None` for other hostnames. It must be normal.
+pub(crate) fn one_label(hostname: &str) -> Option<String> {
+    hostname.strip_prefix("*.").map(|suffix| format!("{ONE_LABEL}{suffix}"))
 }
 
 /// How closely a hostname names a host that is normal; `None` where it does not. More is closer.
@@ -33,22 +44,35 @@ pub(crate) fn closeness(hostname: &str, host: &[u8]) -> Option<usize> {
 impl<T> HostTable<T> {
     /// By [`normal_hostname`], each once.
     pub(crate) fn new<'h>(hosts: impl IntoIterator<Item = (&'h str, T)>) -> Self {
-        let (mut exact, mut wildcard, mut any) = (Vec::new(), Vec::new(), None);
+        let (mut exact, mut one_label, mut wildcard, mut any) = (Vec::new(), Vec::new(), Vec::new(), None);
         for (hostname, value) in hosts {
             if hostname == ANY_HOST {
                 any = Some(value);
             } else if let Some(suffix) = hostname.strip_prefix("*.") {
                 wildcard.push((suffix.as_bytes(), value));
+            } else if let Some(suffix) = hostname.strip_prefix(ONE_LABEL) {
+                one_label.push((suffix.as_bytes(), value));
             } else {
                 exact.push((hostname.as_bytes(), value));
             }
         }
-        Self { exact: Dictionary::new(exact), wildcard: Dictionary::new(wildcard), any }
+        Self {
+            exact: Dictionary::new(exact),
+            one_label: Dictionary::new(one_label),
+            wildcard: Dictionary::new(wildcard),
+            any,
+        }
     }
 
     /// `host` is normal: lower case, without port.
     pub(crate) fn get(&self, host: &[u8]) -> Option<&T> {
         if let Some(found) = self.exact.get(host) {
+            return Some(found);
+        }
+        if !self.one_label.is_empty()
+            && let Some(dot) = host.iter().position(|b| *b == b'.').filter(|dot| *dot > 0)
+            && let Some(found) = self.one_label.get(&host[dot + 1..])
+        {
             return Some(found);
         }
         if !self.wildcard.is_empty() {
@@ -68,7 +92,9 @@ impl<T> HostTable<T> {
         let exact = self.exact.iter().map(move |(name, value)| (text(name), value));
         let wildcard =
             self.wildcard.iter().map(move |(suffix, value)| (format!("*.{}", text(suffix)), value));
-        exact.chain(wildcard).chain(self.any.iter().map(|value| (ANY_HOST.to_owned(), value)))
+        let one_label =
+            self.one_label.iter().map(move |(suffix, value)| (format!("*.{}", text(suffix)), value));
+        exact.chain(one_label).chain(wildcard).chain(self.any.iter().map(|value| (ANY_HOST.to_owned(), value)))
     }
 }
 
@@ -132,6 +158,23 @@ mod tests {
         ] {
             assert_eq!(table.get(host.as_bytes()), Some(&expected), "{host}");
         }
+    }
+
+    #[test]
+    fn a_wildcard_of_one_label_goes_before_the_wide_one_and_takes_no_more() {
+        let narrow = one_label("*.example.com").unwrap();
+        let table = HostTable::new([("*.example.com", "wide"), (narrow.as_str(), "narrow"), ("a.b", "exact")]);
+        for (host, expected) in [
+            ("a.example.com", Some("narrow")),
+            ("a.b.example.com", Some("wide")),
+            ("example.com", None),
+            (".example.com", None),
+            ("a.b", Some("exact")),
+        ] {
+            assert_eq!(table.get(host.as_bytes()).copied(), expected, "{host}");
+        }
+        let alone = HostTable::new([(narrow.as_str(), ())]);
+        assert!(alone.get(b"a.b.example.com").is_none() && alone.get(b"a.example.com").is_some());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::ghost;
+use model::{RouteKind, ghost};
 use model::matches::{PathMatch, PathMatchType};
 
 use crate::cache::Cache;
@@ -16,6 +16,7 @@ use crate::rewrite::Rewrite;
 /// What a request must be, and what becomes of it.
 #[derive(Debug, Clone)]
 pub struct Rule {
+    kind: RouteKind,
     route_name: Box<str>,
     rule_name: Option<Box<str>>,
     rule_index: u32,
@@ -64,6 +65,7 @@ impl Rule {
         let filters = from.filters.clone().unwrap_or_default();
         let prefix = matches!(path.kind, PathMatchType::PathPrefix).then_some(path.value.as_str());
         Ok(Self {
+            kind: from.kind,
             route_name: from.route_name.as_str().into(),
             rule_name: from.rule_name.as_deref().map(Into::into),
             rule_index: from.rule_index,
@@ -78,9 +80,17 @@ impl Rule {
             rewrite: filters.url_rewrite.as_ref().map(|r| Rewrite::new(r, prefix)),
             redirect: filters.request_redirect.as_ref().map(|r| Redirect::new(r, prefix)),
             cache: None,
-            identity: format!("{}#{}", from.route_name, from.rule_index).into(),
+            identity: match from.kind {
+                RouteKind::HttpRoute => format!("{}#{}", from.route_name, from.rule_index).into(),
+                // Both may have the same name.
+                RouteKind::Ingress => format!("Ingress {}#{}", from.route_name, from.rule_index).into(),
+            },
             path,
         })
+    }
+
+    pub fn kind(&self) -> RouteKind {
+        self.kind
     }
 
     /// `namespace/name` of the route.

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use api::{AncestorRef, PolicyTargetRef, VarnishCachePolicy};
 use gateway_api::httproutes::HttpRoute;
-use model::CachePolicy;
+use model::{CachePolicy, RouteKind};
 
 use crate::gateway::Gateway;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
 use crate::snapshot::{Key, Snapshot};
-use crate::status::{ACCEPTED, AncestorStatus, Condition, PolicyStatus};
+use crate::status::{ACCEPTED, AncestorStatus, Condition, IngressStatus, PolicyStatus};
 
 /// The API server takes no more.
 const MOST_ANCESTORS: usize = 16;
@@ -27,18 +27,20 @@ enum Target {
     Route(Key),
     /// By its name.
     Rule(Key, String),
+    Ingress(Key),
 }
 
 /// Writes all policies into the routing of our Gateways, and returns their statuses.
 pub(crate) fn translate(
     snapshot: &Snapshot,
+    ingresses: &BTreeMap<Key, IngressStatus>,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
 ) -> BTreeMap<Key, PolicyStatus> {
     let mut in_force: BTreeMap<Target, (&Key, CachePolicy)> = BTreeMap::new();
     let mut statuses = BTreeMap::new();
     for (key, policy) in by_age(snapshot) {
         let target = target(key, &policy.spec.target_ref);
-        let ancestors = match ancestors(&target, snapshot, gateways) {
+        let ancestors = match ancestors(&target, snapshot, ingresses, gateways) {
             Ok(ancestors) if ancestors.is_empty() => continue,
             Ok(ancestors) => ancestors,
             Err(fault) => {
@@ -60,7 +62,11 @@ pub(crate) fn translate(
         });
         let conditions = conditions(policy, &verdict);
         let status = |gateway: Key| AncestorStatus {
-            ancestor_ref: reference("Gateway", &gateway, None),
+            ancestor_ref: match &target {
+                // Its Varnish may be one that no Gateway stands for.
+                Target::Ingress(key) => reference("Ingress", key, None),
+                _ => reference("Gateway", &gateway, None),
+            },
             conditions: conditions.clone(),
         };
         let ancestors = ancestors.into_iter().take(MOST_ANCESTORS).map(status).collect();
@@ -90,6 +96,7 @@ fn target(key: &Key, reference: &PolicyTargetRef) -> Target {
     let target = Key::new(key.namespace.as_str(), reference.name.as_str());
     match (reference.kind.as_str(), &reference.section_name) {
         ("Gateway", _) => Target::Gateway(target),
+        ("Ingress", _) => Target::Ingress(target),
         (_, None) => Target::Route(target),
         (_, Some(rule)) => Target::Rule(target, rule.clone()),
     }
@@ -99,6 +106,7 @@ fn target(key: &Key, reference: &PolicyTargetRef) -> Target {
 fn ancestors(
     target: &Target,
     snapshot: &Snapshot,
+    ingresses: &BTreeMap<Key, IngressStatus>,
     gateways: &BTreeMap<&Key, Gateway<'_>>,
 ) -> Result<BTreeSet<Key>, Fault> {
     let missing = |kind: &str, key: &Key| Fault {
@@ -112,6 +120,9 @@ fn ancestors(
         Target::Gateway(key) if gateways.contains_key(key) => Ok([key.clone()].into()),
         Target::Gateway(key) if snapshot.gateways.contains_key(key) => Ok(BTreeSet::new()),
         Target::Gateway(key) => Err(missing("Gateway", key)),
+        Target::Ingress(key) if ingresses.contains_key(key) => Ok([key.clone()].into()),
+        Target::Ingress(key) if snapshot.ingresses.contains_key(key) => Ok(BTreeSet::new()),
+        Target::Ingress(key) => Err(missing("Ingress", key)),
         Target::Route(key) | Target::Rule(key, _) => {
             let route = snapshot.http_routes.get(key).ok_or_else(|| missing("HTTPRoute", key))?;
             Ok(parents(key, route).filter(|gateway| gateways.contains_key(gateway)).collect())
@@ -173,7 +184,7 @@ fn not_found(key: &Key, policy: &VarnishCachePolicy, fault: &Fault) -> PolicySta
 
 fn reference(kind: &str, key: &Key, section_name: Option<String>) -> AncestorRef {
     AncestorRef {
-        group: Some(GATEWAY_API_GROUP.to_owned()),
+        group: Some(if kind == "Ingress" { "networking.k8s.io" } else { GATEWAY_API_GROUP }.to_owned()),
         kind: Some(kind.to_owned()),
         namespace: Some(key.namespace.clone()),
         name: key.name.clone(),
@@ -185,6 +196,7 @@ fn reference(kind: &str, key: &Key, section_name: Option<String>) -> AncestorRef
 struct Force<'a> {
     gateways: HashMap<&'a Key, &'a CachePolicy>,
     routes: HashMap<String, OfRoute<'a>>,
+    ingresses: HashMap<String, &'a CachePolicy>,
 }
 
 #[derive(Default)]
@@ -195,10 +207,11 @@ struct OfRoute<'a> {
 
 impl<'a> Force<'a> {
     fn new(in_force: &'a BTreeMap<Target, (&Key, CachePolicy)>) -> Self {
-        let mut force = Self { gateways: HashMap::new(), routes: HashMap::new() };
+        let mut force = Self { gateways: HashMap::new(), routes: HashMap::new(), ingresses: HashMap::new() };
         for (target, (_, policy)) in in_force {
             match target {
                 Target::Gateway(key) => drop(force.gateways.insert(key, policy)),
+                Target::Ingress(key) => drop(force.ingresses.insert(key.to_string(), policy)),
                 Target::Route(key) => force.routes.entry(key.to_string()).or_default().whole = Some(policy),
                 Target::Rule(key, rule) => {
                     force.routes.entry(key.to_string()).or_default().rules.insert(rule, policy);
@@ -210,7 +223,15 @@ impl<'a> Force<'a> {
 
     fn write(&self, gateway: &mut Gateway<'_>) {
         let of_gateway = self.gateways.get(gateway.key).copied();
-        for route in gateway.routing.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes) {
+        let routing = &mut gateway.routing;
+        for route in routing.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes).chain(&mut routing.default) {
+            if route.kind == RouteKind::Ingress {
+                // Without any, as the origin says: that is there already.
+                if let Some(policy) = self.ingresses.get(&route.route_name).copied().or(of_gateway) {
+                    route.cache_policy = Some(policy.clone());
+                }
+                continue;
+            }
             // A redirect is made anew for each request: there is nothing to keep.
             if route.filters.as_ref().is_some_and(|filters| filters.request_redirect.is_some()) {
                 continue;

@@ -99,6 +99,19 @@ impl<'a> Certificates<'a> {
             Key::new(reference.namespace.as_deref().unwrap_or(&self.gateway.namespace), &reference.name);
         // Before anything else: whoever may not refer to a Secret shall not learn whether it is there.
         self.permit(&secret)?;
+        self.found(secret)
+    }
+
+    /// What an Ingress names lies in its own namespace. The name, if the Secret is there and of the right type; and what is
+    /// wrong with it, if so.
+    pub(crate) fn of_ingress(&mut self, secret: &Key) -> (Option<String>, Option<Fault>) {
+        match self.found(secret.clone()) {
+            Ok(secret) => (Some(secret.to_string()), self.pair(&secret).as_ref().err().cloned()),
+            Err(fault) => (None, Some(fault)),
+        }
+    }
+
+    fn found(&self, secret: Key) -> Result<Key, Fault> {
         let Some(object) = self.snapshot.secrets.get(&secret) else {
             return Err(invalid(format!("Secret {secret} does not exist: create it, or correct the name")));
         };

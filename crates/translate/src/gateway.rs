@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_api::gateways::{Gateway as GatewayObject, GatewayListenersTls};
-use model::names::CONTROLLER_NAME;
+use model::names::{CONTROLLER_NAME, VARNISH_SERVICE_LABEL};
 use model::routing::Routing;
 
 use crate::GatewayPlan;
@@ -11,10 +11,10 @@ use crate::certificates::Certificates;
 use crate::gateway_class::Class;
 use crate::grants::Grants;
 use crate::infra::{Infra, Socket};
-use crate::listener::{Listener, Protocol};
+use crate::listener::{Fault, Listener, Protocol};
 use crate::notice::Notice;
 use crate::parameters::{Parameters, Reference, UserVclText};
-use crate::snapshot::{Key, Snapshot};
+use crate::snapshot::{Key, Objects, Snapshot};
 use crate::status::{ACCEPTED, Condition, GatewayStatus, PARAMETERS_VALID, UNSUPPORTED_FIELDS};
 use crate::vcl::{self, UserVcl};
 
@@ -29,18 +29,22 @@ pub(crate) struct Gateway<'a> {
     pub(crate) routing: Routing,
 }
 
-/// All Gateways of our classes.
+/// All Gateways of our classes, and those that were made for IngressClasses.
 pub(crate) fn ours<'a>(
     snapshot: &'a Snapshot,
+    made: &'a Objects<GatewayObject>,
     classes: &[Class<'_>],
     grants: &'a Grants<'a>,
     notices: &mut Vec<Notice>,
 ) -> BTreeMap<&'a Key, Gateway<'a>> {
     let mut gateways = BTreeMap::new();
+    for (key, object) in made {
+        gateways.insert(key, Gateway::new(key, object, None, grants, snapshot));
+    }
     for (key, object) in &snapshot.gateways {
         let class_name = &object.spec.gateway_class_name;
         if let Some(class) = classes.iter().find(|class| class.key.name == *class_name) {
-            gateways.insert(key, Gateway::new(key, object, class, grants, snapshot));
+            gateways.insert(key, Gateway::new(key, object, Some(class), grants, snapshot));
         } else if !snapshot.gateway_classes.contains_key(&Key::cluster(class_name)) {
             notices.push(Notice::warning(
                 format!("Gateway {key}"),
@@ -58,12 +62,13 @@ impl<'a> Gateway<'a> {
     fn new(
         key: &'a Key,
         object: &'a GatewayObject,
-        class: &Class<'_>,
+        class: Option<&Class<'_>>,
         grants: &'a Grants<'a>,
         snapshot: &'a Snapshot,
     ) -> Self {
-        let whose_class = format!("spec.parametersRef of GatewayClass {}", class.key);
-        let of_class = class.parameters_ref().map(|reference| (whose_class.as_str(), reference));
+        let whose_class = class.map(|class| format!("spec.parametersRef of GatewayClass {}", class.key));
+        let of_class = class.and_then(Class::parameters_ref);
+        let of_class = whose_class.as_deref().zip(of_class);
         let own = object.spec.infrastructure.as_ref().and_then(|infrastructure| {
             let reference = infrastructure.parameters_ref.as_ref()?;
             Some(Reference { group: &reference.group, kind: &reference.kind, name: &reference.name })
@@ -83,7 +88,7 @@ impl<'a> Gateway<'a> {
                     tls: listener
                         .certificates
                         .as_ref()
-                        .map(|found| model::ListenerTls { certificates: found.names.clone() }),
+                        .map(|found| model::ListenerTls { certificates: found.names.clone(), ..Default::default() }),
                 })
                 .collect(),
             timeouts: parameters.timeouts,
@@ -92,6 +97,22 @@ impl<'a> Gateway<'a> {
             ..Routing::default()
         };
         Self { key, object, listeners, certificates, parameters, routing }
+    }
+
+    /// Does its Service carry the label by which Ingresses find it?
+    pub(crate) fn is_varnish_service(&self) -> bool {
+        let (label, value) = VARNISH_SERVICE_LABEL;
+        let own = self.object.spec.infrastructure.as_ref().and_then(|own| own.labels.as_ref()?.get(label));
+        own.or_else(|| self.parameters.workload.service.labels.get(label)).is_some_and(|there| there == value)
+    }
+
+    pub(crate) fn ingress_options(&self) -> &crate::ingress::Options {
+        &self.parameters.ingress
+    }
+
+    /// The Secret of an Ingress with TLS, if it is there; and what is wrong with it, if so.
+    pub(crate) fn certificate(&mut self, secret: &Key) -> (Option<String>, Option<Fault>) {
+        self.certificates.of_ingress(secret)
     }
 
     pub(crate) fn status(&self) -> GatewayStatus {
@@ -183,7 +204,7 @@ impl<'a> Gateway<'a> {
             .map(|(port, name, protocol)| Socket { name, protocol: protocol.to_owned(), port })
             .collect();
         let named = self.routing.listeners.iter().filter_map(|listener| listener.tls.as_ref());
-        let certificates = self.certificates.good(named.flat_map(|tls| &tls.certificates));
+        let certificates = self.certificates.good(named.flat_map(|tls| tls.names()));
         let parameters = self.parameters;
         let known = parameters.unresolved.is_empty();
         let main_vcl = match &parameters.user_vcl {

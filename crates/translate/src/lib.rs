@@ -17,6 +17,7 @@ mod gateway_class;
 mod grants;
 mod hostname;
 mod http_route;
+mod ingress;
 mod infra;
 pub mod invalidation;
 mod listener;
@@ -25,6 +26,7 @@ mod notice;
 pub mod packing;
 mod parameters;
 mod resolve;
+mod service_port;
 pub mod snapshot;
 pub mod status;
 pub mod varnishd_args;
@@ -37,11 +39,12 @@ pub use endpoints::EndpointIndex;
 use grants::Grants;
 pub use infra::{Infra, Socket};
 pub use notice::{Notice, Severity};
+pub use ingress::OWNER_KIND as INGRESS_CLASS;
 pub use resolve::resolve;
 use serde::Serialize;
 pub use snapshot::{Key, Snapshot};
 pub use status::{
-    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, ListenerStatus,
+    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, IngressStatus, ListenerStatus,
     ParentStatus, PolicyStatus, Statuses,
 };
 
@@ -50,6 +53,9 @@ pub use status::{
 pub struct Translation {
     /// One for each Gateway whose GatewayClass names our controller.
     pub gateways: BTreeMap<Key, GatewayPlan>,
+    /// Of those: the ones that nobody wrote, made for IngressClasses with parameters.
+    #[serde(skip)]
+    pub made: snapshot::Objects<gateway_api::gateways::Gateway>,
     pub statuses: Statuses,
     /// What a person would want to hear of beyond statuses.
     pub notices: Vec<Notice>,
@@ -77,17 +83,25 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let mut notices = Vec::new();
     let classes = gateway_class::ours(snapshot);
     let grants = Grants::new(snapshot);
-    let mut gateways = gateway::ours(snapshot, &classes, &grants, &mut notices);
+    let made = ingress::Made::new(snapshot);
+    let mut gateways = gateway::ours(snapshot, &made.gateways, &classes, &grants, &mut notices);
     let http_routes = http_route::translate(snapshot, &grants, &mut gateways, &mut notices);
+    let ingresses = ingress::translate(snapshot, &made, &mut gateways, &mut notices);
 
-    let cache_policies = cache_policy::translate(snapshot, &mut gateways);
+    let cache_policies = cache_policy::translate(snapshot, &ingresses, &mut gateways);
 
     let statuses = Statuses {
         gateway_classes: classes.iter().map(|class| (class.key.clone(), class.status())).collect(),
-        gateways: gateways.iter().map(|(key, gateway)| ((*key).clone(), gateway.status())).collect(),
+        ingress_classes: ingress::class_statuses(snapshot, &made, &gateways),
+        gateways: gateways
+            .iter()
+            .filter(|(key, _)| !made.gateways.contains_key(**key))
+            .map(|(key, gateway)| ((*key).clone(), gateway.status()))
+            .collect(),
         http_routes,
+        ingresses,
         cache_policies,
     };
     let gateways = gateways.into_iter().map(|(key, gateway)| (key.clone(), gateway.into_plan())).collect();
-    Translation { gateways, statuses, notices: notice::each_once(notices) }
+    Translation { gateways, made: made.gateways, statuses, notices: notice::each_once(notices) }
 }

@@ -63,6 +63,7 @@ pub(crate) struct Parameters<'a> {
     pub(crate) user_vcl: UserVclText<'a>,
     /// For whoever runs the Gateway in pods.
     pub(crate) workload: Workload,
+    pub(crate) ingress: crate::ingress::Options,
     /// There is at least one reference to parameters.
     pub(crate) given: bool,
     /// References that lead nowhere. With one of these, nothing is known of what varnishd should be started with.
@@ -129,6 +130,7 @@ impl<'a> Parameters<'a> {
                 .field(|spec| spec.user_vcl_config_map_ref.as_ref())
                 .map_or(UserVclText::None, |reference| user_vcl(reference, namespace, snapshot)),
             workload,
+            ingress: crate::ingress::Options::new(layers),
             given: class.is_some() || own.is_some(),
             unresolved,
             problems,

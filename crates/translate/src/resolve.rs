@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use model::RouteKind;
 use model::ghost::{Config, Endpoint, Group, Route, Vhost};
 use model::routing::{self, Routing};
 
@@ -31,8 +32,8 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
     (config, each_once(resolver.notices))
 }
 
-/// What is asked of the index: namespace, Service, port and port name.
-type Port<'a> = (&'a str, &'a str, Option<u16>, Option<&'a str>);
+/// What is asked of the index: namespace, Service, port and port name; and for whom.
+type Port<'a> = (&'a str, &'a str, Option<u16>, Option<&'a str>, RouteKind);
 
 struct Resolver<'a> {
     endpoints: &'a EndpointIndex,
@@ -66,6 +67,7 @@ impl<'a> Resolver<'a> {
             backend_groups: self.group(entry).into_iter().collect(),
             listeners: entry.listeners.clone(),
             listener_names: entry.listener_names.clone(),
+            kind: entry.kind,
             route_name: entry.route_name.clone(),
             rule_name: entry.rule_name.clone(),
             rule_index: entry.rule_index,
@@ -87,7 +89,7 @@ impl<'a> Resolver<'a> {
         let namespace = entry.namespace.as_deref().unwrap_or_default();
         let port =
             entry.port.map_or_else(|| entry.port_name.clone().unwrap_or_default(), |port| port.to_string());
-        let asked = (namespace, service, entry.port, entry.port_name.as_deref());
+        let asked = (namespace, service, entry.port, entry.port_name.as_deref(), entry.kind);
         let backends = self.backends(asked, weight);
         let name = Some(format!("{namespace}/{service}:{port}"));
         Some(Group { weight, backends, balancing: entry.balancing, name })
@@ -111,7 +113,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn find(&mut self, (namespace, service, port, port_name): Port<'a>) -> Result<Vec<Endpoint>, Notice> {
+    fn find(&mut self, (namespace, service, port, port_name, kind): Port<'a>) -> Result<Vec<Endpoint>, Notice> {
         let found = self.endpoints.service(namespace, service).map_or(Found::NoSlice, |slices| {
             self.notices.extend(slices.notices.iter().cloned());
             slices.find(port, port_name)
@@ -142,14 +144,19 @@ impl<'a> Resolver<'a> {
                 "All its endpoints are unready, or its EndpointSlices are empty: check its pods".to_owned()
             }
         };
-        let message = format!("has no ready endpoints: requests get 500. {remedy}");
+        let status = match kind {
+            RouteKind::HttpRoute => 500,
+            RouteKind::Ingress => 503,
+        };
+        let message = format!("has no ready endpoints: requests get {status}. {remedy}");
         Err(Notice::warning(format!("Service {namespace}/{service}"), message))
     }
 }
 
 /// Do two neighbours differ in nothing but their backend? Then they are groups of one rule.
 fn same_match(a: &routing::Route, b: &routing::Route) -> bool {
-    a.route_name == b.route_name
+    a.kind == b.kind
+        && a.route_name == b.route_name
         && a.rule_index == b.rule_index
         && a.path_match == b.path_match
         && a.method == b.method

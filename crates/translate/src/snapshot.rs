@@ -11,6 +11,7 @@ use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
 /// Namespace and name; the namespace of cluster-wide objects is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,4 +60,23 @@ pub struct Snapshot {
     pub secrets: Objects<Secret>,
     pub config_maps: Objects<ConfigMap>,
     pub namespaces: Objects<Namespace>,
+    pub ingresses: Objects<Ingress>,
+    pub ingress_classes: Objects<IngressClass>,
+    /// Of whoever runs us.
+    pub ingress_settings: IngressSettings,
+}
+
+/// What concerns all Ingresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngressSettings {
+    /// What the annotation `kubernetes.io/ingress.class` says of Ingresses that are ours.
+    pub class: String,
+    /// Where the Varnish of an IngressClass runs, unless its parameters say otherwise.
+    pub namespace: String,
+}
+
+impl Default for IngressSettings {
+    fn default() -> Self {
+        Self { class: "varnish".to_owned(), namespace: "default".to_owned() }
+    }
 }

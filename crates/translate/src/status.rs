@@ -72,6 +72,12 @@ pub struct Statuses {
     pub gateways: BTreeMap<Key, GatewayStatus>,
     /// Those with at least one parent among our Gateways.
     pub http_routes: BTreeMap<Key, HttpRouteStatus>,
+    /// Those that name our controller and have parameters.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ingress_classes: BTreeMap<Key, GatewayClassStatus>,
+    /// Those of our classes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ingresses: BTreeMap<Key, IngressStatus>,
     /// Those with a target that is one of our Gateways, or attached to one, or not there at all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cache_policies: BTreeMap<Key, PolicyStatus>,
@@ -120,6 +126,15 @@ pub struct HttpRouteStatus {
 pub struct ParentStatus {
     /// As it stands in the route.
     pub parent_ref: HttpRouteParentRefs,
+    pub conditions: Vec<Condition>,
+}
+
+/// An Ingress has no conditions in the API: whoever runs it tells them by Events.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IngressStatus {
+    /// Who serves it: a Gateway of ours. Its Service's addresses are the Ingress's. `None`: it was rejected.
+    pub varnish_service: Option<Key>,
     pub conditions: Vec<Condition>,
 }
 

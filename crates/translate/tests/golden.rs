@@ -159,8 +159,22 @@ impl Output {
             let status = Status { conditions: vec![], listeners: BTreeMap::new(), parents: told.collect() };
             (format!("VarnishCachePolicy {key}"), status)
         });
+        let ingresses = statuses.ingresses.iter().map(|(key, status)| {
+            let own = Status::new(&status.conditions, &[], &HttpRouteStatus::default());
+            (format!("Ingress {key}"), own)
+        });
+        let ingress_classes = statuses.ingress_classes.iter().map(|(key, status)| {
+            let own = Status::new(&status.conditions, &[], &HttpRouteStatus::default());
+            (format!("IngressClass {key}"), own)
+        });
         Self {
-            statuses: classes.chain(gateways).chain(routes).chain(policies).collect(),
+            statuses: classes
+                .chain(gateways)
+                .chain(routes)
+                .chain(ingresses)
+                .chain(ingress_classes)
+                .chain(policies)
+                .collect(),
             notices: notices(&translation.notices),
             gateways: translation
                 .gateways

@@ -9,6 +9,7 @@ mod format;
 mod gateway;
 mod gateway_class;
 mod http_route;
+mod ingress;
 mod metadata;
 mod reference_grant;
 mod secret;
@@ -63,6 +64,8 @@ fn described(kind: Kind) -> Node {
         Kind::Secret => secret::describe(&mut schema),
         Kind::ConfigMap => secret::describe_config_map(&mut schema),
         Kind::Namespace => {}
+        Kind::Ingress => ingress::describe(&mut schema),
+        Kind::IngressClass => ingress::describe_class(&mut schema),
     }
     schema
 }
@@ -167,6 +170,8 @@ fn check(id: &ObjectId, value: &mut Value, violations: &mut Violations) {
         Kind::Service => service::rules(value, violations),
         Kind::EndpointSlice => endpoint_slice::rules(value, violations),
         Kind::Secret | Kind::ConfigMap => secret::rules(value, violations),
+        Kind::Ingress => ingress::rules(value, violations),
+        Kind::IngressClass => ingress::class_rules(value, violations),
         Kind::GatewayClass | Kind::ReferenceGrant | Kind::Parameters | Kind::Namespace => {}
     }
 }

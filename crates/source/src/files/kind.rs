@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Secret,
     ConfigMap,
     Namespace,
+    Ingress,
+    IngressClass,
 }
 
 /// What `apiVersion` and `kind` of a document turned out to be.
@@ -33,7 +35,7 @@ pub(crate) enum Recognised {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::GatewayClass,
         Self::Gateway,
         Self::HttpRoute,
@@ -46,6 +48,8 @@ impl Kind {
         Self::Secret,
         Self::ConfigMap,
         Self::Namespace,
+        Self::Ingress,
+        Self::IngressClass,
     ];
 
     /// Name, group, versions (the preferred one first), and whether its objects live in a namespace.
@@ -63,6 +67,8 @@ impl Kind {
             Self::Secret => ("Secret", "", &["v1"], true),
             Self::ConfigMap => ("ConfigMap", "", &["v1"], true),
             Self::Namespace => ("Namespace", "", &["v1"], false),
+            Self::Ingress => ("Ingress", "networking.k8s.io", &["v1"], true),
+            Self::IngressClass => ("IngressClass", "networking.k8s.io", &["v1"], false),
         }
     }
 

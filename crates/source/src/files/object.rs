@@ -10,6 +10,7 @@ use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -111,6 +112,8 @@ objects! {
     Secret(Secret) in secrets,
     ConfigMap(ConfigMap) in config_maps,
     Namespace(Namespace) in namespaces,
+    Ingress(Ingress) in ingresses,
+    IngressClass(IngressClass) in ingress_classes,
 }
 
 /// Age: as written, else as before, else now. Generation: as written, at least one more than before if the content

@@ -1,16 +1,12 @@
 //! Where a rule sends its requests.
 
 use gateway_api::httproutes::{HttpRouteRules, HttpRouteRulesBackendRefs};
-use k8s_openapi::api::core::v1::{Service, ServicePort};
 
 use super::rules::Context;
 use crate::grants::{From, To};
 use crate::listener::{Fault, GATEWAY_API_GROUP, RouteKind};
+use crate::service_port::{self, Wanted};
 use crate::snapshot::Key;
-
-/// Application protocols that HTTP/1.1 in the clear does not serve. Names that nobody knows are taken for HTTP.
-const UNSUPPORTED_APP_PROTOCOLS: [&str; 6] =
-    ["kubernetes.io/h2c", "kubernetes.io/wss", "h2c", "http2", "grpc", "https"];
 
 /// One backendRef of a rule.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,23 +67,7 @@ fn target(
     let service = Key::new(reference.namespace.as_deref().unwrap_or(&route.namespace), &reference.name);
     // Before anything else: whoever may not refer to a Service shall not learn whether it is there.
     permit(route, &service, context)?;
-    let Some(object) = context.snapshot.services.get(&service) else {
-        return Err(Fault {
-            reason: "BackendNotFound",
-            message: format!("Service {service} does not exist: create it, or correct the name"),
-        });
-    };
-    if object.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName")) {
-        // The spec advises against them: they lead to wherever their owner points (CVE-2021-25740).
-        return Err(Fault {
-            reason: "UnsupportedProtocol",
-            message: format!(
-                "Service {service} is of type ExternalName, which is not supported: \
-                 use a Service with EndpointSlices"
-            ),
-        });
-    }
-    let port = port(&service, object, reference)?;
+    let port = service_port::find(&service, reference.port.map(Wanted::Number), context.snapshot)?;
     Ok(Target {
         service,
         port: u16::try_from(port.port).unwrap_or_default(),
@@ -109,41 +89,4 @@ fn permit(route: &Key, service: &Key, context: &Context<'_>) -> Result<(), Fault
             service.namespace, route.namespace, service.name
         ),
     })
-}
-
-/// The port that the reference names: by number, and TCP where the number stands for two protocols.
-fn port<'a>(
-    service: &Key,
-    object: &'a Service,
-    reference: &HttpRouteRulesBackendRefs,
-) -> Result<&'a ServicePort, Fault> {
-    let ports = object.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-    let listed: Vec<String> = ports.iter().map(|port| port.port.to_string()).collect();
-    let listed =
-        if listed.is_empty() { "no ports".to_owned() } else { format!("ports {}", listed.join(", ")) };
-    let not_found = |message: String| Fault { reason: "BackendNotFound", message };
-    let Some(number) = reference.port else {
-        return Err(not_found(format!("port is missing: Service {service} has {listed}, name one of them")));
-    };
-    let of_number = || ports.iter().filter(|port| port.port == number && u16::try_from(port.port).is_ok());
-    let tcp = of_number().find(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
-    let Some(port) = tcp else {
-        return Err(if of_number().next().is_some() {
-            let message =
-                format!("port {number} of Service {service} is not TCP, which HTTP needs: use another port");
-            Fault { reason: "UnsupportedProtocol", message }
-        } else {
-            not_found(format!("Service {service} has no port {number}, it has {listed}: correct the port"))
-        });
-    };
-    match port.app_protocol.as_deref() {
-        Some(protocol) if UNSUPPORTED_APP_PROTOCOLS.contains(&protocol) => Err(Fault {
-            reason: "UnsupportedProtocol",
-            message: format!(
-                "port {number} of Service {service} has appProtocol {protocol}, which is not supported yet: \
-                 offer HTTP/1.1 in the clear on a port of its own"
-            ),
-        }),
-        _ => Ok(port),
-    }
 }

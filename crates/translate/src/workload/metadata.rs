@@ -17,6 +17,8 @@ pub(super) struct Owner<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     uid: &'a str,
+    /// Of a Gateway that nobody wrote: its IngressClass.
+    class: Option<&'a OwnerReference>,
     labels: Option<&'a Map>,
     annotations: Option<&'a Map>,
 }
@@ -29,6 +31,7 @@ impl<'a> Owner<'a> {
             namespace: metadata.namespace.as_deref().unwrap_or_default(),
             name: metadata.name.as_deref().unwrap_or_default(),
             uid: metadata.uid.as_deref().unwrap_or_default(),
+            class: crate::ingress::owner(gateway),
             labels: infrastructure.and_then(|infrastructure| infrastructure.labels.as_ref()),
             annotations: infrastructure.and_then(|infrastructure| infrastructure.annotations.as_ref()),
         }
@@ -64,25 +67,26 @@ impl<'a> Owner<'a> {
     /// Of an object with the Gateway's name in its namespace, which goes when the Gateway goes.
     pub(super) fn own(&self) -> ObjectMeta {
         ObjectMeta {
-            owner_references: Some(vec![OwnerReference {
+            owner_references: Some(vec![self.class.cloned().unwrap_or_else(|| OwnerReference {
                 api_version: format!("{GATEWAY_API_GROUP}/v1"),
                 kind: "Gateway".to_owned(),
                 name: self.name.to_owned(),
                 uid: self.uid.to_owned(),
                 controller: Some(true),
                 block_owner_deletion: Some(true),
-            }]),
+            })]),
             ..self.at(self.namespace, self.name.to_owned())
         }
     }
 
-    /// Of an object anywhere. Owner references do not cross namespaces: labels tell whose it is.
+    /// Of an object anywhere. Owner references do not cross namespaces, unless the owner has none: labels tell whose it is.
     pub(super) fn at(&self, namespace: &str, name: String) -> ObjectMeta {
         ObjectMeta {
             name: Some(name),
             namespace: Some(namespace.to_owned()),
             labels: Some(self.labels(&Map::new())),
             annotations: self.annotations(&Map::new()),
+            owner_references: self.class.cloned().map(|class| vec![class]),
             ..ObjectMeta::default()
         }
     }

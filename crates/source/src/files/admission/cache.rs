@@ -8,8 +8,8 @@ use super::{format, list, text};
 pub(super) fn describe_policy(schema: &mut Node) {
     let spec = schema.at("spec");
     let target = spec.at("targetRef");
-    target.at("group").choices(&["gateway.networking.k8s.io"]);
-    target.at("kind").choices(&["Gateway", "HTTPRoute"]);
+    target.at("group").choices(&["gateway.networking.k8s.io", "networking.k8s.io"]);
+    target.at("kind").choices(&["Gateway", "HTTPRoute", "Ingress"]);
     target.at("name").format(format::object_name);
     target.at("sectionName").format(format::subdomain);
     for field in ["defaultTTL", "forcedTTL", "grace", "keep"] {
@@ -34,7 +34,12 @@ pub(super) fn policy_rules(policy: &mut Value, violations: &mut Violations) {
         violations.add("spec.forcedTTL", "must not be zero; write a longer time");
     }
     let target = &spec["targetRef"];
-    if has(target, "sectionName") && text(target, "kind") == "Gateway" {
+    let of_ingress = text(target, "kind") == "Ingress";
+    if of_ingress != (text(target, "group") == "networking.k8s.io") {
+        let what = "must be gateway.networking.k8s.io, for an Ingress networking.k8s.io";
+        violations.add_value("spec.targetRef.group", text(target, "group"), what);
+    }
+    if has(target, "sectionName") && text(target, "kind") != "HTTPRoute" {
         violations.add("spec.targetRef.sectionName", "names a rule, which only an HTTPRoute has; remove it");
     }
     let key = &spec["cacheKey"];

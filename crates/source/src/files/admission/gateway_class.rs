@@ -18,6 +18,13 @@ pub(super) fn describe_parameters(schema: &mut Node) {
     vcl.at("name").format(format::object_name);
     vcl.at("namespace").format(format::label);
     vcl.at("key").format(format::data_key);
+    let ingress = schema.at("spec.ingress");
+    ingress.at("merge").choices(&["distinct-hosts", "same-namespace"]);
+    ingress.at("hostlessRules").choices(&["reject", "allow"]);
+    ingress.at("implementationSpecific").choices(&["prefix", "regular-expression"]);
+    ingress.at("namespace").format(format::label);
+    ingress.at("httpPort").range(1..=65_535);
+    ingress.at("httpsPort").range(1..=65_535);
     for timeout in ["connect", "firstByte", "idle", "upgradeIdle", "drain"] {
         schema.at("spec.timeouts").at(timeout).format(format::duration);
     }

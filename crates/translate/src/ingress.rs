@@ -1,0 +1,259 @@
+//! Ingresses: which are ours, which Varnish serves each, what several of them may share, and their part of the routing.
+//!
+//! Takes what the snapshot has, oldest first: an Ingress that is in conflict with one before it is rejected as a whole, and
+//! claims nothing. So the outcome depends on ages and names, never on who came first to us, and a rejected Ingress is taken
+//! in as soon as what stood in its way is gone.
+
+mod attach;
+mod class;
+mod made;
+mod options;
+mod rules;
+mod tls;
+mod varnish;
+
+use std::collections::{BTreeMap, HashMap};
+
+use api::IngressMerge;
+use k8s_openapi::api::networking::v1::Ingress;
+use model::RouteKind;
+use model::matches::{PathMatch, priority};
+use model::names::ANY_HOST;
+use model::routing::Route;
+
+pub use self::made::OWNER_KIND;
+pub(crate) use self::made::{Made, owner};
+pub(crate) use self::options::Options;
+
+use self::class::Ours;
+use self::rules::Rules;
+use self::tls::Claim;
+use self::varnish::Varnishes;
+use crate::gateway::Gateway;
+use crate::listener::Fault;
+use crate::notice::Notice;
+use crate::snapshot::{Key, Snapshot};
+use crate::status::{ACCEPTED, Condition, GatewayClassStatus, IngressStatus, RESOLVED_REFS};
+
+/// Adds all Ingresses to the Varnishes that serve them, and returns what became of each.
+pub(crate) fn translate(
+    snapshot: &Snapshot,
+    made: &Made,
+    gateways: &mut BTreeMap<&Key, Gateway<'_>>,
+    notices: &mut Vec<Notice>,
+) -> BTreeMap<Key, IngressStatus> {
+    let ours = class::ours(snapshot, notices);
+    let varnishes = Varnishes::new(gateways, made, snapshot);
+    let mut merged: BTreeMap<Key, Merged<'_>> = BTreeMap::new();
+    let mut statuses = BTreeMap::new();
+    for one in &ours {
+        let generation = one.object.metadata.generation.unwrap_or_default();
+        let taken = varnishes.of(one).and_then(|varnish| {
+            let gateway = gateways.get(&varnish).ok_or_else(|| gone(&varnish))?;
+            merged.entry(varnish.clone()).or_default().take(one, gateway, snapshot)?;
+            Ok(varnish)
+        });
+        let status = match taken {
+            Ok(varnish) => {
+                let message = format!("Served by Varnish Service {varnish}");
+                let accepted = Condition::new(ACCEPTED, true, "Accepted", message, generation);
+                IngressStatus { varnish_service: Some(varnish), conditions: vec![accepted] }
+            }
+            Err(fault) => {
+                let rejected = Condition::new(ACCEPTED, false, fault.reason, fault.message, generation);
+                IngressStatus { varnish_service: None, conditions: vec![rejected] }
+            }
+        };
+        statuses.insert(one.key.clone(), status);
+    }
+    for (varnish, merged) in merged {
+        let Some(gateway) = gateways.get_mut(&varnish) else { continue };
+        for (key, faults) in merged.write(gateway) {
+            let Some(status) = statuses.get_mut(key) else { continue };
+            let generation = generation(snapshot.ingresses.get(key).map(AsRef::as_ref));
+            let Some(first) = faults.first() else { continue };
+            let messages: Vec<&str> = faults.iter().map(|fault| fault.message.as_str()).collect();
+            let message = messages.join("; ");
+            status.conditions.push(Condition::new(RESOLVED_REFS, false, first.reason, message, generation));
+        }
+    }
+    for gateway in gateways.values_mut().filter(|gateway| gateway.is_varnish_service()) {
+        gateway.routing.unready_without_routes = !gateway.ingress_options().ready_without_routes;
+        if !gateway.routing.has_routes() {
+            // 503 for every request.
+            gateway.routing.default = Some(Route { kind: RouteKind::Ingress, ..Route::default() });
+        }
+    }
+    statuses
+}
+
+/// Of IngressClasses with parameters: whether they have a Varnish.
+pub(crate) fn class_statuses(
+    snapshot: &Snapshot,
+    made: &Made,
+    gateways: &BTreeMap<&Key, Gateway<'_>>,
+) -> BTreeMap<Key, GatewayClassStatus> {
+    let status = |(name, meant): (&String, &Result<Key, String>)| {
+        let key = Key::cluster(name.as_str());
+        let generation =
+            snapshot.ingress_classes.get(&key).and_then(|class| class.metadata.generation).unwrap_or_default();
+        let conditions = match meant {
+            Err(why) => {
+                let message = format!("spec.parameters {why}");
+                vec![Condition::new(ACCEPTED, false, "InvalidParameters", message, generation)]
+            }
+            Ok(varnish) => match gateways.get(varnish) {
+                Some(gateway) if made.gateways.contains_key(varnish) => gateway.status().conditions,
+                Some(gateway) if gateway.is_varnish_service() => Vec::new(),
+                _ => {
+                    let message = format!("spec.parameters names {varnish}, which is no Varnish Service");
+                    vec![Condition::new(ACCEPTED, false, "InvalidParameters", message, generation)]
+                }
+            },
+        };
+        (key, GatewayClassStatus { conditions })
+    };
+    made.by_class.iter().map(status).collect()
+}
+
+fn generation(ingress: Option<&Ingress>) -> i64 {
+    ingress.and_then(|ingress| ingress.metadata.generation).unwrap_or_default()
+}
+
+fn gone(varnish: &Key) -> Fault {
+    Fault {
+        reason: "NoVarnishService",
+        message: format!("Varnish Service {varnish} is not there: create it, or choose another"),
+    }
+}
+
+/// All Ingresses that one Varnish has taken in.
+#[derive(Debug, Default)]
+struct Merged<'a> {
+    taken: Vec<(&'a Key, Rules)>,
+    /// Who has a host. With `same-namespace` several of one namespace may: the first.
+    hosts: HashMap<String, &'a Key>,
+    default: Option<&'a Key>,
+    tls: Vec<Claim<'a>>,
+}
+
+impl<'a> Merged<'a> {
+    /// Takes it in, or says why not. Then nothing has changed.
+    fn take(&mut self, ours: &Ours<'a>, gateway: &Gateway<'_>, snapshot: &Snapshot) -> Result<(), Fault> {
+        let options = gateway.ingress_options();
+        let rules = rules::read(ours, options, snapshot)?;
+        let names = tls::names(ours, &rules.hosts);
+        for (host, _) in &rules.hosts {
+            self.free(ours.key, host, options)?;
+            let has_certificate = names.iter().any(|(name, _)| name == host);
+            let listeners = &gateway.routing.listeners;
+            if !listeners.is_empty() && !has_certificate && attach::attach(listeners, host).is_empty() {
+                return Err(Fault {
+                    reason: "NoMatchingListener",
+                    message: format!(
+                        "No listener of Gateway {} takes the host {host}: change the hostname of one of them",
+                        gateway.key
+                    ),
+                });
+            }
+        }
+        if rules.default.is_some()
+            && let Some(other) = self.default
+        {
+            return Err(Fault {
+                reason: "DefaultBackendConflict",
+                message: format!(
+                    "Ingress {other} is older and has a default backend already, and a Varnish Service has one: remove \
+                     one of them, or choose another Varnish Service"
+                ),
+            });
+        }
+        for (host, _) in &rules.hosts {
+            self.hosts.entry(host.clone()).or_insert(ours.key);
+        }
+        if rules.default.is_some() {
+            self.default = Some(ours.key);
+        }
+        let claims = names.into_iter().map(|(host, secret)| Claim { ingress: ours.key, host, secret });
+        self.tls.extend(claims);
+        self.taken.push((ours.key, rules));
+        Ok(())
+    }
+
+    fn free(&self, key: &Key, host: &str, options: &Options) -> Result<(), Fault> {
+        let Some(other) = self.hosts.get(host) else { return Ok(()) };
+        let shared = options.merge == IngressMerge::SameNamespace && other.namespace == key.namespace;
+        if shared {
+            return Ok(());
+        }
+        let what = if host == ANY_HOST { "rules without a host".to_owned() } else { format!("the host {host}") };
+        let remedy = match options.merge {
+            IngressMerge::DistinctHosts if other.namespace == key.namespace => {
+                "put all its paths into one Ingress, or set ingress.merge: same-namespace in GatewayClassParameters"
+            }
+            _ => "take another host, or remove it from one of them",
+        };
+        Err(Fault {
+            reason: "HostConflict",
+            message: format!("Ingress {other} is older and has {what} already: {remedy}"),
+        })
+    }
+
+    /// Writes everything into the Varnish's routing, and says what does not lead anywhere.
+    fn write(mut self, gateway: &mut Gateway<'_>) -> BTreeMap<&'a Key, Vec<Fault>> {
+        let mut faults: BTreeMap<&Key, Vec<Fault>> = BTreeMap::new();
+        // Whose host it is, him belongs the name in TLS: nobody gives a certificate for another's.
+        let hosts = &self.hosts;
+        self.tls.retain(|claim| {
+            let Some(owner) = hosts.get(&claim.host).filter(|owner| owner.namespace != claim.ingress.namespace) else {
+                return true;
+            };
+            let message = format!(
+                "spec.tls names the host {}, which is that of Ingress {owner}: it is left out, remove it",
+                claim.host
+            );
+            faults.entry(claim.ingress).or_default().push(Fault { reason: "HostConflict", message });
+            false
+        });
+        for (key, fault) in tls::write(gateway, &self.tls) {
+            faults.entry(key).or_default().push(fault);
+        }
+        for (key, rules) in &mut self.taken {
+            if !rules.unresolved.is_empty() {
+                faults.entry(*key).or_default().append(&mut rules.unresolved);
+            }
+        }
+        let default = self.taken.iter().find_map(|(_, rules)| rules.default.clone());
+        let routing = &mut gateway.routing;
+        for (host, entries) in self.taken.into_iter().flat_map(|(_, rules)| rules.hosts) {
+            // A host without paths is the default backend's, whatever wildcard holds it.
+            let entries = match (entries.is_empty(), &default) {
+                (false, _) => entries,
+                (true, Some(default)) => vec![everything(default, &host)],
+                (true, None) => continue,
+            };
+            for attached in attach::attach(&routing.listeners, &host) {
+                let with = |entry: Route| Route {
+                    hostname: attached.host.clone(),
+                    listeners: attached.sockets.clone(),
+                    listener_names: attached.names.clone(),
+                    ..entry
+                };
+                let routes = &mut routing.vhosts.entry(attached.host.clone()).or_default().routes;
+                routes.extend(entries.iter().cloned().map(with));
+            }
+        }
+        routing.default = default;
+        faults
+    }
+}
+
+fn everything(default: &Route, host: &str) -> Route {
+    let path = PathMatch::everything();
+    Route {
+        hostname: host.to_owned(),
+        priority: priority(&path, None, 0, 0),
+        path_match: Some(path),
+        ..default.clone()
+    }
+}

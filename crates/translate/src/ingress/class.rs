@@ -1,0 +1,84 @@
+//! Which Ingresses are ours: by annotation, by IngressClass, or by the default class.
+
+use std::cmp::Reverse;
+
+use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
+use model::names::{DEFAULT_CLASS_ANNOTATION, INGRESS_CLASS_ANNOTATION, INGRESS_CONTROLLER};
+
+use crate::notice::Notice;
+use crate::snapshot::{Key, Snapshot};
+
+/// An Ingress of ours.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ours<'a> {
+    pub(super) key: &'a Key,
+    pub(super) object: &'a Ingress,
+    /// Its IngressClass; one by annotation needs none.
+    pub(super) class: Option<&'a str>,
+}
+
+/// All of ours, oldest first, then by `namespace/name`: who comes first keeps what it has.
+pub(super) fn ours<'a>(snapshot: &'a Snapshot, notices: &mut Vec<Notice>) -> Vec<Ours<'a>> {
+    let default = default_class(snapshot);
+    let mut ours: Vec<Ours<'a>> = snapshot
+        .ingresses
+        .iter()
+        .filter_map(|(key, object)| {
+            let class = class_of(key, object, default, snapshot, notices)?;
+            Some(Ours { key, object, class })
+        })
+        .collect();
+    ours.sort_by_cached_key(|Ours { key, object, .. }| {
+        let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        // One without a time is taken for the youngest.
+        (created.is_none(), created, key.to_string())
+    });
+    ours
+}
+
+/// Does the class name our controller?
+pub(super) fn is_ours(class: &IngressClass) -> bool {
+    class.spec.as_ref().and_then(|spec| spec.controller.as_deref()) == Some(INGRESS_CONTROLLER)
+}
+
+/// `None`: another controller's. Otherwise its IngressClass, if it has one.
+fn class_of<'a>(
+    key: &Key,
+    ingress: &'a Ingress,
+    default: Option<&'a str>,
+    snapshot: &'a Snapshot,
+    notices: &mut Vec<Notice>,
+) -> Option<Option<&'a str>> {
+    let annotation = ingress.metadata.annotations.as_ref().and_then(|all| all.get(INGRESS_CLASS_ANNOTATION));
+    if let Some(name) = annotation {
+        let of_ours = |name: &&String| snapshot.ingress_classes.get(&Key::cluster(*name)).is_some_and(|c| is_ours(c));
+        return (*name == snapshot.ingress_settings.class)
+            .then(|| Some(name).filter(of_ours).map(String::as_str));
+    }
+    let named = ingress.spec.as_ref().and_then(|spec| spec.ingress_class_name.as_deref());
+    let Some(name) = named.filter(|name| !name.is_empty()) else { return default.map(Some) };
+    let Some(class) = snapshot.ingress_classes.get(&Key::cluster(name)) else {
+        notices.push(Notice::warning(
+            format!("Ingress {key}"),
+            format!(
+                "names IngressClass {name}, which does not exist, so nobody serves it: create the class with controller \
+                 {INGRESS_CONTROLLER}, or correct spec.ingressClassName"
+            ),
+        ));
+        return None;
+    };
+    is_ours(class).then_some(Some(name))
+}
+
+/// The default class, if it is ours. Of several the youngest counts, as for the API server.
+fn default_class(snapshot: &Snapshot) -> Option<&str> {
+    let is_default = |class: &IngressClass| {
+        let annotations = class.metadata.annotations.as_ref();
+        annotations.and_then(|all| all.get(DEFAULT_CLASS_ANNOTATION)).is_some_and(|value| value == "true")
+    };
+    let defaults = snapshot.ingress_classes.iter().filter(|(_, class)| is_default(class));
+    let (key, class) = defaults.min_by_key(|(key, class)| {
+        (Reverse(class.metadata.creation_timestamp.as_ref().map(|time| time.0)), key.name.as_str())
+    })?;
+    is_ours(class).then_some(key.name.as_str())
+}

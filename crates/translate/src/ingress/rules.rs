@@ -1,0 +1,207 @@
+//! The rules of one Ingress, as entries of routing.json that only lack listeners.
+
+use std::collections::{HashMap, HashSet};
+
+use api::{HostlessRules, ImplementationSpecific};
+use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend, IngressSpec};
+use model::matches::{PathMatch, PathMatchType, priority};
+use model::names::ANY_HOST;
+use model::routing::Route;
+use model::{CachePolicy, RouteKind};
+
+use super::class::Ours;
+use super::options::Options;
+use crate::hostname;
+use crate::listener::Fault;
+use crate::service_port::{self, Wanted};
+use crate::snapshot::{Key, Snapshot};
+
+/// What an Ingress asks for, whoever else asks for the same.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    /// Each host once, in the order of the Ingress. One without entries is the default backend's.
+    pub(super) hosts: Vec<(String, Vec<Route>)>,
+    pub(super) default: Option<Route>,
+    /// One for each backend that leads nowhere: its requests get 503.
+    pub(super) unresolved: Vec<Fault>,
+}
+
+/// The rules; or why the Ingress as a whole cannot be taken in.
+pub(super) fn read(ours: &Ours<'_>, options: &Options, snapshot: &Snapshot) -> Result<Rules, Fault> {
+    let empty = IngressSpec::default();
+    let spec = ours.object.spec.as_ref().unwrap_or(&empty);
+    let mut reader = Reader {
+        key: ours.key,
+        route_name: ours.key.to_string(),
+        options,
+        snapshot,
+        rules: Rules::default(),
+        positions: HashMap::new(),
+        seen: HashSet::new(),
+    };
+    if let Some(backend) = &spec.default_backend {
+        let entry = reader.entry("spec.defaultBackend", backend, None, 0)?;
+        reader.rules.default = Some(entry);
+    }
+    let rules = spec.rules.as_deref().unwrap_or_default();
+    if rules.is_empty() && spec.default_backend.is_none() {
+        return Err(Fault {
+            reason: "NoRules",
+            message: "It has neither rules nor a default backend: write one of them".to_owned(),
+        });
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let host = reader.host(index, rule.host.as_deref())?;
+        let at = reader.position(&host);
+        let paths = rule.http.iter().flat_map(|http| &http.paths);
+        for (number, path) in paths.enumerate() {
+            reader.path(index, number, path, &host, at)?;
+        }
+    }
+    let mut rules = reader.rules;
+    for (_, entries) in &mut rules.hosts {
+        // Of regular expressions the first that fits counts: the longest first, as for prefixes.
+        entries.sort_by_key(|entry| match &entry.path_match {
+            Some(path) if path.kind == PathMatchType::RegularExpression => usize::MAX - path.value.len(),
+            _ => 0,
+        });
+    }
+    Ok(rules)
+}
+
+struct Reader<'a> {
+    key: &'a Key,
+    route_name: String,
+    options: &'a Options,
+    snapshot: &'a Snapshot,
+    rules: Rules,
+    /// Of hosts.
+    positions: HashMap<String, usize>,
+    /// Host and path: what stands there twice goes to the first backend.
+    seen: HashSet<(usize, PathMatch)>,
+}
+
+impl Reader<'_> {
+    fn host(&self, index: usize, host: Option<&str>) -> Result<String, Fault> {
+        match hostname::normal(host) {
+            Some(host) => Ok(host),
+            None if self.options.hostless_rules == HostlessRules::Allow => Ok(ANY_HOST.to_owned()),
+            None => Err(Fault {
+                reason: "HostMissing",
+                message: format!(
+                    "spec.rules[{index}] has no host: name one, or set ingress.hostlessRules: allow in \
+                     GatewayClassParameters"
+                ),
+            }),
+        }
+    }
+
+    fn position(&mut self, host: &str) -> usize {
+        if let Some(at) = self.positions.get(host) {
+            return *at;
+        }
+        let at = self.rules.hosts.len();
+        self.rules.hosts.push((host.to_owned(), Vec::new()));
+        self.positions.insert(host.to_owned(), at);
+        at
+    }
+
+    fn path(
+        &mut self,
+        index: usize,
+        number: usize,
+        path: &HTTPIngressPath,
+        host: &str,
+        at: usize,
+    ) -> Result<(), Fault> {
+        let here = || format!("spec.rules[{index}].http.paths[{number}]");
+        let path_match = self.path_match(path).map_err(|message| Fault {
+            reason: "InvalidPath",
+            message: format!("{}.path: {message}", here()),
+        })?;
+        if !self.seen.insert((at, path_match.clone())) {
+            return Ok(());
+        }
+        let mut entry =
+            self.entry(&format!("{}.backend", here()), &path.backend, Some(path_match), index)?;
+        entry.hostname = host.to_owned();
+        if let Some((_, entries)) = self.rules.hosts.get_mut(at) {
+            entries.push(entry);
+        }
+        Ok(())
+    }
+
+    fn path_match(&self, path: &HTTPIngressPath) -> Result<PathMatch, String> {
+        let value = path.path.as_deref().filter(|path| !path.is_empty());
+        let kind = match path.path_type.as_str() {
+            "Exact" => PathMatchType::Exact,
+            "Prefix" => PathMatchType::PathPrefix,
+            "ImplementationSpecific" => match self.options.implementation_specific {
+                ImplementationSpecific::Prefix => PathMatchType::PathPrefix,
+                ImplementationSpecific::RegularExpression if value.is_none() => PathMatchType::PathPrefix,
+                ImplementationSpecific::RegularExpression => PathMatchType::RegularExpression,
+            },
+            other => return Err(format!("pathType {other} is not known: use Prefix or Exact")),
+        };
+        let value = value.unwrap_or("/");
+        if !value.starts_with('/') && kind != PathMatchType::RegularExpression {
+            return Err(format!("`{value}` does not begin with `/`: correct it"));
+        }
+        if kind == PathMatchType::RegularExpression {
+            // From the beginning on, and then whatever follows.
+            router::pattern::check(value).map_err(|error| format!("{error}: correct it"))?;
+            return Ok(PathMatch { kind, value: format!("(?:{value}).*") });
+        }
+        Ok(PathMatch { kind, value: value.to_owned() })
+    }
+
+    fn entry(
+        &mut self,
+        here: &str,
+        backend: &IngressBackend,
+        path_match: Option<PathMatch>,
+        index: usize,
+    ) -> Result<Route, Fault> {
+        if let Some(resource) = &backend.resource {
+            return Err(Fault {
+                reason: "ResourceBackend",
+                message: format!(
+                    "{here} names the resource {} {}, which cannot be a backend here: name a service",
+                    resource.kind, resource.name
+                ),
+            });
+        }
+        let Some(service) = &backend.service else {
+            return Err(Fault {
+                reason: "InvalidBackend",
+                message: format!("{here} names no service: name it and its port"),
+            });
+        };
+        let key = Key::new(self.key.namespace.as_str(), service.name.as_str());
+        let wanted = service.port.as_ref().and_then(|port| match (port.number, &port.name) {
+            (Some(number), _) if number != 0 => Some(Wanted::Number(number)),
+            (_, Some(name)) if !name.is_empty() => Some(Wanted::Name(name)),
+            _ => None,
+        });
+        let port = service_port::find(&key, wanted, self.snapshot)
+            .map_err(|fault| {
+                let message = format!("{here}: {} (its requests get 503)", fault.message);
+                self.rules.unresolved.push(Fault { message, ..fault });
+            })
+            .ok();
+        Ok(Route {
+            priority: path_match.as_ref().map_or(0, |path| priority(path, None, 0, 0)),
+            path_match,
+            kind: RouteKind::Ingress,
+            service: port.map(|_| key.name),
+            namespace: port.map(|_| key.namespace),
+            port: port.and_then(|port| u16::try_from(port.port).ok()),
+            port_name: port.map(|port| port.name.clone().unwrap_or_default()),
+            route_name: self.route_name.clone(),
+            rule_index: u32::try_from(index).unwrap_or(u32::MAX),
+            // As the origin says.
+            cache_policy: Some(CachePolicy::default()),
+            ..Route::default()
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! TLS of Ingresses: certificates for single names on the listeners that take them. Where there is no HTTPS listener, one is
+//! opened.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::networking::v1::IngressSpec;
+use model::ListenerTls;
+use model::names::{ANY_HOST, socket_name, socket_parts};
+
+use super::attach::takes;
+use super::class::Ours;
+use crate::gateway::Gateway;
+use crate::hostname;
+use crate::listener::Fault;
+use crate::snapshot::Key;
+
+/// The names that an Ingress has certificates for, each with its Secret.
+pub(super) fn names(ours: &Ours<'_>, hosts: &[(String, Vec<model::routing::Route>)]) -> Vec<(String, Key)> {
+    let empty = IngressSpec::default();
+    let spec = ours.object.spec.as_ref().unwrap_or(&empty);
+    let mut names = Vec::new();
+    for tls in spec.tls.iter().flatten() {
+        // Without a Secret it is for whoever ends TLS elsewhere.
+        let Some(secret) = tls.secret_name.as_deref().filter(|name| !name.is_empty()) else { continue };
+        let secret = Key::new(ours.key.namespace.as_str(), secret);
+        let listed: Vec<String> =
+            tls.hosts.iter().flatten().filter_map(|host| hostname::normal(Some(host))).collect();
+        match (listed.is_empty(), hosts) {
+            (false, _) => names.extend(listed.into_iter().map(|host| (host, secret.clone()))),
+            (true, []) => names.push((ANY_HOST.to_owned(), secret)),
+            (true, hosts) => names.extend(hosts.iter().map(|(host, _)| (host.clone(), secret.clone()))),
+        }
+    }
+    names
+}
+
+/// One Ingress's certificate for one name.
+#[derive(Debug)]
+pub(super) struct Claim<'a> {
+    pub(super) ingress: &'a Key,
+    pub(super) host: String,
+    pub(super) secret: Key,
+}
+
+/// Puts the certificates where their names are asked for, and says what is wrong with which Ingress. Of two for one name
+/// the first counts.
+pub(super) fn write<'a>(gateway: &mut Gateway<'_>, claims: &[Claim<'a>]) -> Vec<(&'a Key, Fault)> {
+    let mut faults = Vec::new();
+    let mut good: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut looked_at: BTreeMap<&Key, Option<String>> = BTreeMap::new();
+    for claim in claims {
+        if !looked_at.contains_key(&claim.secret) {
+            let (name, fault) = gateway.certificate(&claim.secret);
+            let at = |fault: Fault| {
+                let message = format!("spec.tls: {} (HTTPS to {} is not served by it)", fault.message, claim.host);
+                Fault { message, ..fault }
+            };
+            faults.extend(fault.map(|fault| (claim.ingress, at(fault))));
+            looked_at.insert(&claim.secret, name);
+        }
+        let name = looked_at.get(&claim.secret).and_then(Option::as_ref);
+        if let Some(name) = name {
+            good.entry(claim.host.as_str()).or_insert_with(|| vec![name.clone()]);
+        }
+    }
+    if good.is_empty() {
+        return faults;
+    }
+    match open(gateway, &good) {
+        Ok(()) => {}
+        Err(fault) => faults.extend(claims.iter().map(|claim| (claim.ingress, fault.clone()))),
+    }
+    faults
+}
+
+fn open(gateway: &mut Gateway<'_>, good: &BTreeMap<&str, Vec<String>>) -> Result<(), Fault> {
+    let https_port = gateway.ingress_options().https_port;
+    let listeners = &mut gateway.routing.listeners;
+    let of_protocol = |listener: &model::Listener, wanted: &str| {
+        socket_parts(&listener.socket).is_some_and(|(protocol, _)| protocol == wanted)
+    };
+    let mut sockets: BTreeSet<String> = listeners
+        .iter()
+        .filter(|listener| of_protocol(listener, "https") && listener.tls.is_some())
+        .map(|listener| listener.socket.clone())
+        .collect();
+    if sockets.is_empty() {
+        let taken = |listener: &&model::Listener| {
+            socket_parts(&listener.socket).is_some_and(|(_, port)| port == https_port)
+        };
+        if let Some(other) = listeners.iter().find(taken) {
+            return Err(Fault {
+                reason: "PortUnavailable",
+                message: format!(
+                    "spec.tls: port {https_port} is that of listener {}, so HTTPS is not served: add an HTTPS listener, \
+                     or set ingress.httpsPort in GatewayClassParameters",
+                    other.name
+                ),
+            });
+        }
+        sockets.insert(socket_name("https", https_port));
+    }
+    for socket in sockets {
+        for (host, names) in good {
+            let listener = position(listeners, &socket, host);
+            let at = listener.unwrap_or_else(|| {
+                // No listener of a Gateway can have such a name.
+                listeners.push(model::Listener {
+                    name: format!("ingress/{socket}"),
+                    socket: socket.clone(),
+                    hostname: None,
+                    tls: Some(ListenerTls::default()),
+                });
+                listeners.len() - 1
+            });
+            let Some(listener) = listeners.get_mut(at) else { continue };
+            // A listener for just this name has the certificate that the Gateway's owner wants.
+            if listener.hostname.as_deref() == Some(*host) {
+                continue;
+            }
+            let tls = listener.tls.get_or_insert_default();
+            if *host == ANY_HOST {
+                if tls.certificates.is_empty() {
+                    tls.certificates.clone_from(names);
+                }
+            } else {
+                tls.hosts.insert((*host).to_owned(), names.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The listener of the socket that takes the name: the one with the most specific hostname.
+fn position(listeners: &[model::Listener], socket: &str, host: &str) -> Option<usize> {
+    let fitting = listeners.iter().enumerate().filter(|(_, listener)| {
+        listener.socket == socket
+            && listener.tls.is_some()
+            && (listener.hostname.is_none() || takes(listener.hostname.as_deref(), host).as_deref() == Some(host))
+    });
+    fitting.max_by_key(|(_, listener)| listener.hostname.as_ref().map_or(0, String::len)).map(|(at, _)| at)
+}

@@ -1,0 +1,99 @@
+//! The port of a Service that a backend names.
+
+use k8s_openapi::api::core::v1::{Service, ServicePort};
+
+use crate::listener::Fault;
+use crate::snapshot::{Key, Snapshot};
+
+/// Application protocols that HTTP/1.1 in the clear does not serve. Names that nobody knows are taken for HTTP.
+const UNSUPPORTED_APP_PROTOCOLS: [&str; 6] =
+    ["kubernetes.io/h2c", "kubernetes.io/wss", "h2c", "http2", "grpc", "https"];
+
+/// How it is named.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    Number(i32),
+    Name(&'a str),
+}
+
+/// The port of `service`, or why requests cannot go there. Whether it may be referred to is for the caller to know.
+pub(crate) fn find<'a>(
+    service: &Key,
+    wanted: Option<Wanted<'_>>,
+    snapshot: &'a Snapshot,
+) -> Result<&'a ServicePort, Fault> {
+    let Some(object) = snapshot.services.get(service) else {
+        return Err(Fault {
+            reason: "BackendNotFound",
+            message: format!("Service {service} does not exist: create it, or correct the name"),
+        });
+    };
+    if object.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName")) {
+        // The spec advises against them: they lead to wherever their owner points (CVE-2021-25740).
+        return Err(Fault {
+            reason: "UnsupportedProtocol",
+            message: format!(
+                "Service {service} is of type ExternalName, which is not supported: \
+                 use a Service with EndpointSlices"
+            ),
+        });
+    }
+    port(service, object, wanted)
+}
+
+/// By number, and TCP where the number stands for two protocols; or by name.
+fn port<'a>(
+    service: &Key,
+    object: &'a Service,
+    wanted: Option<Wanted<'_>>,
+) -> Result<&'a ServicePort, Fault> {
+    let ports = object.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    let listed = || {
+        let listed: Vec<String> = ports
+            .iter()
+            .map(|port| match (wanted, port.name.as_deref().filter(|name| !name.is_empty())) {
+                (Some(Wanted::Name(_)), Some(name)) => format!("{} ({name})", port.port),
+                _ => port.port.to_string(),
+            })
+            .collect();
+        if listed.is_empty() { "no ports".to_owned() } else { format!("ports {}", listed.join(", ")) }
+    };
+    let not_found = |message: String| Fault { reason: "BackendNotFound", message };
+    let Some(wanted) = wanted else {
+        let listed = listed();
+        return Err(not_found(format!("port is missing: Service {service} has {listed}, name one of them")));
+    };
+    let fits = |port: &&ServicePort| {
+        u16::try_from(port.port).is_ok()
+            && match wanted {
+                Wanted::Number(number) => port.port == number,
+                Wanted::Name(name) => port.name.as_deref() == Some(name),
+            }
+    };
+    let shown = match wanted {
+        Wanted::Number(number) => number.to_string(),
+        Wanted::Name(name) => name.to_owned(),
+    };
+    let of_number = || ports.iter().filter(fits);
+    let tcp = of_number().find(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
+    let Some(port) = tcp else {
+        return Err(if of_number().next().is_some() {
+            let message =
+                format!("port {shown} of Service {service} is not TCP, which HTTP needs: use another port");
+            Fault { reason: "UnsupportedProtocol", message }
+        } else {
+            let listed = listed();
+            not_found(format!("Service {service} has no port {shown}, it has {listed}: correct the port"))
+        });
+    };
+    match port.app_protocol.as_deref() {
+        Some(protocol) if UNSUPPORTED_APP_PROTOCOLS.contains(&protocol) => Err(Fault {
+            reason: "UnsupportedProtocol",
+            message: format!(
+                "port {shown} of Service {service} has appProtocol {protocol}, which is not supported yet: \
+                 offer HTTP/1.1 in the clear on a port of its own"
+            ),
+        }),
+        _ => Ok(port),
+    }
+}
