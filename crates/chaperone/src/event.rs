@@ -70,6 +70,8 @@ pub struct State {
     /// Some good configuration is served. A later failure to reload does not change it.
     pub serving: bool,
     pub draining: bool,
+    /// There is nothing to serve, and somebody wants that to be no reason for being ready.
+    pub idle: bool,
     /// The newest configuration is not served, and why.
     pub refused: Option<String>,
     /// varnishd's own, by socket name.
@@ -86,7 +88,7 @@ pub struct State {
 
 impl State {
     pub fn ready(&self) -> bool {
-        self.serving && !self.draining
+        self.serving && !self.draining && !self.idle
     }
 
     /// A configuration is served once the front listens where it says.
@@ -116,6 +118,11 @@ impl std::fmt::Debug for Reporter {
 impl Reporter {
     pub fn new(listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self { listener: Arc::new(listener), state: watch::Sender::default() }
+    }
+
+    /// Is there nothing to serve?
+    pub fn set_idle(&self, idle: bool) {
+        self.state.send_if_modified(|state| std::mem::replace(&mut state.idle, idle) != idle);
     }
 
     /// The state, now and whenever it changes.

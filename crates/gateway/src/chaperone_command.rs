@@ -213,6 +213,7 @@ impl Reader<'_> {
         self.certificates = self.read_certificates();
         let mut tls = front::Config::default();
         if let Some(routing) = &self.routing {
+            self.reporter.set_idle(is_idle(routing));
             let (config, notices) = self.pairs.front_config(routing, &self.certificates, None);
             wrong.extend(notices.iter().map(ToString::to_string));
             tls = config;
@@ -229,6 +230,11 @@ impl Reader<'_> {
         let ghost = ghost.transpose()?.map(Arc::from);
         Ok(Desired { ghost, vcl: self.vcl.clone(), tls: Arc::new(tls), tag: None })
     }
+}
+
+/// Has it no routes, and is that no reason for being ready?
+fn is_idle(routing: &Routing) -> bool {
+    routing.unready_without_routes && !routing.has_routes()
 }
 
 /// The new for the old, if it is good.

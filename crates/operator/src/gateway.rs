@@ -222,8 +222,10 @@ impl Actor {
 
     /// Rights in other namespaces: the finalizer first, so that they cannot be left behind. Each is tried.
     async fn bindings(&self, gateway: &Gateway, objects: &Objects, ledger: &mut Ledger) -> Result<(), Error> {
+        // What belongs to an IngressClass goes with it, in all namespaces.
+        let of_class = is_of_class(&gateway.metadata);
         let has = has_finalizer(&gateway.metadata);
-        if !objects.role_bindings.is_empty() && !has {
+        if !of_class && !objects.role_bindings.is_empty() && !has {
             set_finalizer(&self.client, &self.key, true).await?;
         }
         let mut done = Ok(());
@@ -361,6 +363,10 @@ where
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
         Err(e) => Err(Error::write(T::kind(&()), key)(e)),
     }
+}
+
+fn is_of_class(metadata: &ObjectMeta) -> bool {
+    metadata.owner_references.iter().flatten().any(|owner| owner.kind == translate::INGRESS_CLASS)
 }
 
 pub(crate) fn has_finalizer(metadata: &ObjectMeta) -> bool {

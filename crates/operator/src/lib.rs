@@ -44,7 +44,7 @@ pub async fn run(
     let leadership = Leadership::new(&client, &settings);
     let work = async {
         // A replica that waits has everything at hand when its turn comes.
-        let cluster = Arc::new(Cluster::watch(&client));
+        let cluster = Arc::new(Cluster::watch(&client, settings.ingress()));
         let owned = Arc::new(Owned::watch(&client));
         cluster.synced().await;
         owned.synced().await;

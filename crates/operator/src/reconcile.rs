@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use gateway_api::gateways::Gateway;
 use gateway_api::httproutes::HttpRouteParentRefs;
 use kube::Client;
 use serde::Deserialize;
@@ -46,6 +47,7 @@ pub(crate) async fn run(
         runtimes: runtimes.clone(),
         metrics: Arc::clone(&metrics),
         actors: BTreeMap::new(),
+        made: BTreeMap::new(),
     };
     statuses.send_replace(work.bring(&first));
     let writer = Writer {
@@ -68,9 +70,8 @@ pub(crate) async fn run(
     let mut snapshot = first;
     loop {
         let mut failed = false;
-        if sweep::may_sweep(&cluster.missing())
-            && let Err(e) = sweep::sweep(&client, &cluster, &snapshot, &owned).await
-        {
+        let what = sweep::Known { snapshot: &snapshot, made: &work.made, missing: &cluster.missing() };
+        if let Err(e) = sweep::sweep(&client, &cluster, &what, &owned).await {
             tracing::warn!("sweeping: {e}");
             failed = true;
         }
@@ -113,6 +114,8 @@ struct Reconciler {
     runtimes: Runtimes,
     metrics: Arc<Metrics>,
     actors: BTreeMap<Key, (watch::Sender<Arc<Work>>, Task)>,
+    /// Gateways that were made for IngressClasses.
+    made: BTreeMap<Key, Arc<Gateway>>,
 }
 
 impl Reconciler {
@@ -120,24 +123,22 @@ impl Reconciler {
         let begun = Instant::now();
         // Others have work to do meanwhile.
         let translation = tokio::task::block_in_place(|| translate::translate(snapshot));
-        let Translation { gateways, mut statuses, notices } = translation;
+        let Translation { gateways, mut statuses, notices, made } = translation;
         self.metrics.translation_seconds.observe(begun.elapsed().as_secs_f64());
         for notice in notices {
             tracing::debug!("{notice}");
         }
         self.actors.retain(|key, _| {
-            let kept =
-                gateways.contains_key(key) && !snapshot.gateways.get(key).is_some_and(|g| sweep::is_going(g));
+            let object = snapshot.gateways.get(key).or_else(|| made.get(key));
+            let kept = gateways.contains_key(key) && !object.is_some_and(|g| sweep::is_going(g));
             if !kept {
                 self.runtimes.forget(key);
             }
             kept
         });
         for (key, plan) in gateways {
-            let Some(gateway) = snapshot.gateways.get(&key).filter(|gateway| !sweep::is_going(gateway))
-            else {
-                continue;
-            };
+            let object = snapshot.gateways.get(&key).or_else(|| made.get(&key));
+            let Some(gateway) = object.filter(|gateway| !sweep::is_going(gateway)) else { continue };
             let work = Work { gateway: Arc::clone(gateway), plan };
             match self.actors.get(&key) {
                 Some((sender, task)) if !task.0.is_finished() => {
@@ -168,6 +169,7 @@ impl Reconciler {
             }
         }
         self.count(&statuses);
+        self.made = made;
         Arc::new(statuses)
     }
 

@@ -22,6 +22,8 @@ pub struct Settings {
     pub metrics_address: SocketAddr,
     /// `CHAPERONE_LOG_LEVEL`, by default the operator's own: `LOG_LEVEL`.
     pub log_level: Option<String>,
+    /// `INGRESS_CLASS`, by default `varnish`: what the annotation kubernetes.io/ingress.class of our Ingresses says.
+    pub ingress_class: String,
 }
 
 impl Settings {
@@ -46,7 +48,19 @@ impl Settings {
             health_address: address("HEALTH_ADDR", get("HEALTH_ADDR"), ":8081")?,
             metrics_address: address("METRICS_ADDR", get("METRICS_ADDR"), ":8080")?,
             log_level: get("CHAPERONE_LOG_LEVEL").or_else(|| get("LOG_LEVEL")),
+            ingress_class: get("INGRESS_CLASS").unwrap_or_else(|| "varnish".to_owned()),
         })
+    }
+}
+
+impl Settings {
+    /// The Varnish of an IngressClass runs beside us, unless its parameters say otherwise.
+    pub(crate) fn ingress(&self) -> translate::snapshot::IngressSettings {
+        let default = translate::snapshot::IngressSettings::default();
+        translate::snapshot::IngressSettings {
+            class: self.ingress_class.clone(),
+            namespace: self.namespace.clone().unwrap_or(default.namespace),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Writes statuses where they differ from what stands there, and tells events about what changed.
 
 mod conditions;
+mod ingress;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -200,6 +201,7 @@ impl Writer {
         let mut runtimes = self.runtimes.changed.subscribe();
         let mut settled = Settled::default();
         let mut failures = Failures::default();
+        let mut told = ingress::Told::default();
         loop {
             let statuses = Arc::clone(&self.desired.borrow_and_update());
             touched.mark_unchanged();
@@ -211,7 +213,10 @@ impl Writer {
             let looked = begun.elapsed();
             writes.retain(|write| failures.may_try(write.kind, &write.key));
             self.write_all(writes, &mut failures).await;
-            let pause = if failures.is_empty() { LOOK_AGAIN } else { RETRY.0 };
+            let failed = told
+                .bring(&statuses, &self.client, &self.cluster, &self.owned, &self.events, &self.metrics)
+                .await;
+            let pause = if failures.is_empty() && !failed { LOOK_AGAIN } else { RETRY.0 };
             tokio::select! {
                 _ = self.desired.changed() => {}
                 _ = touched.changed() => {}

@@ -1,6 +1,7 @@
 //! What is left of Gateways that are gone, or no longer ours.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gateway_api::gateways::Gateway;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -9,21 +10,32 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Client;
 use kube::api::ObjectMeta;
-use model::names::CONTROLLER_NAME;
+use model::names::{CONTROLLER_NAME, INGRESS_CONTROLLER};
 use source::kubernetes::Cluster;
-use translate::{Key, Snapshot};
+use translate::{INGRESS_CLASS, Key, Snapshot};
 
 use crate::Error;
 use crate::gateway::{delete, gateway_of, has_finalizer, set_finalizer};
 use crate::owned::Owned;
 
+/// What there is to be served.
+pub(crate) struct Known<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    /// Gateways that were made for IngressClasses.
+    pub(crate) made: &'a BTreeMap<Key, Arc<Gateway>>,
+    /// Kinds that the cluster does not have.
+    pub(crate) missing: &'a [&'static str],
+}
+
 /// Deletes them, and lets Gateways go that wait for it. Of several failures the first is told.
 pub(crate) async fn sweep(
     client: &Client,
     cluster: &Cluster,
-    snapshot: &Snapshot,
+    known: &Known<'_>,
     owned: &Owned,
 ) -> Result<(), Error> {
+    let Known { snapshot, made, missing } = known;
+    let may_sweep = may_sweep(missing);
     let unread = cluster.gateways.unread();
     let gone = |key: &Key| match unread.get(key) {
         // It has a value that we do not know, and is there.
@@ -35,7 +47,12 @@ pub(crate) async fn sweep(
         ($($store:ident: $kind:ty),+) => {$(
             for (key, object) in owned.$store.objects() {
                 let going = object.metadata.deletion_timestamp.is_some();
-                let Some(gateway) = gateway_of(object.as_ref()).filter(|gateway| !going && gone(gateway)) else {
+                let class = class_of(&object.metadata);
+                let is_orphan = |gateway: &Key| match class {
+                    Some(class) => is_left_by_class(gateway, class, snapshot, made),
+                    None => may_sweep && gone(gateway) && !made.contains_key(gateway),
+                };
+                let Some(gateway) = gateway_of(object.as_ref()).filter(|gateway| !going && is_orphan(gateway)) else {
                     continue;
                 };
                 if let Err(e) = delete::<$kind>(client, &key, object.metadata.uid.clone()).await {
@@ -49,6 +66,9 @@ pub(crate) async fn sweep(
         config_maps: ConfigMap, secrets: Secret, role_bindings: RoleBinding, roles: Role,
         service_accounts: ServiceAccount
     );
+    if !may_sweep {
+        return failed.into_values().next().map_or(Ok(()), Err);
+    }
     for (key, gateway) in &snapshot.gateways {
         if gone(key) && !failed.contains_key(key) && has_finalizer(&gateway.metadata) {
             set_finalizer(client, key, false).await?;
@@ -62,6 +82,32 @@ pub(crate) async fn sweep(
         }
     }
     failed.into_values().next().map_or(Ok(()), Err)
+}
+
+/// The IngressClass that an object belongs to.
+fn class_of(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.iter().flatten();
+    owners.filter(|owner| owner.kind == INGRESS_CLASS).map(|owner| owner.name.as_str()).next()
+}
+
+/// Does its IngressClass ask for another Varnish, or for none? One whose parameters vanished asks for neither: what runs
+/// goes on running. What belongs to a class that is gone, the cluster deletes by itself.
+fn is_left_by_class(
+    gateway: &Key,
+    class: &str,
+    snapshot: &Snapshot,
+    made: &BTreeMap<Key, Arc<Gateway>>,
+) -> bool {
+    if made.contains_key(gateway) {
+        return false;
+    }
+    let Some(class) = snapshot.ingress_classes.get(&Key::cluster(class)) else { return true };
+    let Some(spec) = &class.spec else { return true };
+    let parameters = spec.parameters.as_ref().filter(|reference| {
+        spec.controller.as_deref() == Some(INGRESS_CONTROLLER) && reference.kind == "GatewayClassParameters"
+    });
+    // With parameters that are there it would be among those that were made, under this or another name.
+    parameters.is_none_or(|reference| snapshot.parameters.contains_key(&Key::cluster(&reference.name)))
 }
 
 /// Somebody asked for its end.
@@ -80,7 +126,7 @@ fn is_gone(key: &Key, snapshot: &Snapshot) -> bool {
 }
 
 /// Owned objects of a kind that the cluster lost are not orphans.
-pub(crate) fn may_sweep(missing: &[&str]) -> bool {
+fn may_sweep(missing: &[&str]) -> bool {
     let needed: BTreeSet<&str> = ["Gateway", "GatewayClass"].into();
     missing.iter().all(|kind| !needed.contains(kind))
 }

@@ -163,8 +163,8 @@ impl<'a> Merged<'a> {
             return Err(Fault {
                 reason: "DefaultBackendConflict",
                 message: format!(
-                    "Ingress {other} is older and has a default backend already, and a Varnish Service has one: remove \
-                     one of them, or choose another Varnish Service"
+                    "Ingress {other} goes first (by age, then by name) and has a default backend already, and a Varnish \
+                     Service has one: remove one of them, or choose another Varnish Service"
                 ),
             });
         }
@@ -195,7 +195,7 @@ impl<'a> Merged<'a> {
         };
         Err(Fault {
             reason: "HostConflict",
-            message: format!("Ingress {other} is older and has {what} already: {remedy}"),
+            message: format!("Ingress {other} goes first (by age, then by name) and has {what} already: {remedy}"),
         })
     }
 

@@ -94,6 +94,7 @@ impl Feeder {
     ) -> anyhow::Result<Option<(Option<Arc<str>>, KeptConfiguration)>> {
         let Stored { main_vcl, routing } = self.pod.stored().await?;
         last.take(main_vcl, routing, &self.namespace)?;
+        self.reporter.set_idle(last.routing.as_ref().is_some_and(super::is_idle));
         let namespaces = last.routing.as_ref().map(Routing::service_namespaces).unwrap_or_default();
         let slices = self.pod.endpoint_slices(&namespaces).await;
         let certificates = certificates(&self.pod.certificates());

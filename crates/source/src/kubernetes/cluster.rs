@@ -10,8 +10,10 @@ use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use kube::{Api, Client, Resource};
 use tokio::sync::watch;
+use translate::snapshot::IngressSettings;
 use translate::{Key, Snapshot};
 
 use super::named::Named;
@@ -35,6 +37,9 @@ pub struct Cluster {
     services: Store<Service>,
     secrets: Store<Secret>,
     namespaces: Store<Namespace>,
+    pub ingresses: Store<Ingress>,
+    ingress_classes: Store<IngressClass>,
+    ingress_settings: IngressSettings,
     config_maps: Named<ConfigMap>,
     changed: Signal,
     touched: Signal,
@@ -50,7 +55,7 @@ pub struct Unreadable {
 }
 
 impl Cluster {
-    pub fn watch(client: &Client) -> Self {
+    pub fn watch(client: &Client, ingress_settings: IngressSettings) -> Self {
         let (changed, touched) = (Signal::default(), Signal::default());
         let invalidations_changed = Signal::default();
         macro_rules! all {
@@ -75,6 +80,9 @@ impl Cluster {
             services: all!(Scope::default(), same_service),
             secrets: all!(Scope::fields(TLS_SECRETS), same_secret),
             namespaces: all!(Scope::default(), same_namespace),
+            ingresses: all!(Scope::default(), same_generation),
+            ingress_classes: all!(Scope::default(), same_generation),
+            ingress_settings,
             config_maps: Named::new(client.clone(), same_config_map, changed.clone()),
             changed,
             touched,
@@ -94,6 +102,8 @@ impl Cluster {
         self.services.synced().await;
         self.secrets.synced().await;
         self.namespaces.synced().await;
+        self.ingresses.synced().await;
+        self.ingress_classes.synced().await;
     }
 
     /// Raised whenever a new snapshot may differ from the last.
@@ -122,6 +132,9 @@ impl Cluster {
             services: self.services.objects(),
             secrets: self.secrets.objects(),
             namespaces: self.namespaces.objects(),
+            ingresses: self.ingresses.objects(),
+            ingress_classes: self.ingress_classes.objects(),
+            ingress_settings: self.ingress_settings.clone(),
             ..Snapshot::default()
         };
         self.config_maps.want(&config_maps(&snapshot)).await;
@@ -170,6 +183,10 @@ fn config_maps(snapshot: &Snapshot) -> BTreeSet<Key> {
             // Each Gateway's own.
             None => {
                 names.extend(snapshot.gateways.keys().map(|key| Key::new(&key.namespace, &reference.name)));
+                // And that of an IngressClass's Varnish.
+                let ingress = parameters.spec.ingress.as_ref().and_then(|ingress| ingress.namespace.as_ref());
+                let namespace = ingress.unwrap_or(&snapshot.ingress_settings.namespace);
+                names.insert(Key::new(namespace, &reference.name));
             }
         }
     }
