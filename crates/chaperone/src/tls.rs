@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use certificate::{Pair, Pem};
-use model::{Listener, ListenerTls};
 use model::names::socket_parts;
 use model::routing::Routing;
+use model::{Listener, ListenerTls};
 use translate::{Notice, Severity};
 
 /// Pairs by the name of their Secret, as they last were good: one that breaks leaves its forerunner in use.

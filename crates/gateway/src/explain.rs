@@ -118,7 +118,13 @@ fn shown(rule: &Rule) -> String {
         return "no route: there is neither a valid Ingress nor an HTTPRoute".to_owned();
     }
     let name = rule.rule_name().map(|n| format!(" `{n}`")).unwrap_or_default();
-    format!("{} {}, rule {}{name} ({})", rule.kind().name(), rule.route_name(), rule.rule_index(), rule.conditions())
+    format!(
+        "{} {}, rule {}{name} ({})",
+        rule.kind().name(),
+        rule.route_name(),
+        rule.rule_index(),
+        rule.conditions()
+    )
 }
 
 fn answer(request: &Asked<'_>, explanation: &Explanation<'_>) -> String {

@@ -28,7 +28,14 @@ pub(crate) fn settle(
     plans: &mut BTreeMap<Key, GatewayPlan>,
     has_now: impl Fn(&Key, u16) -> bool,
 ) -> Settled {
-    let age = |key: &Key| snapshot.gateways.get(key).and_then(|g| g.metadata.creation_timestamp.clone());
+    let age = |key: &Key| match snapshot.gateways.get(key) {
+        Some(gateway) => gateway.metadata.creation_timestamp.clone(),
+        // Made for an IngressClass of its name.
+        None => {
+            let class = snapshot.ingress_classes.get(&Key::cluster(key.name.as_str()));
+            class.and_then(|class| class.metadata.creation_timestamp.clone())
+        }
+    };
     let mut claims: BTreeMap<u16, BTreeSet<Key>> = BTreeMap::new();
     for (key, plan) in &*plans {
         for port in ports(plan) {

@@ -16,6 +16,7 @@ mod chaperone_env;
 mod check;
 mod explain;
 mod files;
+mod ingress;
 mod lifecycle;
 mod reload;
 mod routing;

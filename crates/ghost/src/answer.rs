@@ -71,7 +71,9 @@ impl Answer {
     pub(crate) fn rule(&self) -> Option<&Rule> {
         match self {
             Self::Redirect { router, rule } => router.rules().get(*rule as usize),
-            Self::NotFound | Self::NoBackend | Self::Unavailable | Self::Misdirected | Self::Control(_) => None,
+            Self::NotFound | Self::NoBackend | Self::Unavailable | Self::Misdirected | Self::Control(_) => {
+                None
+            }
         }
     }
 

@@ -79,7 +79,8 @@ impl ListenerRoutes {
         let wildcards: Vec<(String, String)> =
             self.hosts.keys().filter_map(|wide| Some((one_label(wide)?, wide.clone()))).collect();
         for (narrow, wide) in wildcards {
-            let Some((rules, default)) = self.hosts.get(&wide).map(|r| (r.rules.clone(), r.default_rule)) else {
+            let Some((rules, default)) = self.hosts.get(&wide).map(|r| (r.rules.clone(), r.default_rule))
+            else {
                 continue;
             };
             if let Some(narrow) = self.hosts.get_mut(&narrow) {
@@ -219,8 +220,7 @@ impl Building {
                 Some(self.rules.len() as u32 - 1)
             }
             Err(e) => {
-                let object =
-                    format!("{} {}, rule {}", route.kind.name(), route.route_name, route.rule_index);
+                let object = format!("{} {}, rule {}", route.kind.name(), route.route_name, route.rule_index);
                 problems.push(Problem { object, message: e.to_string() });
                 None
             }

@@ -79,7 +79,9 @@ impl Router {
 fn elsewhere(rule: &Rule, host: &[u8], known: Option<&str>) -> String {
     let hostname = &rule.hostname;
     let one_label = rule.kind() == RouteKind::Ingress && hostname.starts_with("*.");
-    if one_label && closeness(hostname, host).is_some_and(|length| host[..host.len() - length].contains(&b'.')) {
+    if one_label
+        && closeness(hostname, host).is_some_and(|length| host[..host.len() - length].contains(&b'.'))
+    {
         return format!("hostname `{hostname}` of an Ingress is for one label only");
     }
     let Some(close) = closeness(hostname, host) else {

@@ -94,7 +94,10 @@ impl<T> HostTable<T> {
             self.wildcard.iter().map(move |(suffix, value)| (format!("*.{}", text(suffix)), value));
         let one_label =
             self.one_label.iter().map(move |(suffix, value)| (format!("*.{}", text(suffix)), value));
-        exact.chain(one_label).chain(wildcard).chain(self.any.iter().map(|value| (ANY_HOST.to_owned(), value)))
+        exact
+            .chain(one_label)
+            .chain(wildcard)
+            .chain(self.any.iter().map(|value| (ANY_HOST.to_owned(), value)))
     }
 }
 
@@ -163,7 +166,8 @@ mod tests {
     #[test]
     fn a_wildcard_of_one_label_goes_before_the_wide_one_and_takes_no_more() {
         let narrow = one_label("*.example.com").unwrap();
-        let table = HostTable::new([("*.example.com", "wide"), (narrow.as_str(), "narrow"), ("a.b", "exact")]);
+        let table =
+            HostTable::new([("*.example.com", "wide"), (narrow.as_str(), "narrow"), ("a.b", "exact")]);
         for (host, expected) in [
             ("a.example.com", Some("narrow")),
             ("a.b.example.com", Some("wide")),

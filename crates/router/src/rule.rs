@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use model::{RouteKind, ghost};
 use model::matches::{PathMatch, PathMatchType};
+use model::{RouteKind, ghost};
 
 use crate::cache::Cache;
 use crate::edit::HeaderEdits;

@@ -224,7 +224,9 @@ impl<'a> Force<'a> {
     fn write(&self, gateway: &mut Gateway<'_>) {
         let of_gateway = self.gateways.get(gateway.key).copied();
         let routing = &mut gateway.routing;
-        for route in routing.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes).chain(&mut routing.default) {
+        for route in
+            routing.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes).chain(&mut routing.default)
+        {
             if route.kind == RouteKind::Ingress {
                 // Without any, as the origin says: that is there already.
                 if let Some(policy) = self.ingresses.get(&route.route_name).copied().or(of_gateway) {

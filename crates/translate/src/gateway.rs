@@ -85,10 +85,10 @@ impl<'a> Gateway<'a> {
                     name: listener.name().to_owned(),
                     socket: listener.socket(),
                     hostname: listener.hostname.clone(),
-                    tls: listener
-                        .certificates
-                        .as_ref()
-                        .map(|found| model::ListenerTls { certificates: found.names.clone(), ..Default::default() }),
+                    tls: listener.certificates.as_ref().map(|found| model::ListenerTls {
+                        certificates: found.names.clone(),
+                        ..Default::default()
+                    }),
                 })
                 .collect(),
             timeouts: parameters.timeouts,

@@ -95,8 +95,11 @@ pub(crate) fn class_statuses(
 ) -> BTreeMap<Key, GatewayClassStatus> {
     let status = |(name, meant): (&String, &Result<Key, String>)| {
         let key = Key::cluster(name.as_str());
-        let generation =
-            snapshot.ingress_classes.get(&key).and_then(|class| class.metadata.generation).unwrap_or_default();
+        let generation = snapshot
+            .ingress_classes
+            .get(&key)
+            .and_then(|class| class.metadata.generation)
+            .unwrap_or_default();
         let conditions = match meant {
             Err(why) => {
                 let message = format!("spec.parameters {why}");
@@ -186,7 +189,8 @@ impl<'a> Merged<'a> {
         if shared {
             return Ok(());
         }
-        let what = if host == ANY_HOST { "rules without a host".to_owned() } else { format!("the host {host}") };
+        let what =
+            if host == ANY_HOST { "rules without a host".to_owned() } else { format!("the host {host}") };
         let remedy = match options.merge {
             IngressMerge::DistinctHosts if other.namespace == key.namespace => {
                 "put all its paths into one Ingress, or set ingress.merge: same-namespace in GatewayClassParameters"
@@ -195,7 +199,9 @@ impl<'a> Merged<'a> {
         };
         Err(Fault {
             reason: "HostConflict",
-            message: format!("Ingress {other} goes first (by age, then by name) and has {what} already: {remedy}"),
+            message: format!(
+                "Ingress {other} goes first (by age, then by name) and has {what} already: {remedy}"
+            ),
         })
     }
 
@@ -205,7 +211,9 @@ impl<'a> Merged<'a> {
         // Whose host it is, him belongs the name in TLS: nobody gives a certificate for another's.
         let hosts = &self.hosts;
         self.tls.retain(|claim| {
-            let Some(owner) = hosts.get(&claim.host).filter(|owner| owner.namespace != claim.ingress.namespace) else {
+            let Some(owner) =
+                hosts.get(&claim.host).filter(|owner| owner.namespace != claim.ingress.namespace)
+            else {
                 return true;
             };
             let message = format!(

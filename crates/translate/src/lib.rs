@@ -17,8 +17,8 @@ mod gateway_class;
 mod grants;
 mod hostname;
 mod http_route;
-mod ingress;
 mod infra;
+mod ingress;
 pub mod invalidation;
 mod listener;
 mod namespaces;
@@ -38,14 +38,14 @@ use std::collections::BTreeMap;
 pub use endpoints::EndpointIndex;
 use grants::Grants;
 pub use infra::{Infra, Socket};
-pub use notice::{Notice, Severity};
 pub use ingress::OWNER_KIND as INGRESS_CLASS;
+pub use notice::{Notice, Severity};
 pub use resolve::resolve;
 use serde::Serialize;
 pub use snapshot::{Key, Snapshot};
 pub use status::{
-    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, IngressStatus, ListenerStatus,
-    ParentStatus, PolicyStatus, Statuses,
+    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, IngressStatus,
+    ListenerStatus, ParentStatus, PolicyStatus, Statuses,
 };
 
 /// Everything that one snapshot asks for.

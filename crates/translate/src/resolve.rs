@@ -113,7 +113,10 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn find(&mut self, (namespace, service, port, port_name, kind): Port<'a>) -> Result<Vec<Endpoint>, Notice> {
+    fn find(
+        &mut self,
+        (namespace, service, port, port_name, kind): Port<'a>,
+    ) -> Result<Vec<Endpoint>, Notice> {
         let found = self.endpoints.service(namespace, service).map_or(Found::NoSlice, |slices| {
             self.notices.extend(slices.notices.iter().cloned());
             slices.find(port, port_name)

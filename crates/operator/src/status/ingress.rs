@@ -101,7 +101,11 @@ impl Told {
                 by_service
                     .entry(service.clone())
                     .or_insert_with(|| {
-                        owned.services.get(service).map(|found| points(&addresses(&found))).unwrap_or_default()
+                        owned
+                            .services
+                            .get(service)
+                            .map(|found| points(&addresses(&found)))
+                            .unwrap_or_default()
                     })
                     .clone()
             });
@@ -127,7 +131,8 @@ impl Told {
 
 /// Neither of them cares for the generation.
 fn same(one: &[Condition], two: &[Condition]) -> bool {
-    let text = |condition: &Condition| (condition.status, condition.reason.clone(), condition.message.clone());
+    let text =
+        |condition: &Condition| (condition.status, condition.reason.clone(), condition.message.clone());
     one.iter().map(text).eq(two.iter().map(text))
 }
 

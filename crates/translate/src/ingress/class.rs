@@ -51,7 +51,8 @@ fn class_of<'a>(
 ) -> Option<Option<&'a str>> {
     let annotation = ingress.metadata.annotations.as_ref().and_then(|all| all.get(INGRESS_CLASS_ANNOTATION));
     if let Some(name) = annotation {
-        let of_ours = |name: &&String| snapshot.ingress_classes.get(&Key::cluster(*name)).is_some_and(|c| is_ours(c));
+        let of_ours =
+            |name: &&String| snapshot.ingress_classes.get(&Key::cluster(*name)).is_some_and(|c| is_ours(c));
         return (*name == snapshot.ingress_settings.class)
             .then(|| Some(name).filter(of_ours).map(String::as_str));
     }

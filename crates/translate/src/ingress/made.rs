@@ -38,7 +38,9 @@ impl Made {
     pub(crate) fn new(snapshot: &Snapshot) -> Self {
         let mut made = Self::default();
         for (key, class) in snapshot.ingress_classes.iter().filter(|(_, class)| is_ours(class)) {
-            let Some(reference) = class.spec.as_ref().and_then(|spec| spec.parameters.as_ref()) else { continue };
+            let Some(reference) = class.spec.as_ref().and_then(|spec| spec.parameters.as_ref()) else {
+                continue;
+            };
             let meant = meant(key, class, reference, snapshot, &made.gateways).map(|(key, gateway)| {
                 if let Some(gateway) = gateway {
                     made.gateways.insert(key.clone(), Arc::new(gateway));
@@ -68,7 +70,9 @@ fn meant(
     // Both name a Varnish Service that is there.
     if (group, kind) == (GATEWAY_API_GROUP, "Gateway") || (group, kind) == ("", "Service") {
         let Some(namespace) = reference.namespace.as_deref().filter(|namespace| !namespace.is_empty()) else {
-            return Err(format!("names {kind} {name} without its namespace: set scope to Namespace, and namespace"));
+            return Err(format!(
+                "names {kind} {name} without its namespace: set scope to Namespace, and namespace"
+            ));
         };
         return Ok((Key::new(namespace, name), None));
     }

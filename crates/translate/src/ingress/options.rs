@@ -35,9 +35,6 @@ pub(super) fn port(number: Option<i32>) -> Option<u16> {
     number.and_then(|number| u16::try_from(number).ok()).filter(|number| *number > 0)
 }
 
-fn field<'a, T>(
-    layers: Layers<'a>,
-    of: impl Fn(&'a IngressParameters) -> Option<&'a T>,
-) -> Option<&'a T> {
+fn field<'a, T>(layers: Layers<'a>, of: impl Fn(&'a IngressParameters) -> Option<&'a T>) -> Option<&'a T> {
     layers.field(|spec| spec.ingress.as_ref().and_then(&of))
 }

@@ -122,8 +122,7 @@ impl Reader<'_> {
         if !self.seen.insert((at, path_match.clone())) {
             return Ok(());
         }
-        let mut entry =
-            self.entry(&format!("{}.backend", here()), &path.backend, Some(path_match), index)?;
+        let mut entry = self.entry(&format!("{}.backend", here()), &path.backend, Some(path_match), index)?;
         entry.hostname = host.to_owned();
         if let Some((_, entries)) = self.rules.hosts.get_mut(at) {
             entries.push(entry);

@@ -52,7 +52,8 @@ pub(super) fn write<'a>(gateway: &mut Gateway<'_>, claims: &[Claim<'a>]) -> Vec<
         if !looked_at.contains_key(&claim.secret) {
             let (name, fault) = gateway.certificate(&claim.secret);
             let at = |fault: Fault| {
-                let message = format!("spec.tls: {} (HTTPS to {} is not served by it)", fault.message, claim.host);
+                let message =
+                    format!("spec.tls: {} (HTTPS to {} is not served by it)", fault.message, claim.host);
                 Fault { message, ..fault }
             };
             faults.extend(fault.map(|fault| (claim.ingress, at(fault))));
@@ -136,7 +137,8 @@ fn position(listeners: &[model::Listener], socket: &str, host: &str) -> Option<u
     let fitting = listeners.iter().enumerate().filter(|(_, listener)| {
         listener.socket == socket
             && listener.tls.is_some()
-            && (listener.hostname.is_none() || takes(listener.hostname.as_deref(), host).as_deref() == Some(host))
+            && (listener.hostname.is_none()
+                || takes(listener.hostname.as_deref(), host).as_deref() == Some(host))
     });
     fitting.max_by_key(|(_, listener)| listener.hostname.as_ref().map_or(0, String::len)).map(|(at, _)| at)
 }

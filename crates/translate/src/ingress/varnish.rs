@@ -49,9 +49,7 @@ impl<'a> Varnishes<'a> {
             let whose = format!("spec.parameters of IngressClass {class}");
             return match meant {
                 Ok(key) => self.known(key.clone(), &whose),
-                Err(why) => {
-                    Err(Fault { reason: "InvalidParameters", message: format!("{whose} {why}") })
-                }
+                Err(why) => Err(Fault { reason: "InvalidParameters", message: format!("{whose} {why}") }),
             };
         }
         let of_namespace = self.by_namespace.get(namespace).map_or(&[][..], Vec::as_slice);
@@ -91,7 +89,9 @@ impl<'a> Varnishes<'a> {
         }
         let (label, value) = VARNISH_SERVICE_LABEL;
         let what = if self.snapshot.gateways.contains_key(&key) {
-            format!("whose Service has no label {label}: {value}: put it into spec.infrastructure.labels of the Gateway")
+            format!(
+                "whose Service has no label {label}: {value}: put it into spec.infrastructure.labels of the Gateway"
+            )
         } else if self.all.is_empty() {
             "which is no Varnish Service, and there is no other: correct the name, or make one".to_owned()
         } else {

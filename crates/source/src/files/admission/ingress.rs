@@ -63,7 +63,8 @@ pub(super) fn rules(ingress: &Value, violations: &mut Violations) {
         return;
     };
     let annotations = &ingress["metadata"]["annotations"];
-    if annotations.get("kubernetes.io/ingress.class").is_some() && !text(spec, "ingressClassName").is_empty() {
+    if annotations.get("kubernetes.io/ingress.class").is_some() && !text(spec, "ingressClassName").is_empty()
+    {
         let what = "must not be there beside the annotation kubernetes.io/ingress.class; keep one of them";
         violations.add("spec.ingressClassName", what);
     }
@@ -90,7 +91,8 @@ fn path_rules(here: &str, path: &Value, violations: &mut Violations) {
     let at = format!("{here}.path");
     let kind = text(path, "pathType");
     if kind.is_empty() {
-        violations.add(&format!("{here}.pathType"), "is missing; write Prefix, Exact or ImplementationSpecific");
+        violations
+            .add(&format!("{here}.pathType"), "is missing; write Prefix, Exact or ImplementationSpecific");
         return;
     }
     if kind == "ImplementationSpecific" {
