@@ -89,7 +89,11 @@ fn decide(router: &Router, requests: &mut Requests, n: u64) -> Duration {
             let decision = router.decide(&request, at as u64);
             let answer = match decision.action() {
                 Action::Forward { group } => group,
-                Action::Redirect | Action::NotFound | Action::NoBackend | Action::Misdirected => 7,
+                Action::Redirect
+                | Action::NotFound
+                | Action::NoBackend
+                | Action::Unavailable
+                | Action::Misdirected => 7,
             };
             // Keeps the processor from working on the next request already.
             at += 1 + (answer & nothing);

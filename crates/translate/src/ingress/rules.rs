@@ -7,7 +7,7 @@ use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend, IngressS
 use model::matches::{PathMatch, PathMatchType, priority};
 use model::names::ANY_HOST;
 use model::routing::Route;
-use model::{CachePolicy, RouteKind};
+use model::{Balancing, CachePolicy, RouteKind};
 
 use super::class::Ours;
 use super::options::Options;
@@ -198,6 +198,7 @@ impl Reader<'_> {
             port_name: port.map(|port| port.name.clone().unwrap_or_default()),
             route_name: self.route_name.clone(),
             rule_index: u32::try_from(index).unwrap_or(u32::MAX),
+            balancing: Some(Balancing::RoundRobin),
             // As the origin says.
             cache_policy: Some(CachePolicy::default()),
             ..Route::default()
