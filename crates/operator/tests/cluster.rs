@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "cluster/ingress.rs"]
+mod ingress;
 #[path = "cluster/world.rs"]
 mod world;
 

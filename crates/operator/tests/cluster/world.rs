@@ -128,6 +128,7 @@ impl World {
             health_address: loopback(0),
             metrics_address: loopback(0),
             log_level: None,
+            ingress_class: "varnish".to_owned(),
         };
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(operator::run(self.client.clone(), settings, stopped));
@@ -138,7 +139,7 @@ impl World {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    async fn apply<T: Kind>(&self, name: &str, mut body: Value) {
+    pub(crate) async fn apply<T: Kind>(&self, name: &str, mut body: Value) {
         body["apiVersion"] = json!(T::api_version(&()));
         body["kind"] = json!(T::kind(&()));
         body["metadata"] = json!({ "name": name, "namespace": self.namespace });
