@@ -12,6 +12,7 @@
 #![allow(clippy::print_stderr, reason = "the gateway's log goes with the failure")]
 
 mod bad_input;
+mod cache;
 mod chaperone_env;
 mod check;
 mod explain;

@@ -12,7 +12,7 @@ pub(crate) mod wait;
 
 pub(crate) use client::{Ask, Connection, Response, get};
 pub(crate) use manifests::{
-    class, gateway, gateway_of, parameters, route, route_to, secret, service, user_vcl,
+    cache_policy, class, gateway, gateway_of, parameters, route, route_to, secret, service, user_vcl,
 };
 pub(crate) use origin::Origin;
 pub(crate) use ports::free_port;

@@ -300,11 +300,27 @@ gs_task_set(VRT_CTX, const void *id, void *state)
 	return (0);
 }
 
+/*
+ * True once for a fetch, however often user VCL lets it be tried again: the request stays as it was made. After
+ * std.rollback(bereq), which ends what is kept for the task, it is as it came, and true is said once more.
+ */
+int
+gs_first_try(VRT_CTX)
+{
+	static const char id[1], tried[1];
+	struct vmod_priv *p = VRT_priv_task(ctx, id);
+
+	if (p == NULL || p->priv != NULL)
+		return (p == NULL);
+	p->priv = (void *)(uintptr_t)tried;
+	return (1);
+}
+
 /*--------------------------------------------------------------------
  * The cache
  */
 
-/* The backend request as it was before vcl_backend_fetch: every retry begins with it. */
+/* The backend request as it was before vcl_backend_fetch. */
 struct http *gs_bereq0(VRT_CTX) { return (ctx->bo->bereq0); }
 /* A pass, or what was called uncacheable already. */
 int gs_uncacheable(VRT_CTX) { return (ctx->bo->uncacheable); }
@@ -383,6 +399,8 @@ gs_rescue(VRT_CTX, double hold)
 	oc->keep = -0.0f;
 	(void)HSH_DerefObjCore(bo->wrk, &bo->stale_oc, 0);
 	bo->stale_oc = NULL;
+	http_Unset(bo->bereq, H_If_None_Match);
+	http_Unset(bo->bereq, H_If_Modified_Since);
 	http_Unset(bo->bereq0, H_If_None_Match);
 	http_Unset(bo->bereq0, H_If_Modified_Since);
 }

@@ -100,6 +100,7 @@ unsafe extern "C" {
     pub(crate) fn gs_ws_copy(ctx: *const Ctx, p: *const u8, n: usize) -> *const c_char;
     pub(crate) fn gs_log(ctx: *const Ctx, line: *const c_char);
 
+    pub(crate) fn gs_first_try(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_bereq0(ctx: *const Ctx) -> *mut Http;
     pub(crate) fn gs_uncacheable(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_is_bgfetch(ctx: *const Ctx) -> c_int;

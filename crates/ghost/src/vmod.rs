@@ -276,7 +276,9 @@ unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, _ghost: *const Ghost) ->
                 return 1;
             }
             bereq.remove_headers_with(GHOST_PREFIX);
-            if let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx)) {
+            if let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx))
+                && ffi::gs_first_try(ctx) == 1
+            {
                 target.rule().edit_request(bereq.url(), &mut bereq);
                 bereq.fail_if_lost(ctx);
             }

@@ -28,13 +28,16 @@ cases! {
     a_failed_background_fetch_keeps_the_stale_object
     a_failed_reload_keeps_the_old_configuration
     a_file_without_listeners_goes_by_sockets
-    a_policys_grace_and_keep_hold
     a_new_vcl_reads_the_file_before_it_is_used
+    a_policy_that_cannot_be_read_lets_its_rule_pass
+    a_policys_grace_and_keep_hold
     a_reload_swaps_the_configuration
     a_reload_with_many_bad_entries_succeeds
     a_restart_is_routed_by_the_same_configuration
+    a_retry_of_user_vcl_is_not_edited_twice
     a_rolled_back_request_is_routed_anew
     a_soft_purge_keeps_grace
+    a_stale_object_is_served_when_its_origin_is_gone
     a_thousand_endpoints_come_and_go
     a_thousand_rules_work_and_reload
     a_tls_front_speaks_proxy_over_a_unix_socket
@@ -44,9 +47,14 @@ cases! {
     an_unreachable_endpoint_is_tried_once_more_on_another
     an_unreachable_group_gets_no_third_try
     bans_take_what_matches_and_nothing_else_gets_in
+    cached_objects_are_http
+    cookies_do_not_bypass_but_the_policys_headers_do
+    default_ttl_is_for_silent_origins
     draining_answers_end_their_connections
     endpoints_may_be_ipv6
+    endpoints_take_turns
     esi_includes_are_routed_each_by_itself
+    forced_ttl_overrules_the_origin
     forwarded_headers_are_the_gateways_own_word
     forwarded_headers_of_trusted_proxies_are_kept
     gateway_headers_are_not_the_clients_to_send
@@ -55,33 +63,42 @@ cases! {
     hosts_match_exactly_then_by_wildcard_then_without
     http2_streams_are_routed_each_by_itself
     https_listeners_are_told_apart_by_the_port_of_proxy
+    key_headers_tell_objects_apart
     many_reloads_and_many_vcls
     methods_headers_and_query_parameters_match
     no_backend_is_500_as_json_that_vcl_can_shape
     no_route_is_404_as_json_that_vcl_can_shape
     nothing_is_tried_again_once_a_byte_was_sent
     odd_requests_are_answered
+    one_fetch_serves_all_who_wait_and_uncacheable_ones_do_not_wait
     only_websockets_are_piped
     paths_match_exactly_by_prefix_and_by_regex
     precedence_goes_field_by_field
     purge_takes_every_variant_of_a_url
+    query_parameters_that_do_not_count_make_one_object
     redirects_name_scheme_host_port_and_path
     request_headers_are_set_added_and_removed
     requests_in_flight_keep_their_backend_across_a_reload
     requests_that_wait_for_one_fetch_survive_a_reload
     response_headers_are_edited_on_every_delivery
+    rules_with_a_policy_share_no_objects
     sockets_keep_their_routes_apart
     tags_purge_what_an_origin_tagged
     the_most_specific_listener_of_a_socket_takes_the_host
+    those_who_wait_for_a_slow_failure_get_the_stale_object
     timeouts_of_the_file_hold
     too_little_workspace_fails_the_request_alone
     urls_are_rewritten_for_the_origin_only
+    user_vcl_has_the_last_word_on_a_policy
     user_vcl_reads_what_was_decided_on_both_sides
     user_vcl_routes_again_after_a_change
     user_vcl_switches_caching_on
     websockets_are_piped_both_ways
     weights_split_requests_between_groups
     what_a_header_or_chance_decides_is_in_the_cache_key
+    what_must_be_revalidated_is_not_served_stale
+    without_a_ttl_the_origin_alone_says
+    x_cache_says_what_the_cache_did_unless_switched_off
 }
 
 /// varnishtest's exit code for a case that this machine cannot run, say for want of IPv6.

@@ -98,6 +98,22 @@ pub(crate) fn route_to(name: &str, path: &str, service: &str) -> String {
     )
 }
 
+/// A VarnishCachePolicy for HTTPRoute `route`. `spec` has two blanks before its fields.
+pub(crate) fn cache_policy(name: &str, route: &str, spec: &str) -> String {
+    let spec = spec.trim_start_matches('\n').trim_end();
+    format!(
+        "\
+apiVersion: gateway.varnish-software.com/v1alpha1
+kind: VarnishCachePolicy
+metadata: {{name: {name}}}
+spec:
+  targetRef: {{group: gateway.networking.k8s.io, kind: HTTPRoute, name: {route}}}
+{spec}
+---
+"
+    )
+}
+
 /// A Secret of type kubernetes.io/tls.
 pub(crate) fn secret(name: &str, chain: &str, key: &str) -> String {
     let block = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();

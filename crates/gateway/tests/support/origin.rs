@@ -1,7 +1,8 @@
 //! An origin that remembers what it was asked.
 //!
 //! It answers 200 with its name in `X-Origin` and the request's body, or its name where there is none. `/hold…` is
-//! answered when the test says so; an upgrade is greeted, then echoed.
+//! answered when the test says so; an upgrade is greeted, then echoed. A test may give it another status and further
+//! headers, or let it break off.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -28,6 +29,16 @@ struct Shared {
     stopped: AtomicBool,
     /// Leaves open what its peer has closed.
     stubborn: AtomicBool,
+    manner: Mutex<Manner>,
+}
+
+/// How it answers.
+#[derive(Debug, Clone)]
+struct Manner {
+    /// 0: not at all, the connection ends.
+    status: u16,
+    /// Whole lines.
+    headers: String,
 }
 
 /// A request as it came in.
@@ -57,6 +68,7 @@ impl Origin {
             open: Mutex::default(),
             stopped: AtomicBool::new(false),
             stubborn: AtomicBool::new(false),
+            manner: Mutex::new(Manner { status: 200, headers: String::new() }),
         });
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || accepting.accept(&listener));
@@ -89,6 +101,12 @@ impl Origin {
     /// From now on it closes no connection, like a host that has died without a word.
     pub(crate) fn fall_silent(&self) {
         self.shared.stubborn.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on it answers with this status and these headers. 0: it breaks off instead.
+    pub(crate) fn answer_with(&self, status: u16, headers: &[&str]) {
+        let headers = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        *self.shared.manner.lock().unwrap() = Manner { status, headers };
     }
 
     /// Answers what was held, and holds nothing any more.
@@ -154,7 +172,13 @@ impl Shared {
     fn answer(&self, to: &mut TcpStream, seen: &Seen) -> io::Result<()> {
         let body = if seen.body.is_empty() { self.name.as_bytes() } else { &seen.body };
         let (name, length) = (&self.name, body.len());
-        let head = format!("HTTP/1.1 200 OK\r\nX-Origin: {name}\r\nContent-Length: {length}\r\n\r\n");
+        let Manner { status, headers } = self.manner.lock().unwrap().clone();
+        if status == 0 {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        let head = format!(
+            "HTTP/1.1 {status} Status\r\nX-Origin: {name}\r\n{headers}Content-Length: {length}\r\n\r\n"
+        );
         let mut bytes = head.into_bytes();
         if seen.method != "HEAD" {
             bytes.extend_from_slice(body);

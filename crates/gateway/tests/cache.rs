@@ -1,0 +1,226 @@
+//! Cache policies through the real thing: what is kept, for whom, and what an origin that fails leaves.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::support::{
+    Ask, Connection, Origin, Program, Response, Scene, cache_policy, class, free_port, gateway, get,
+    parameters, route, route_to, service, until,
+};
+
+const HOST: &str = "shop.example.com";
+
+/// Gateway `web` in front of Services that have one origin each.
+struct Site {
+    port: u16,
+    origins: Vec<Origin>,
+    /// Before the scene: the program ends while its files are there.
+    program: Program,
+    scene: Scene,
+}
+
+impl Site {
+    fn new(services: &[&str], objects: &str) -> Self {
+        Self::of_class(&class(), services, objects)
+    }
+
+    fn of_class(class: &str, services: &[&str], objects: &str) -> Self {
+        let port = free_port();
+        let origins: Vec<_> = services.iter().map(|name| Origin::new(name)).collect();
+        let backends: String =
+            services.iter().zip(&origins).map(|(name, origin)| service(name, &[origin.address()])).collect();
+        let scene = Scene::new(&[class, &gateway("web", &[port]), &backends, objects].concat());
+        let program = scene.serve();
+        Self { port, origins, program, scene }
+    }
+
+    /// One route with this policy.
+    fn with_policy(spec: &str) -> Self {
+        Self::new(&["shop"], &[route_to("shop", "/", "shop"), cache_policy("shop", "shop", spec)].concat())
+    }
+
+    fn get(&self, url: &str) -> Response {
+        get(self.port, HOST, url)
+    }
+
+    fn asked(&self) -> usize {
+        self.origins[0].seen().len()
+    }
+}
+
+#[track_caller]
+fn expect(response: &Response, status: u16, cache: &str) {
+    assert_eq!((response.status, response.header("X-Cache")), (status, Some(cache)), "{response:?}");
+}
+
+#[test]
+fn a_policy_that_comes_changes_or_goes_needs_no_restart() {
+    let site = Site::new(&["shop"], &route_to("shop", "/", "shop"));
+    let varnishd = site.program.varnishd().child;
+    expect(&site.get("/a"), 200, "PASS");
+    site.scene.write("policy.yaml", &cache_policy("shop", "shop", "  defaultTTL: 1h"));
+    until("the policy is in force", || site.get("/a").header("X-Cache") == Some("HIT"));
+    site.scene.write(
+        "policy.yaml",
+        &cache_policy("shop", "shop", "  defaultTTL: 1h\n  cacheKey: {headers: [X-A]}"),
+    );
+    until("the key has changed", || {
+        let ask = Ask::get(HOST, "/b").header("X-A", &site.asked().to_string());
+        ask.send(site.port).header("X-Cache") == Some("MISS")
+            && Ask::get(HOST, "/b").header("X-A", "other").send(site.port).header("X-Cache") == Some("MISS")
+    });
+    site.scene.remove("policy.yaml");
+    until("everything passes again", || site.get("/a").header("X-Cache") == Some("PASS"));
+    assert_eq!(site.program.varnishd().child, varnishd);
+}
+
+#[test]
+fn a_thousand_clients_on_a_cold_object_make_one_request_of_the_origin() {
+    let site = Site::with_policy("  defaultTTL: 1h");
+    let ask = Ask::get(HOST, "/hold/cold");
+    let open = |_| {
+        let mut connection = Connection::open(site.port).unwrap();
+        connection.write(&ask).unwrap();
+        connection
+    };
+    let mut clients: Vec<_> = (0..1000).map(open).collect();
+    site.origins[0].wait_for("/hold/cold");
+    sleep(Duration::from_millis(500));
+    site.origins[0].release();
+    let caches: Vec<_> = clients
+        .iter_mut()
+        .map(|client| {
+            let response = client.read("GET").unwrap();
+            assert_eq!((response.status, response.origin()), (200, "shop"));
+            response.header("X-Cache").unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(site.asked(), 1);
+    assert_eq!(caches.iter().filter(|cache| *cache == "MISS").count(), 1);
+}
+
+#[test]
+fn answers_that_cannot_be_kept_are_fetched_side_by_side() {
+    let site = Site::with_policy("  defaultTTL: 1h");
+    site.origins[0].answer_with(200, &["Set-Cookie: a=1"]);
+    let ask = Ask::get(HOST, "/hold/mine");
+    let open = |_| {
+        let mut connection = Connection::open(site.port).unwrap();
+        connection.write(&ask).unwrap();
+        connection
+    };
+    // The first alone is held, and tells the others when it comes.
+    let mut first = open(0);
+    site.origins[0].wait_for("/hold/mine");
+    site.origins[0].release();
+    expect(&first.read("GET").unwrap(), 200, "MISS");
+    let clients: Vec<_> = (0..50).map(open).collect();
+    for mut client in clients {
+        expect(&client.read("GET").unwrap(), 200, "MISS");
+    }
+    assert_eq!(site.asked(), 51);
+}
+
+#[test]
+fn excluded_parameters_make_no_other_object_and_the_origin_sees_them() {
+    let site = Site::with_policy("  defaultTTL: 1h\n  cacheKey: {queryParameters: {exclude: [utm_source]}}");
+    expect(&site.get("/p?id=1&utm_source=mail"), 200, "MISS");
+    assert_eq!(site.origins[0].last_seen().url, "/p?id=1&utm_source=mail");
+    for same in ["/p?id=1", "/p?utm_source=web&id=1", "/p?id=1&utm_source"] {
+        expect(&site.get(same), 200, "HIT");
+    }
+    expect(&site.get("/p?id=2&utm_source=mail"), 200, "MISS");
+    assert_eq!(site.asked(), 2);
+}
+
+#[test]
+fn rules_that_differ_by_header_method_or_weight_never_mix() {
+    let rules = "
+  rules:
+    - matches: [{headers: [{name: X-Version, value: beta}]}]
+      backendRefs: [{name: beta, port: 80}]
+    - matches: [{path: {value: /split}}]
+      backendRefs: [{name: stable, port: 80, weight: 1}, {name: beta, port: 80, weight: 1}]
+    - matches: [{path: {value: /}}]
+      backendRefs: [{name: stable, port: 80}]
+      filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: X-Rule, value: plain}]}}]";
+    let objects = [route("shop", rules), cache_policy("shop", "shop", "  forcedTTL: 1h")].concat();
+    let site = Site::new(&["stable", "beta"], &objects);
+    for cache in ["MISS", "HIT"] {
+        let plain = site.get("/a");
+        expect(&plain, 200, cache);
+        assert_eq!((plain.origin(), plain.header("X-Rule")), ("stable", Some("plain")));
+        let beta = Ask::get(HOST, "/a").header("X-Version", "beta").send(site.port);
+        expect(&beta, 200, cache);
+        assert_eq!((beta.origin(), beta.header("X-Rule")), ("beta", None));
+    }
+    let split: Vec<_> = (0..60).map(|_| site.get("/split").origin().to_owned()).collect();
+    for origin in ["stable", "beta"] {
+        assert!(split.iter().filter(|o| *o == origin).count() > 5, "{origin} has its share: {split:?}");
+        let of_name = site.origins.iter().find(|o| o.seen().iter().any(|s| s.url == "/split"));
+        assert!(of_name.is_some());
+    }
+    for origin in &site.origins {
+        assert_eq!(origin.seen().iter().filter(|seen| seen.url == "/split").count(), 1);
+    }
+}
+
+#[test]
+fn an_origin_that_dies_is_covered_by_grace_then_by_keep() {
+    let site = Site::with_policy("  defaultTTL: 1s\n  grace: 1s\n  keep: 1h");
+    site.origins[0].answer_with(200, &["ETag: \"1\""]);
+    expect(&site.get("/a"), 200, "MISS");
+    expect(&site.get("/a"), 200, "HIT");
+    // In grace: at once, and the refresh changes nothing.
+    site.origins[0].answer_with(503, &[]);
+    sleep(Duration::from_millis(1200));
+    expect(&site.get("/a"), 200, "STALE");
+    until("it was refreshed", || site.asked() == 2);
+    sleep(Duration::from_millis(1300));
+    // In keep: the origin is asked first, by a conditional request.
+    for (status, asked) in [(503, 3), (500, 4), (0, 5)] {
+        site.origins[0].answer_with(status, &[]);
+        let response = site.get("/a");
+        expect(&response, 200, "STALE");
+        assert_eq!((response.origin(), response.text().as_str()), ("shop", "shop"));
+        assert!(response.headers.iter().all(|(name, _)| !name.to_ascii_lowercase().starts_with("x-ghost")));
+        assert!(site.asked() >= asked);
+        assert_eq!(site.origins[0].last_seen().header("If-None-Match"), Some("\"1\""));
+        assert_eq!(site.origins[0].last_seen().header("X-Ghost-Rescue"), None);
+    }
+    // What was never kept is the origin's own failure.
+    site.origins[0].answer_with(503, &["X-Mine: yes"]);
+    let other = site.get("/other");
+    expect(&other, 503, "MISS");
+    assert_eq!(other.header("X-Mine"), Some("yes"));
+    // And it is back, at once.
+    site.origins[0].answer_with(200, &["ETag: \"2\""]);
+    let back = site.get("/a");
+    expect(&back, 200, "MISS");
+    assert_eq!(back.header("ETag"), Some("\"2\""));
+    expect(&site.get("/a"), 200, "HIT");
+}
+
+#[test]
+fn an_origin_that_cannot_be_reached_is_covered_too() {
+    let mut site = Site::with_policy("  forcedTTL: 500ms\n  keep: 1h");
+    expect(&site.get("/a"), 200, "MISS");
+    site.origins.clear();
+    sleep(Duration::from_millis(700));
+    for _ in 0..3 {
+        expect(&site.get("/a"), 200, "STALE");
+    }
+    assert_eq!(site.get("/other").status, 503);
+}
+
+#[test]
+fn x_cache_can_be_switched_off() {
+    let objects = [route_to("shop", "/", "shop"), cache_policy("shop", "shop", "  defaultTTL: 1h")].concat();
+    let site = Site::of_class(&parameters("{cacheStatusHeader: false}"), &["shop"], &objects);
+    for _ in 0..2 {
+        let response = site.get("/a");
+        assert_eq!((response.status, response.header("X-Cache")), (200, None));
+        assert_eq!(response.header("x-cache-url"), None);
+    }
+    assert_eq!(site.asked(), 1);
+}
