@@ -12,8 +12,9 @@ UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 
 
 def command(server, path, host, seconds):
-    url = f"http://127.0.0.1:{server.port}{path}"
-    return ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", "-H", f"Host: {host}", url]
+    url = f"http://127.0.0.1:{server.port}{path}{server.query}"
+    headers = [argument for header in (f"Host: {host}", *server.headers) for argument in ("-H", header)]
+    return ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", *headers, url]
 
 
 def wrk(server, path, host, seconds, origin=None):

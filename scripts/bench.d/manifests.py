@@ -145,6 +145,18 @@ def write(directory, gateway_port, origin_port, vcl=None):
     place(directory / "endpoints.yaml", endpoints(origin_port))
 
 
+def policy(key=""):
+    """A cache policy for all routes of the Gateway."""
+    return f"""\
+apiVersion: gateway.varnish-software.com/v1alpha1
+kind: VarnishCachePolicy
+metadata: {{name: bench}}
+spec:
+  targetRef: {{group: gateway.networking.k8s.io, kind: Gateway, name: web}}
+  forcedTTL: 1h
+{key}"""
+
+
 def routing(gateway_port, mark=None):
     """routing.json as the operator writes it, for the chaperone without `serve` around it."""
     socket = f"http-{gateway_port}"

@@ -69,6 +69,30 @@ def throughput(title, explained):
     return write
 
 
+def policy(part):
+    medians = [
+        (name, f"{found['requests_per_second']:.0f}", found["server_cpu_us_per_request"], found["p50_ms"], found["p99_ms"])
+        for name, found in part["medians"].items()
+    ]
+    ratios = [
+        (name, found["of_medians"], ", ".join(f"{one:.3f}" for one in found["by_round"]), found["of_cpu"])
+        for name, found in part["ratios"].items()
+    ]
+    keys = (
+        "round", "server", "counts", "disturbed", "requests_per_second", "requests", "errors", "not_2xx",
+        "server_cpu_us_per_request", "server_core_others", "load_core_others", "stolen", "origin_requests",
+    )  # fmt: skip
+    return "\n\n".join([
+        "## Hits with a cache policy",
+        "The same object, out of a gateway with 10,000 HTTPRoutes and a VarnishCachePolicy for all of them (forcedTTL, no user "
+        "VCL): once with the default key, once with an excluded query parameter and two key headers, asked for with three "
+        "parameters and both headers. Bare varnishd gets the same requests.",
+        table(["median", "requests/s", "server CPU µs/request", "p50 ms", "p99 ms"], medians),
+        table(["to bare varnishd", "of medians", "by round", "of CPU time per request"], ratios),
+        table(keys, [[one[key] for key in keys] for one in part["runs"]]),
+    ])  # fmt: skip
+
+
 def reload(part):
     under = part["under_load"]
     return "\n\n".join([
@@ -143,6 +167,7 @@ PARTS = {
         "`return (pass)`; nginx and HAProxy proxy with kept connections. Where `load_core_busy` is 1, wrk and the origin "
         "were the limit, not the server.",
     ),
+    "policy": policy,
     "reload": reload,
     "memory": memory,
     "router": router,

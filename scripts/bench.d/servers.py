@@ -19,6 +19,9 @@ class Server:
     """A process that answers on a loopback port."""
 
     name = "?"
+    # What requests have beside path and host.
+    query = ""
+    headers = ()
 
     def __init__(self, directory, port, core, command, **options):
         self.directory, self.port = directory, port
@@ -117,10 +120,12 @@ class Gateway(Server):
     name = "gateway"
     program = None
 
-    def __init__(self, directory, port, origin, vcl=None):
+    def __init__(self, directory, port, origin, vcl=None, policy=None):
         self.manifests = directory / "manifests"
         self.state = directory / "state" / "default_web"
         manifests.write(self.manifests, port, origin, vcl)
+        if policy:
+            manifests.place(self.manifests / "policy.yaml", policy)
         command = [self.program, "--log", "json", "serve", "-f", self.manifests]
         command += ["--bind", "127.0.0.1", "--state-dir", directory / "state"]
         super().__init__(directory, port, processes.cores()[0], command)

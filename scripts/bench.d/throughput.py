@@ -31,18 +31,18 @@ def _measure(directory, plan, cached):
         peers = _peers(place, ports, origin_port, cached)
         for peer in peers:
             peer.ready()
-            _check(peer, path)
+            check(peer, path)
             load.wrk(peer, path, manifests.host(), plan.warm_up)
         # Nobody is always the first, or always after the same one.
         turn = number % len(peers)
         for peer in peers[turn:] + peers[:turn]:
-            rounds += _run(peer, origin, path, number + 1, plan)
+            rounds += run(peer, origin, path, number + 1, plan)
         for server in [*peers, origin]:
             server.end()
     return _summary(rounds, cached, path)
 
 
-def _run(peer, origin, path, number, plan):
+def run(peer, origin, path, number, plan):
     """One run that nobody disturbed, and before it those that somebody did."""
     runs = []
     for _ in range(1 + REPEATS):
@@ -70,7 +70,7 @@ def _peers(directory, ports, origin, cached):
     ]
 
 
-def _check(peer, path):
+def check(peer, path):
     for _ in range(2):
         answer = peer.get(path)
         if answer.status != 200 or answer.body.decode() != BODY:

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use model::RouteKind;
 use model::names::{ERROR_HEADER, LISTENER_HEADER};
 use router::{Router, Rule};
 
@@ -19,8 +20,16 @@ pub(crate) enum Answer {
     NotFound,
     NoBackend,
     Unavailable,
+    /// The same for a rule with a cache policy: there may be something in the cache.
+    EmptyGroup {
+        router: Arc<Router>,
+        rule: u32,
+    },
     Misdirected,
-    Redirect { router: Arc<Router>, rule: u32 },
+    Redirect {
+        router: Arc<Router>,
+        rule: u32,
+    },
     Control(Control),
 }
 
@@ -67,10 +76,17 @@ impl Answer {
         })
     }
 
+    /// The rule whose Service has no endpoints.
+    pub(crate) fn empty_groups_rule(&self) -> Option<&Rule> {
+        if matches!(self, Self::EmptyGroup { .. }) { self.rule() } else { None }
+    }
+
     /// The rule that answers, where it is one.
     pub(crate) fn rule(&self) -> Option<&Rule> {
         match self {
-            Self::Redirect { router, rule } => router.rules().get(*rule as usize),
+            Self::Redirect { router, rule } | Self::EmptyGroup { router, rule } => {
+                router.rules().get(*rule as usize)
+            }
             Self::NotFound | Self::NoBackend | Self::Unavailable | Self::Misdirected | Self::Control(_) => {
                 None
             }
@@ -80,7 +96,12 @@ impl Answer {
     fn say(&self, ctx: *const Ctx, bereq: Message<'_>) -> Said {
         match self {
             Self::NotFound => Said { status: 404, header: None, body: NOT_FOUND.to_owned() },
-            Self::NoBackend => Said { status: 500, header: None, body: NO_BACKEND.to_owned() },
+            Self::EmptyGroup { .. } if self.rule().is_some_and(|rule| rule.kind() == RouteKind::Ingress) => {
+                Said { status: 503, header: None, body: UNAVAILABLE.to_owned() }
+            }
+            Self::NoBackend | Self::EmptyGroup { .. } => {
+                Said { status: 500, header: None, body: NO_BACKEND.to_owned() }
+            }
             Self::Unavailable => Said { status: 503, header: None, body: UNAVAILABLE.to_owned() },
             Self::Misdirected => Said { status: 421, header: None, body: MISDIRECTED.to_owned() },
             Self::Control(control) => control.answer(ctx, bereq),

@@ -8,12 +8,12 @@ use std::ffi::CStr;
 
 use model::names::{CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, RESCUE_HEADER, TAG_HEADERS};
 use router::cache::{Answer, Cache, Keeping, Key};
-use router::{Decision, NormalHost};
+use router::{Decision, NormalHost, Rule};
 
 use crate::ffi::{self, Ctx, Text};
 use crate::message::{ClientRequest, Message};
-use crate::target;
 use crate::task::Task;
+use crate::{answer, target};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -51,21 +51,14 @@ pub(crate) unsafe fn ask(ctx: *const Ctx, task: &Task, decision: &Decision<'_>, 
 ///
 /// # Safety
 /// `ctx` must be the live context whose request `message` is.
-pub(crate) unsafe fn hash(ctx: *const Ctx, decision: &Decision<'_>, message: Message<'_>) {
+pub(crate) unsafe fn hash(ctx: *const Ctx, decision: Option<&Decision<'_>>, message: Message<'_>) {
     // Not the listener's: a trusted proxy may have ended TLS.
     let scheme = message.header("X-Forwarded-Proto").unwrap_or(b"http");
     let host = message.header("Host").unwrap_or_default();
     let key =
         Key::new(decision, scheme, host, message.url(), |name, seen| message.headers(name).for_each(seen));
-    // SAFETY: the caller's promise; the copy lives as long as the task.
-    unsafe {
-        let key = key.as_bytes();
-        let copy = ffi::gs_ws_copy(ctx, key.as_ptr(), key.len());
-        if copy.is_null() {
-            return ffi::gs_fail(ctx, c"ghost: no room for the cache key: raise workspace_client".as_ptr());
-        }
-        ffi::gs_hash(ctx, copy);
-    }
+    // SAFETY: the caller's promise; Varnish reads the key, and keeps nothing of it.
+    unsafe { ffi::gs_hash(ctx, key.into_c_bytes().as_ref().as_ptr().cast()) };
 }
 
 /// In vcl_backend_fetch: is this the refresh that Varnish starts beside an object that is served because the origin has
@@ -76,6 +69,21 @@ pub(crate) unsafe fn hash(ctx: *const Ctx, decision: &Decision<'_>, message: Mes
 pub(crate) unsafe fn is_vain(ctx: *const Ctx, bereq: Message<'_>) -> bool {
     // SAFETY: the caller's promise.
     bereq.header(RESCUE_HEADER).is_some() && unsafe { ffi::gs_is_bgfetch(ctx) == 1 }
+}
+
+/// The rule whose answer a fetch brings.
+///
+/// # Safety
+/// `ctx` must be the live context of a fetch, and the reference must not outlive the call from VCL.
+unsafe fn rule<'a>(ctx: *const Ctx) -> Option<&'a Rule> {
+    // SAFETY: the caller's promise; the director lives as long as the fetch.
+    unsafe {
+        let director = ffi::gs_bereq_backend(ctx);
+        match target::of_director(director) {
+            Some(target) => Some(target.rule()),
+            None => answer::of_director(director)?.empty_groups_rule(),
+        }
+    }
 }
 
 /// In vcl_backend_response, before user VCL.
@@ -90,11 +98,11 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         else {
             return;
         };
-        let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx)) else { return };
+        let Some(rule) = rule(ctx) else { return };
         if ffi::gs_uncacheable(ctx) == 1 {
             return;
         }
-        let cache = target.rule().cache();
+        let cache = rule.cache();
         name(beresp, before, cache);
         if let Some(cache) = cache {
             let answer = OriginsAnswer { ctx, message: beresp };
@@ -129,7 +137,7 @@ fn name(beresp: Message<'_>, before: Message<'_>, cache: Option<&Cache>) {
 pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
     // SAFETY: the caller's promise; the fetch's messages are this thread's.
     unsafe {
-        let cache = target::of_director(ffi::gs_bereq_backend(ctx)).and_then(|target| target.rule().cache());
+        let cache = rule(ctx).and_then(Rule::cache);
         let (Some(_), Some(message)) = (cache, Message::new(ffi::gs_beresp(ctx))) else { return false };
         if ffi::gs_uncacheable(ctx) == 1 {
             return true;
@@ -155,7 +163,7 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
 pub(crate) unsafe fn failed(ctx: *const Ctx) {
     // SAFETY: the caller's promise; the fetch's messages are this thread's.
     unsafe {
-        let cache = target::of_director(ffi::gs_bereq_backend(ctx)).and_then(|target| target.rule().cache());
+        let cache = rule(ctx).and_then(Rule::cache);
         let (Some(cache), Some(before), Some(beresp)) =
             (cache, Message::new(ffi::gs_bereq0(ctx)), Message::new(ffi::gs_beresp(ctx)))
         else {

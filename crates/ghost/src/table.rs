@@ -20,7 +20,7 @@ pub(crate) struct Table {
     router: Arc<Router>,
     /// By rule: the position of its first director.
     first: Box<[u32]>,
-    /// A rule's redirect, or one for each of its groups; none for a group without endpoints.
+    /// A rule's redirect, or one for each of its groups; none for a group without endpoints, unless there is a cache policy.
     directors: Box<[Option<OwnedDirector>]>,
     backends: HashMap<BackendKey, Arc<Backend>>,
     /// Header lines that requests borrow, by rule.
@@ -82,6 +82,13 @@ impl Table {
                     Some(some) if !some.is_empty() => {
                         Some(Target::director(ctx, &router, id, at as u32, some)?)
                     }
+                    _ if rule.cache().is_some() => {
+                        let name = format!("{}.{}.{at}.empty", rule.route_name(), rule.rule_index());
+                        Some(
+                            Answer::EmptyGroup { router: Arc::clone(&router), rule: id }
+                                .director(ctx, &name)?,
+                        )
+                    }
                     _ => None,
                 });
             }
@@ -117,7 +124,8 @@ impl Table {
         let at = match decision.action() {
             Action::Forward { group } => first + group,
             Action::Redirect => first,
-            Action::NotFound | Action::NoBackend | Action::Unavailable | Action::Misdirected => return None,
+            Action::NoBackend | Action::Unavailable => first + decision.group()?,
+            Action::NotFound | Action::Misdirected => return None,
         };
         self.directors.get(at)?.as_ref().map(OwnedDirector::raw)
     }

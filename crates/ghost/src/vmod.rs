@@ -177,7 +177,12 @@ unsafe extern "C" fn vmod_router_websocket(ctx: *const Ctx, ghost: *const Ghost)
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router_answers(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
-    guarded(ctx, 0, || u32::from(forwards(ctx, ghost) == Some(false)))
+    guarded(ctx, 0, || {
+        // SAFETY: Varnish passes a live context and our object.
+        let task = unsafe { Task::existing(ctx, &*ghost) };
+        let answers = |d: &Decision<'_>| !matches!(d.action(), Action::Forward { .. }) && d.cache().is_none();
+        u32::from(task.and_then(|task| task.decision()).is_some_and(answers))
+    })
 }
 
 /// Does the request go to an origin? `None` where it was not routed.
@@ -223,9 +228,9 @@ unsafe extern "C" fn vmod_router_hash(ctx: *const Ctx, ghost: *const Ghost) {
     guarded(ctx, (), || {
         // SAFETY: Varnish passes a live context and our object.
         let (task, message) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_req(ctx))) };
-        if let (Some(decision), Some(message)) = (task.and_then(|task| task.decision()), message) {
+        if let Some(message) = message {
             // SAFETY: as above.
-            unsafe { cache::hash(ctx, decision, message) };
+            unsafe { cache::hash(ctx, task.and_then(|task| task.decision()), message) };
         }
     });
 }

@@ -36,6 +36,7 @@ cases! {
     a_restart_is_routed_by_the_same_configuration
     a_retry_of_user_vcl_is_not_edited_twice
     a_rolled_back_request_is_routed_anew
+    a_service_without_endpoints_is_covered_by_the_cache
     a_soft_purge_keeps_grace
     a_stale_object_is_served_when_its_origin_is_gone
     a_thousand_endpoints_come_and_go

@@ -13,6 +13,8 @@ pub struct Decision<'r> {
     listener: Option<&'r Listener>,
     rule: Option<(u32, &'r Rule)>,
     action: Action,
+    /// The group whose share the request is, with endpoints or without.
+    group: Option<usize>,
     /// Host and URL alone do not tell this host's rules apart.
     keyed_by_rule: bool,
 }
@@ -43,11 +45,17 @@ fn no_backend(rule: &Rule) -> Action {
 
 impl<'r> Decision<'r> {
     pub(crate) fn not_found(listener: Option<&'r Listener>) -> Self {
-        Self { listener, rule: None, action: Action::NotFound, keyed_by_rule: false }
+        Self { listener, rule: None, action: Action::NotFound, group: None, keyed_by_rule: false }
     }
 
     pub(crate) fn misdirected(listener: &'r Listener) -> Self {
-        Self { listener: Some(listener), rule: None, action: Action::Misdirected, keyed_by_rule: false }
+        Self {
+            listener: Some(listener),
+            rule: None,
+            action: Action::Misdirected,
+            group: None,
+            keyed_by_rule: false,
+        }
     }
 
     pub(crate) fn of_rule(
@@ -58,16 +66,19 @@ impl<'r> Decision<'r> {
         keyed_by_rule: bool,
         random: u64,
     ) -> Self {
-        let action = match fate {
-            Fate::Redirect => Action::Redirect,
-            Fate::NoBackend => no_backend(rule),
-            Fate::Forward => Action::Forward { group: 0 },
-            Fate::Pick => match by_weight(rule.groups(), random) {
-                Some(group) if !rule.groups()[group].endpoints().is_empty() => Action::Forward { group },
-                _ => no_backend(rule),
-            },
+        let group = match fate {
+            Fate::Redirect => None,
+            Fate::Forward => Some(0),
+            Fate::NoBackend | Fate::Pick => by_weight(rule.groups(), random),
         };
-        Self { listener: Some(listener), rule: Some((id, rule)), action, keyed_by_rule }
+        let action = match (fate, group) {
+            (Fate::Redirect, _) => Action::Redirect,
+            (Fate::Forward | Fate::Pick, Some(group)) if !rule.groups()[group].endpoints().is_empty() => {
+                Action::Forward { group }
+            }
+            _ => no_backend(rule),
+        };
+        Self { listener: Some(listener), rule: Some((id, rule)), action, group, keyed_by_rule }
     }
 
     pub fn action(&self) -> Action {
@@ -88,10 +99,18 @@ impl<'r> Decision<'r> {
         self.rule.map(|(id, _)| id)
     }
 
-    /// What the rule's cache policy says; `None` where the request passes the cache by.
+    /// The position of the group whose share the request is, with endpoints or without.
+    pub fn group(&self) -> Option<usize> {
+        self.group
+    }
+
+    /// What the rule's cache policy says; `None` where the request passes the cache by. A Service that has lost its endpoints
+    /// may have left something in the cache; a reference that is not valid may not be served by it.
     pub fn cache(&self) -> Option<&'r Cache> {
+        let rule = self.rule()?;
         match self.action {
-            Action::Forward { .. } => self.rule()?.cache(),
+            Action::Forward { .. } => rule.cache(),
+            Action::NoBackend | Action::Unavailable if !rule.groups()[self.group?].name().is_empty() => rule.cache(),
             _ => None,
         }
     }
@@ -100,10 +119,7 @@ impl<'r> Decision<'r> {
     /// where chance chose it.
     pub fn cache_key(&self) -> (Option<&'r str>, Option<&'r str>) {
         let Some((_, rule)) = self.rule else { return (None, None) };
-        let group = match self.action {
-            Action::Forward { group } if rule.splits() => Some(rule.groups()[group].name()),
-            _ => None,
-        };
+        let group = self.group.filter(|_| rule.splits()).map(|group| rule.groups()[group].name());
         let identity = (self.keyed_by_rule || group.is_some()).then(|| rule.identity());
         (identity, group)
     }

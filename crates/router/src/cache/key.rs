@@ -10,11 +10,11 @@ use crate::decision::Decision;
 pub struct Key(SmallVec<[u8; 512]>);
 
 impl Key {
-    /// Without a policy the URL counts as it is.
+    /// Without a policy, or where nothing was decided, the URL counts as it is.
     ///
     /// `values` shows all values of a header of the request. `host` and `url` are the client's, or what user VCL made of them; `scheme` is the client's.
     pub fn new(
-        decision: &Decision<'_>,
+        decision: Option<&Decision<'_>>,
         scheme: &[u8],
         host: &[u8],
         url: &[u8],
@@ -22,7 +22,8 @@ impl Key {
     ) -> Self {
         let mut key = Self::default();
         key.part(b'H', host);
-        match decision.cache().and_then(|cache| cache.parameters.as_ref()) {
+        let cache = decision.and_then(Decision::cache);
+        match cache.and_then(|cache| cache.parameters.as_ref()) {
             Some(parameters) => {
                 let mut normal: SmallVec<[u8; 512]> = SmallVec::new();
                 parameters.write(url, &mut normal);
@@ -34,13 +35,13 @@ impl Key {
         if scheme != b"http" {
             key.part(b'S', scheme);
         }
-        let (rule, group) = decision.cache_key();
+        let (rule, group) = decision.map(Decision::cache_key).unwrap_or_default();
         for (kind, part) in [(b'R', rule), (b'G', group)] {
             if let Some(part) = part {
                 key.part(kind, part.as_bytes());
             }
         }
-        for name in decision.cache().map(|cache| &*cache.key_headers).unwrap_or_default() {
+        for name in cache.map(|cache| &*cache.key_headers).unwrap_or_default() {
             key.part(b'N', name.as_bytes());
             values(name, &mut |value| key.part(b'V', value));
         }
@@ -67,5 +68,11 @@ impl Key {
 
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// With a zero byte behind it.
+    pub fn into_c_bytes(mut self) -> impl AsRef<[u8]> {
+        self.0.push(0);
+        self.0
     }
 }
