@@ -110,7 +110,9 @@ impl<'r> Decision<'r> {
         let rule = self.rule()?;
         match self.action {
             Action::Forward { .. } => rule.cache(),
-            Action::NoBackend | Action::Unavailable if !rule.groups()[self.group?].name().is_empty() => rule.cache(),
+            Action::NoBackend | Action::Unavailable if !rule.groups()[self.group?].name().is_empty() => {
+                rule.cache()
+            }
             _ => None,
         }
     }
