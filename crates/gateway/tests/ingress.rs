@@ -417,3 +417,47 @@ fn check_and_explain_know_ingresses() {
     let (_, text) = run(&scene, &["check", "--ingress-class", "inner"]);
     assert!(!text.contains("Ingress default/tea"), "{text}");
 }
+
+#[test]
+fn the_examples_are_good() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/ingress");
+    for file in std::fs::read_dir(examples).unwrap() {
+        let file = file.unwrap().path();
+        let output = Program::command().args(["check", "-f"]).arg(&file).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && text.contains("Ingress"), "{}: {text}", file.display());
+    }
+}
+
+#[test]
+fn answers_are_cached_as_the_origin_says_and_a_policy_may_say_more() {
+    let port = free_port();
+    let origin = Origin::new("tea");
+    let policy = "\
+apiVersion: gateway.varnish-software.com/v1alpha1
+kind: VarnishCachePolicy
+metadata: {name: long}
+spec: {targetRef: {group: networking.k8s.io, kind: Ingress, name: long}, defaultTTL: 1h}
+---
+";
+    let scene = Scene::new(
+        &[
+            class(),
+            varnish("web", port),
+            service("tea", &[origin.address()]),
+            ingress("plain", 1, "", &all_of("plain.example", "tea")),
+            ingress("long", 2, "", &all_of("long.example", "tea")),
+            policy.to_owned(),
+        ]
+        .concat(),
+    );
+    let _program = scene.serve();
+    let asked = |host: &str| {
+        let before = origin.seen().len();
+        assert_eq!(get(port, host, "/same").status, 200);
+        assert_eq!(get(port, host, "/same").status, 200);
+        origin.seen().len() - before
+    };
+    assert_eq!(asked("plain.example"), 2, "the origin says nothing of freshness");
+    assert_eq!(asked("long.example"), 1, "the policy does");
+}
