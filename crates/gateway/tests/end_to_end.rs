@@ -18,6 +18,7 @@ mod check;
 mod explain;
 mod files;
 mod ingress;
+mod invalidation;
 mod lifecycle;
 mod reload;
 mod routing;

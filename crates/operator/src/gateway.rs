@@ -191,7 +191,8 @@ impl Actor {
         let infra_hash =
             template.and_then(|meta| meta.annotations.as_ref()?.get(INFRA_HASH_ANNOTATION)).cloned();
         let hash_wanted = Some(hash.clone());
-        self.runtimes.set(&self.key, &Runtime { hash: hash_wanted, infra_hash, ..nothing });
+        let storage = workload::storages(plan);
+        self.runtimes.set(&self.key, &Runtime { hash: hash_wanted, infra_hash, storage, ..nothing });
 
         ledger.apply(&self.owned.services, INFRASTRUCTURE, &objects.service).await?;
         ledger.apply(&self.owned.deployments, INFRASTRUCTURE, &objects.deployment).await?;

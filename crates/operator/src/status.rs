@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use source::kubernetes::{Cluster, Signal, Unread};
 use tokio::sync::watch;
-use translate::status::{ACCEPTED, CONFLICTED, PROGRAMMED, SUPPORTED_VERSION};
+use translate::status::{ACCEPTED, CONFLICTED, PROGRAMMED, STORAGE, SUPPORTED_VERSION};
 use translate::{
     AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, Key, ListenerStatus,
     ParentStatus, PolicyStatus, Statuses, features, workload,
@@ -60,18 +60,21 @@ pub(crate) struct Runtime {
     pub(crate) hash: Option<String>,
     pub(crate) since: Instant,
     pub(crate) infra_hash: Option<String>,
+    /// What its pods' caches are kept in.
+    pub(crate) storage: Option<String>,
     pub(crate) error: Option<String>,
 }
 
 impl Runtime {
     pub(crate) fn new(generation: i64) -> Self {
-        Self { generation, hash: None, since: Instant::now(), infra_hash: None, error: None }
+        Self { generation, hash: None, since: Instant::now(), infra_hash: None, storage: None, error: None }
     }
 
     fn same(&self, other: &Self) -> bool {
         self.generation == other.generation
             && self.hash == other.hash
             && self.infra_hash == other.infra_hash
+            && self.storage == other.storage
             && self.error == other.error
     }
 }
@@ -430,6 +433,9 @@ impl Writer {
 
         let mut wanted = status.conditions.clone();
         wanted.push(programmed.clone());
+        if let Some(storage) = runtime.and_then(|runtime| runtime.storage) {
+            wanted.push(Condition::new(STORAGE, true, "Configured", storage, generation));
+        }
         let observed_listener = |name: &str| {
             observed
                 .get("listeners")

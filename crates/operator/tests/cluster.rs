@@ -8,6 +8,7 @@ mod ingress;
 #[path = "cluster/world.rs"]
 mod world;
 
+use api::{VarnishCacheInvalidation, VarnishCachePolicy};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -325,6 +326,131 @@ async fn nothing_is_lost_while_the_api_server_is_away() {
             })
             .await;
     }
+    operator.stop().await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a cluster"]
+async fn a_cache_policy_is_told_what_becomes_of_it_by_each_gateway() {
+    let world = World::new("policies").await;
+    let operator = world.operator("a");
+    world.gateway("shop", &[("http", 80)]).await;
+    world.gateway("blog", &[("http", 80)]).await;
+    world.service("cart").await;
+    world.route("cart", "shop", "cart").await;
+    world.policy("older", "HTTPRoute", "cart").await;
+    let ancestors =
+        |policy: &serde_json::Value| policy["status"]["ancestors"].as_array().cloned().unwrap_or_default();
+    let reason = |policy: &serde_json::Value, at: usize| {
+        ancestors(policy)
+            .get(at)
+            .map_or(serde_json::Value::Null, |one| one["conditions"][0]["reason"].clone())
+    };
+    let policy = world.until::<VarnishCachePolicy>("older", |policy| reason(policy, 0) == "Accepted").await;
+    let ancestor = &ancestors(&policy)[0];
+    assert_eq!(ancestor["controllerName"], "varnish-software.com/gateway");
+    assert_eq!(ancestor["ancestorRef"]["kind"], "Gateway");
+    assert_eq!(ancestor["ancestorRef"]["name"], "shop");
+    world
+        .until::<ConfigMap>("shop-vcl", |map| {
+            map["data"]["routing.json"].as_str().is_some_and(|json| json.contains("default_ttl_seconds"))
+        })
+        .await;
+
+    // A second is older by a second at least.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    world.policy("younger", "HTTPRoute", "cart").await;
+    world.until::<VarnishCachePolicy>("younger", |policy| reason(policy, 0) == "Conflicted").await;
+    world.policy("lost", "HTTPRoute", "nobody").await;
+    world.until::<VarnishCachePolicy>("lost", |policy| reason(policy, 0) == "TargetNotFound").await;
+
+    // Another controller's word stays, and ours follows the route.
+    let foreign = json!({
+        "controllerName": "example.com/other", "ancestorRef": { "name": "x" },
+        "conditions": [{ "type": "Accepted", "status": "True", "reason": "Accepted", "message": "",
+                         "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+    });
+    let patch = json!({ "status": { "ancestors": [ancestor, foreign] } });
+    let api = world.api::<VarnishCachePolicy>();
+    api.patch_status("older", &Default::default(), &kube::api::Patch::Merge(patch)).await.unwrap();
+    world
+        .edit::<gateway_api::httproutes::HttpRoute>(
+            "cart",
+            json!({ "spec": { "parentRefs": [{ "name": "shop" }, { "name": "blog" }] } }),
+        )
+        .await;
+    let policy = world.until::<VarnishCachePolicy>("older", |policy| ancestors(policy).len() == 3).await;
+    assert!(ancestors(&policy).iter().any(|one| one["controllerName"] == "example.com/other"), "{policy:#}");
+    world.delete::<VarnishCachePolicy>("older").await;
+    world.until::<VarnishCachePolicy>("younger", |policy| reason(policy, 0) == "Accepted").await;
+    operator.stop().await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a cluster"]
+async fn an_invalidation_always_comes_to_an_end() {
+    let world = World::new("invalidations").await;
+    let operator = world.operator("a");
+    world.gateway("shop", &[("http", 80)]).await;
+    world.until::<ConfigMap>("shop-pods", |_| true).await;
+    let gateway =
+        world.until_gateway("shop", |g| condition(g, "varnish-software.com/Storage").is_some()).await;
+    let storage = condition(&gateway, "varnish-software.com/Storage").unwrap();
+    assert!(storage["message"].as_str().unwrap().contains("malloc, 256m"), "{storage}");
+
+    // No pod: no cache.
+    world.invalidation("none", "shop", "1h").await;
+    let none = world.until_phase("none", "Complete").await;
+    assert!(none["status"]["message"].as_str().unwrap().contains("No pod"), "{none:#}");
+    // No Gateway, here or in another namespace.
+    world.invalidation("lost", "nobody", "1h").await;
+    let lost = world.until_phase("lost", "Failed").await;
+    assert!(lost["status"]["message"].as_str().unwrap().contains("does not exist"), "{lost:#}");
+
+    for pod in ["shop-1", "shop-2"] {
+        world.pod("shop", pod, "hash", "hash").await;
+    }
+    world.invalidation("both", "shop", "1h").await;
+    let both = world.until_phase("both", "InProgress").await;
+    assert_eq!(both["status"]["pods"], json!(["shop-1", "shop-2"]));
+    world.invalidated("both", "shop-1", true).await;
+    // One that comes meanwhile is not waited for.
+    world.pod("shop", "shop-3", "hash", "hash").await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let there = world.get::<VarnishCacheInvalidation>("both").await;
+    assert_eq!(there["status"]["phase"], "InProgress", "{there:#}");
+    // The operator goes, and another one takes over.
+    operator.kill().await;
+    world.invalidated("both", "shop-2", true).await;
+    let operator = world.operator("b");
+    let both = world.until_phase("both", "Complete").await;
+    assert_eq!(both["status"]["message"], "2 of 2 pods");
+    assert_eq!(both["status"]["podResults"].as_array().unwrap().len(), 2);
+
+    // One fails: all is failed, and it says why.
+    world.invalidation("bad", "shop", "1s").await;
+    for (pod, success) in [("shop-1", true), ("shop-2", false), ("shop-3", true)] {
+        world.invalidated("bad", pod, success).await;
+    }
+    let bad = world.until_phase("bad", "Failed").await;
+    assert!(bad["status"]["message"].as_str().unwrap().contains("shop-2 with: why"), "{bad:#}");
+    // And it is swept away.
+    world
+        .until_list::<VarnishCacheInvalidation>(|all| all.iter().all(|one| one["metadata"]["name"] != "bad"))
+        .await;
+
+    // Its pods go before they have spoken.
+    world.invalidation("gone", "shop", "1h").await;
+    world.until_phase("gone", "InProgress").await;
+    world.invalidated("gone", "shop-1", true).await;
+    for pod in ["shop-2", "shop-3"] {
+        let now = kube::api::DeleteParams { grace_period_seconds: Some(0), ..Default::default() };
+        world.api::<k8s_openapi::api::core::v1::Pod>().delete(pod, &now).await.unwrap();
+    }
+    let gone = world.until_phase("gone", "Complete").await;
+    assert!(gone["status"]["message"].as_str().unwrap().contains("gone meanwhile"), "{gone:#}");
     operator.stop().await;
     world.end().await;
 }

@@ -25,6 +25,8 @@ pub const OVERLAPPING_TLS: &str = "OverlappingTLSConfig";
 pub const PARTIALLY_INVALID: &str = "PartiallyInvalid";
 /// On a Gateway with GatewayClassParameters: whether every field of them is in use.
 pub const PARAMETERS_VALID: &str = "varnish-software.com/ParametersValid";
+/// On a Gateway: the storages of its pods' caches, and their sizes. Added by whoever runs the Gateway.
+pub const STORAGE: &str = "varnish-software.com/Storage";
 /// On a Gateway or a route's parent: fields that are set and not carried out. Absent where there are none.
 pub const UNSUPPORTED_FIELDS: &str = "varnish-software.com/UnsupportedFields";
 

@@ -111,6 +111,12 @@ pub fn check_name(gateway: &str) -> Result<(), String> {
     Err(format!("The name {gateway} {problem}: give the Gateway another name"))
 }
 
+/// The storages of the pods' varnishd, with their sizes, for people. `None` where there is nothing to run.
+pub fn storages(plan: &GatewayPlan) -> Option<String> {
+    let (settings, infra) = (plan.workload.as_ref()?, plan.infra.as_ref()?);
+    Some(storage::told(&infra.varnishd_args, &settings.default_storage))
+}
+
 /// The ConfigMap with main.vcl and routing.json.
 pub fn vcl_config_map(gateway: &str) -> String {
     format!("{gateway}-vcl")

@@ -5,7 +5,7 @@ use std::fmt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use api::GatewayClassParameters;
+use api::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use gateway_api::httproutes::HttpRoute;
@@ -90,9 +90,11 @@ impl World {
         let crds: Api<
             k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
         > = Api::all(client.clone());
-        let crd = GatewayClassParameters::crd();
-        let crd_name = crd.metadata.name.clone().unwrap();
-        crds.patch(&crd_name, &apply(), &Patch::Apply(&crd)).await.unwrap();
+        for crd in [GatewayClassParameters::crd(), VarnishCachePolicy::crd(), VarnishCacheInvalidation::crd()]
+        {
+            let crd_name = crd.metadata.name.clone().unwrap();
+            crds.patch(&crd_name, &apply(), &Patch::Apply(&crd)).await.unwrap();
+        }
         let _ =
             Api::<Lease>::namespaced(client.clone(), "default").delete(LEASE, &DeleteParams::default()).await;
         let world = Self { client, namespace: format!("t-{name}-{}", std::process::id()) };
@@ -242,6 +244,35 @@ impl World {
             .patch_status(service, &PatchParams::default(), &Patch::Merge(status))
             .await
             .unwrap();
+    }
+
+    pub(crate) async fn policy(&self, name: &str, kind: &str, target: &str) {
+        let target = json!({ "group": "gateway.networking.k8s.io", "kind": kind, "name": target });
+        let spec = json!({ "targetRef": target, "defaultTTL": "1m" });
+        self.apply::<VarnishCachePolicy>(name, json!({ "spec": spec })).await;
+    }
+
+    pub(crate) async fn invalidation(&self, name: &str, gateway: &str, ttl: &str) {
+        let spec = json!({
+            "gatewayRef": { "name": gateway }, "type": "Purge", "hostname": "a.example.com", "paths": ["/"], "ttl": ttl,
+        });
+        self.apply::<VarnishCacheInvalidation>(name, json!({ "spec": spec })).await;
+    }
+
+    /// As a chaperone does.
+    pub(crate) async fn invalidated(&self, name: &str, pod: &str, success: bool) {
+        let body = json!({
+            "apiVersion": "gateway.varnish-software.com/v1alpha1", "kind": "VarnishCacheInvalidation",
+            "metadata": { "name": name, "namespace": self.namespace },
+            "status": { "podResults": [{ "podName": pod, "success": success, "message": "why" }] },
+        });
+        let parameters = PatchParams::apply(pod).force();
+        let api = self.api::<VarnishCacheInvalidation>();
+        api.patch_status(name, &parameters, &Patch::Apply(body)).await.unwrap();
+    }
+
+    pub(crate) async fn until_phase(&self, name: &str, phase: &str) -> Value {
+        self.until::<VarnishCacheInvalidation>(name, |one| one["status"]["phase"] == phase).await
     }
 
     pub(crate) async fn foreign_parent(&self, route: &str) {

@@ -86,6 +86,26 @@ pub(crate) fn default_argument(memory_limit: Option<u64>) -> String {
     format!("malloc,{}", varnish_size(size))
 }
 
+/// The storages that a pod's varnishd has, for people: `main: malloc, 512m; disk: file /cache/varnish.bin, 20g`.
+pub(crate) fn told(varnishd_args: &[String], default: &str) -> String {
+    let arguments: Vec<&str> =
+        varnishd_args.windows(2).filter(|pair| pair[0] == "-s").map(|pair| pair[1].as_str()).collect();
+    let tell = |argument: &str| {
+        let (name, rest) = argument.split_once('=').unwrap_or(("default", argument));
+        let parts: Vec<&str> = rest.split(',').collect();
+        match parts.as_slice() {
+            [kind, path, size, ..] => format!("{name}: {kind} {path}, {size}"),
+            [kind, size] => format!("{name}: {kind}, {size}"),
+            _ => format!("{name}: {rest}"),
+        }
+    };
+    if arguments.iter().all(|argument| argument.starts_with("Transient=")) {
+        let sized = format!("{} (sized by the memory limit, where there is one)", tell(default));
+        return std::iter::once(sized).chain(arguments.into_iter().map(tell)).collect::<Vec<_>>().join("; ");
+    }
+    arguments.into_iter().map(tell).collect::<Vec<_>>().join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +126,20 @@ mod tests {
         ] {
             assert_eq!(default_argument(limit), expected, "{limit:?}");
         }
+    }
+
+    #[test]
+    fn people_are_told_what_there_is() {
+        let args = |all: &[&str]| all.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+        let told = |all: &[&str]| told(&args(all), "malloc,256m");
+        assert_eq!(
+            told(&["-p", "x=1"]),
+            "default: malloc, 256m (sized by the memory limit, where there is one)"
+        );
+        assert_eq!(
+            told(&["-s", "main=malloc,512m", "-s", "disk=file,/cache/v.bin,20g", "-p", "x=1"]),
+            "main: malloc, 512m; disk: file /cache/v.bin, 20g"
+        );
     }
 
     #[test]
