@@ -1,0 +1,181 @@
+"""A Gateway with three pods and a cached route, in a cluster of this machine."""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+KIT = REPOSITORY / "tests/cluster"
+NAMESPACE = "invalidation"
+HOST = "shop.example.com"
+PATIENCE = 90
+BEGUN = time.monotonic()
+
+MANIFESTS = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: invalidation}
+---
+apiVersion: gateway.varnish-software.com/v1alpha1
+kind: GatewayClassParameters
+metadata: {name: three, namespace: invalidation}
+spec: {replicas: 3}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: invalidation}
+spec:
+  gatewayClassName: varnish
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+  infrastructure:
+    parametersRef: {group: gateway.varnish-software.com, kind: GatewayClassParameters, name: three}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: echo, namespace: invalidation}
+spec:
+  selector: {matchLabels: {app: echo}}
+  template:
+    metadata: {labels: {app: echo}}
+    spec:
+      containers:
+      - name: echo
+        image: localhost/echo-basic:1
+        imagePullPolicy: Never
+        env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+        readinessProbe: {httpGet: {path: /, port: 3000}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo, namespace: invalidation}
+spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 3000}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: echo, namespace: invalidation}
+spec:
+  parentRefs: [{name: gw}]
+  rules: [{backendRefs: [{name: echo, port: 80}]}]
+---
+apiVersion: gateway.varnish-software.com/v1alpha1
+kind: VarnishCachePolicy
+metadata: {name: echo, namespace: invalidation}
+spec:
+  targetRef: {group: gateway.networking.k8s.io, kind: HTTPRoute, name: echo}
+  forcedTTL: 1h
+"""
+
+
+def say(line):
+    print(f"{time.monotonic() - BEGUN:6.1f} s  {line}", flush=True)
+
+
+def kubectl(*words, input=None, check=True):
+    done = subprocess.run(["kubectl", *words], input=input, capture_output=True, text=True)
+    if check and done.returncode != 0:
+        raise SystemExit(f"kubectl {' '.join(words)}: {done.stderr}")
+    return done.stdout
+
+
+def get(kind, name=None):
+    words = ["-n", NAMESPACE, "get", kind, *([name] if name else []), "-o", "json"]
+    return json.loads(kubectl(*words))
+
+
+def until(what, good, patience=PATIENCE, pause=0.1):
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        value = good()
+        if value:
+            return value
+        time.sleep(pause)
+    raise SystemExit(f"not within {patience} s: {what}")
+
+
+def ready(pod):
+    conditions = pod["status"].get("conditions", [])
+    going = "deletionTimestamp" in pod["metadata"]
+    return not going and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def pods():
+    """Ready ones, by name: their addresses."""
+    words = ["-n", NAMESPACE, "get", "pods", "-l", "gateway.networking.k8s.io/gateway-name=gw", "-o", "json"]
+    return {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in json.loads(kubectl(*words))["items"] if ready(pod)}
+
+
+def cache(address, url="/"):
+    """What the cache of one pod did."""
+    connection = http.client.HTTPConnection(address, 80, timeout=5)
+    try:
+        connection.request("GET", url, headers={"Host": HOST})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.getheader("X-Cache")
+    except (OSError, http.client.HTTPException) as e:
+        return repr(e)
+    finally:
+        connection.close()
+
+
+def warm(addresses, url="/"):
+    for address in addresses:
+        until(f"{url} is cached at {address}", lambda: cache(address, url) == "HIT")
+
+
+def manifest(name, **spec):
+    body = {"gatewayRef": {"name": "gw"}, "type": "Purge", "hostname": HOST, "paths": ["/"], **spec}
+    return json.dumps({
+        "apiVersion": "gateway.varnish-software.com/v1alpha1",
+        "kind": "VarnishCacheInvalidation",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {key: value for key, value in body.items() if value is not None},
+    })
+
+
+def create(name, **spec):
+    kubectl("create", "-f", "-", input=manifest(name, **spec))
+
+
+def phase(name):
+    return get("vcinv", name).get("status", {}).get("phase")
+
+
+def ended(name, patience=60):
+    return until(f"{name} is over", lambda: phase(name) in ("Complete", "Failed") and get("vcinv", name)["status"], patience)
+
+
+def begin():
+    """Three pods that serve."""
+    kubectl("apply", "-f", "-", input=MANIFESTS)
+    until("three pods", lambda: len(pods()) == 3)
+    for address in pods().values():
+        until("they serve", lambda: cache(address) in ("HIT", "MISS"))
+    say("three pods serve")
+
+
+def outside(name, inside, no_build):
+    """Brings a cluster up, runs `inside` where its pods can be reached, and takes it down again."""
+    os.environ.setdefault("VG_CLUSTER_NAME", name)
+    run = lambda *words: subprocess.run([str(word) for word in words], cwd=REPOSITORY, check=True)  # noqa: E731
+    run(KIT / "build")
+    if not no_build:
+        run("scripts/images")
+    run(KIT / "down")
+    code = 1
+    try:
+        run(KIT / "up")
+        run(KIT / "install")
+        code = subprocess.run([str(KIT / "exec"), sys.executable, *inside], cwd=REPOSITORY).returncode
+        if code != 0:
+            logs = Path(os.environ.get("VG_CLUSTER_DIR", Path.home() / ".cache/vg-cluster")) / "failed" / os.environ["VG_CLUSTER_NAME"]
+            subprocess.run([str(KIT / "collect"), str(logs)])
+            print(f"logs and objects are in {logs}", file=sys.stderr)
+    finally:
+        if not os.environ.get("KEEP"):
+            run(KIT / "down")
+    return code
