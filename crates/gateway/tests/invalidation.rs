@@ -151,7 +151,10 @@ fn tags_of_the_origin_are_purged_and_never_shown() {
     site.origin.answer_with(200, &["xkey: other"]);
     site.warm(&Ask::get(HOST, "/3"));
     assert_eq!(site.done(&["purge", "--tag", "nothing"]), "Gateway default/web: 0 objects purged\n");
-    assert_eq!(site.done(&["purge", "www.example.com", "--tag", "b"]), "Gateway default/web: 0 objects purged\n");
+    assert_eq!(
+        site.done(&["purge", "www.example.com", "--tag", "b"]),
+        "Gateway default/web: 0 objects purged\n"
+    );
     assert_eq!(site.done(&["purge", "--tag", "b"]), "Gateway default/web: 2 objects purged\n");
     for (url, cache) in [("/1", "MISS"), ("/2", "MISS"), ("/3", "HIT")] {
         assert_eq!(site.cache(&Ask::get(HOST, url)), cache, "{url}");
@@ -176,7 +179,10 @@ fn a_ban_takes_what_matches_and_bad_expressions_are_named() {
         (&["ban", "a\" || obj.status == 200", "."], "HOST is a name"),
         (&["purge", HOST, "img"], "a path begins with a slash"),
         (&["purge", HOST], "nothing to purge"),
-        (&["purge", "--gateway", "default/other", HOST, "/"], "no such Gateway: default/other (running: default/web)"),
+        (
+            &["purge", "--gateway", "default/other", HOST, "/"],
+            "no such Gateway: default/other (running: default/web)",
+        ),
     ] {
         let text = site.refused(words);
         assert!(text.contains(part), "{words:?}: {text}");
@@ -226,9 +232,8 @@ fn a_file_is_carried_out_once_when_it_appears() {
     site.scene.write("purge.yaml", &invalidation("purge", ban));
     site.program.wait_for_line(&["VarnishCacheInvalidation default/purge", "Failed: 1 of 2 failed"]);
     assert_eq!(site.cache(&ask), "MISS");
-    site.scene.write(
-        "lost.yaml",
-        &invalidation("lost", "{gatewayRef: {name: nobody}, type: Purge, tags: [t]}"),
-    );
-    site.program.wait_for_line(&["VarnishCacheInvalidation default/lost", "Gateway default/nobody, which is not"]);
+    site.scene
+        .write("lost.yaml", &invalidation("lost", "{gatewayRef: {name: nobody}, type: Purge, tags: [t]}"));
+    site.program
+        .wait_for_line(&["VarnishCacheInvalidation default/lost", "Gateway default/nobody, which is not"]);
 }
