@@ -24,6 +24,12 @@ pub enum Error {
     SocketPath { path: PathBuf, longest: usize },
     #[error("varnishd ended at its start: {output}")]
     Start { output: String },
+    #[error("varnishd cannot start its child: {output}")]
+    StartChild { output: String },
+    #[error("{} is used by another process (see {}): end it, or choose another directory", dir.display(), lock.display())]
+    Taken { dir: PathBuf, lock: PathBuf },
+    #[error("{} was removed: varnishd starts anew in a new one", dir.display())]
+    Removed { dir: PathBuf },
     #[error("varnishd ended: {output}")]
     Ended { output: String },
     #[error(transparent)]
@@ -48,6 +54,11 @@ impl Error {
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { path, source }
+    }
+
+    /// varnishd does not start, and nothing says that it is not for its arguments.
+    pub(crate) fn may_be_the_arguments(&self) -> bool {
+        matches!(self, Self::Start { .. } | Self::StartChild { .. } | Self::ReloadUnreachable { .. })
     }
 
     /// The varnishd that runs goes on; only a new configuration was not taken.

@@ -1,5 +1,6 @@
 //! Brings a varnishd to a desired configuration, by the cheapest path, and remembers the last good one.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -189,7 +190,10 @@ impl Feed {
     /// Whole or not at all: ghost may read at any time.
     async fn write(&self, ghost: &[u8]) -> Result<(), Error> {
         let beside = self.ghost_config.with_extension("json.new");
-        tokio::fs::write(&beside, ghost).await.map_err(Error::file(&beside))?;
+        tokio::fs::write(&beside, ghost).await.map_err(|e| match (e.kind(), beside.parent()) {
+            (ErrorKind::NotFound, Some(dir)) => Error::Removed { dir: dir.to_owned() },
+            _ => Error::File { path: beside.clone(), source: e },
+        })?;
         tokio::fs::rename(&beside, &self.ghost_config).await.map_err(Error::file(&self.ghost_config))
     }
 }

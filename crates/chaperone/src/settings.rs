@@ -25,6 +25,8 @@ pub struct Settings {
     /// A file with the CLI's secret; a new one is made where absent.
     pub secret: Option<PathBuf>,
     pub extra_args: Vec<String>,
+    /// Those that the varnishd before this one had, where they differ: with them it starts, if it does not with these.
+    pub former_args: Option<Vec<String>>,
     /// A piped connection on which nothing moves is closed after this time.
     pub upgrade_idle: Duration,
     /// How long to go on serving, not ready, once we are asked to stop: whoever sends us requests has to hear of it.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use front::Shutdown;
@@ -37,7 +37,7 @@ pub async fn run(
     let feed = Feed::new(&settings, last_good);
     let front =
         FrontSide::start(settings.https_socket(), speaks_http2(&settings.extra_args), reporter.clone());
-    Supervisor { settings, desired, reporter, shutdown, feed, front, drain_at: None }.run().await;
+    Supervisor { settings, desired, reporter, shutdown, feed, front, drain_at: None, lock: None }.run().await;
 }
 
 struct Supervisor {
@@ -49,6 +49,8 @@ struct Supervisor {
     front: FrontSide,
     /// We were asked to stop, and go on serving until then.
     drain_at: Option<Instant>,
+    /// Nobody else uses the work directory as long as this is open.
+    lock: Option<fs::File>,
 }
 
 /// Why a varnishd is no more.
@@ -80,6 +82,12 @@ impl Supervisor {
                 End::Died(e) => {
                     let again_in = backoff.pause();
                     (Event::Died { why: e.to_string(), again_in }, again_in)
+                }
+                End::CannotStart(e) if e.may_be_the_arguments() && self.settings.former_args.is_some() => {
+                    self.settings.extra_args = self.settings.former_args.take().unwrap_or_default();
+                    let why = format!("{e}; it is started with its former arguments");
+                    self.reporter.tell(&Event::Refused { why, serving: false });
+                    continue;
                 }
                 End::CannotStart(e) => {
                     let again_in = backoff.pause();
@@ -123,6 +131,9 @@ impl Supervisor {
     /// varnishd's manager, connected; its child does not run yet.
     async fn start(&mut self) -> Result<Running, Error> {
         prepare(&self.settings)?;
+        if self.lock.is_none() || !lock_file(&self.settings.work_dir).exists() {
+            self.lock = Some(lock(&self.settings.work_dir)?);
+        }
         let (settings, missing) = self.with_free_ports()?;
         self.feed.forget();
         let secret = match &self.settings.secret {
@@ -188,13 +199,17 @@ impl Supervisor {
                 output = running.varnishd.ended() => return Err(Error::Start { output }),
             }
         };
-        running.admin.start().await?;
+        start_child(running).await?;
         let mut sockets = listening(&running.admin).await?;
         let ghost = sockets.iter().position(|(name, _)| name == RELOAD_SOCKET);
         let ghost = ghost.ok_or(Error::NoAddress { socket: RELOAD_SOCKET.to_owned() })?;
         let (_, ghost_socket) = sockets.swap_remove(ghost);
         sockets.sort();
-        let status = reload::status(ghost_socket).await?;
+        let status = match reload::status(ghost_socket).await {
+            Ok(status) => status,
+            Err(e) => return Err(panicked(&running.admin).await.unwrap_or(e)),
+        };
+        self.settings.former_args = None;
         self.reporter.control(Some(ghost_socket));
         self.reporter.tell(&Event::Serving { sockets });
         self.front.show(&desired.tls);
@@ -248,7 +263,7 @@ impl Supervisor {
                 }
             };
             let done = if check {
-                self.check_child(&running.admin, &mut child_backoff).await
+                self.check_child(running, &mut child_backoff).await
             } else {
                 let desired = self.desired.borrow_and_update().clone();
                 let feed = &mut self.feed;
@@ -270,13 +285,15 @@ impl Supervisor {
                 };
                 match applied {
                     Err(Error::ReloadInterrupted | Error::ReloadUnreachable { .. }) => {
-                        self.check_child(&running.admin, &mut child_backoff).await
+                        self.check_child(running, &mut child_backoff).await
                     }
                     Err(e) if e.keeps_serving() => Ok(()),
                     other => other,
                 }
             };
             let lost = match done {
+                // What has gone wrong does not mend itself: everything anew.
+                Err(e @ (Error::StartChild { .. } | Error::Removed { .. })) => return End::Died(e),
                 Err(Error::Admin(e)) if e.is_disconnected() => true,
                 Err(e) => {
                     tracing::warn!("{}: {e}", self.settings.name);
@@ -301,7 +318,8 @@ impl Supervisor {
     }
 
     /// Starts the child again where it has died, at once the first time, then with growing pauses.
-    async fn check_child(&mut self, admin: &Admin, backoff: &mut Backoff) -> Result<(), Error> {
+    async fn check_child(&mut self, running: &Running, backoff: &mut Backoff) -> Result<(), Error> {
+        let admin = &running.admin;
         match admin.status().await? {
             ChildState::Running | ChildState::Starting | ChildState::Stopping => return Ok(()),
             ChildState::Stopped | ChildState::Died => {}
@@ -320,7 +338,7 @@ impl Supervisor {
             () = asked(&mut self.shutdown, self.drain_at) => return Ok(()),
         }
         self.feed.restore().await?;
-        admin.start().await?;
+        start_child(running).await?;
         self.reporter.tell(&Event::Restarted);
         Ok(())
     }
@@ -347,6 +365,41 @@ impl Supervisor {
             _ = self.shutdown.wait_for(|s| *s == Shutdown::Now) => {}
         }
         End::Shutdown
+    }
+}
+
+/// A refusal comes without a reason; the reason is what varnishd said.
+async fn start_child(running: &Running) -> Result<(), Error> {
+    match running.admin.start().await {
+        Err(e) if !e.is_disconnected() => {
+            let (said, panic) = (running.varnishd.last_words(), panicked(&running.admin).await);
+            Err(panic
+                .unwrap_or(Error::StartChild { output: if said.is_empty() { e.to_string() } else { said } }))
+        }
+        other => Ok(other.map(drop)?),
+    }
+}
+
+/// Why a child that was started is no more.
+async fn panicked(admin: &Admin) -> Option<Error> {
+    let panic = admin.panic_show().await.ok().flatten()?;
+    let _ = admin.panic_clear().await;
+    let lines: Vec<_> = panic.lines().map(str::trim).filter(|line| !line.is_empty()).take(4).collect();
+    Some(Error::StartChild { output: lines.join(" ") })
+}
+
+fn lock_file(work_dir: &Path) -> PathBuf {
+    work_dir.join("lock")
+}
+
+/// Two varnishd in one directory would take each other's files away.
+fn lock(work_dir: &Path) -> Result<fs::File, Error> {
+    let path = lock_file(work_dir);
+    let file = fs::File::create(&path).map_err(Error::file(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(Error::Taken { dir: work_dir.to_owned(), lock: path }),
+        Err(fs::TryLockError::Error(e)) => Err(Error::File { path, source: e }),
     }
 }
 
@@ -385,7 +438,7 @@ async fn listening(admin: &Admin) -> Result<Vec<(String, SocketAddr)>, Error> {
     Ok(answer.body.lines().filter_map(parse).collect())
 }
 
-fn vmod_dir(work_dir: &Path) -> std::path::PathBuf {
+fn vmod_dir(work_dir: &Path) -> PathBuf {
     work_dir.join("vmods")
 }
 

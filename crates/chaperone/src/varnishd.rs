@@ -78,9 +78,15 @@ impl Varnishd {
         // What it said last may still be in the pipe.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+        let said = self.last_words();
+        if said.is_empty() { status } else { format!("{said} ({status})") }
+    }
+
+    /// What it said last that may be a reason.
+    pub(crate) fn last_words(&self) -> String {
         let lines = self.last_lines.lock().unwrap_or_else(PoisonError::into_inner);
         let said: Vec<_> = lines.iter().filter(|line| !is_small_talk(line)).map(String::as_str).collect();
-        if said.is_empty() { status } else { format!("{} ({status})", said.join(" ")) }
+        said.join(" ")
     }
 
     /// Resolves when varnishd has said something of its child.
@@ -131,7 +137,8 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     // Ours must not cost a client the room for its own: the default is 64.
     add(&["-p", "http_max_hdr=128"]);
     // The front offers h2 to its clients, and hands it on as it comes.
-    add(&["-p", "feature=+http2"]);
+    // A request may name the whole https URL.
+    add(&["-p", "feature=+http2,+https_scheme"]);
     add(&["-p", UNREAD_TAGS]);
     let extra: Vec<&str> = settings.extra_args.iter().map(String::as_str).collect();
     add(&extra);
@@ -216,6 +223,7 @@ mod tests {
             admin_address: ([127, 0, 0, 1], 0).into(),
             secret: None,
             extra_args: vec!["-p".into(), "thread_pool_min=50".into()],
+            former_args: None,
             upgrade_idle: Duration::from_secs(300),
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),

@@ -103,6 +103,7 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         admin_address: environment.admin_address,
         secret: environment.secret_path.clone(),
         extra_args,
+        former_args: None,
         upgrade_idle: environment.upgrade_idle,
         drain_delay: environment.drain_delay,
         drain_timeout: environment.drain_timeout.unwrap_or(arguments.drain_timeout),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use translate::{GatewayPlan, Key};
 
 use crate::cli::{CheckArguments, Varnish};
-use crate::compile_vcl::{Compiled, compile};
+use crate::compile_vcl::{Compiled, compile, refused_arguments};
 use crate::{input, shared_ports, verdict};
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
@@ -60,6 +60,15 @@ fn mark(good: bool) -> &'static str {
 fn check_vcl(to: &mut impl Write, key: &Key, plan: &GatewayPlan, varnish: &Varnish) -> anyhow::Result<bool> {
     // Why there is none stands among the Gateway's verdicts.
     let Some(vcl) = &plan.main_vcl else { return Ok(true) };
+    let arguments = plan.infra.as_ref().map_or(&[][..], |infra| &infra.varnishd_args);
+    if let Some(why) = refused_arguments(varnish, arguments)? {
+        writeln!(
+            to,
+            "{} Gateway {key}: varnishd refuses its arguments (varnishdExtraArgs, storage): {why}",
+            mark(false)
+        )?;
+        return Ok(false);
+    }
     Ok(match compile(varnish, vcl)? {
         Compiled::Yes => {
             writeln!(to, "{} Gateway {key}: the VCL compiles", mark(true))?;

@@ -1,4 +1,4 @@
-//! `varnishd -C`: does a main.vcl compile?
+//! `varnishd -C`: does a main.vcl compile, and are varnishd's arguments good?
 
 use std::path::Path;
 use std::process::Command;
@@ -39,6 +39,39 @@ pub(crate) fn compile(varnish: &Varnish, vcl: &str) -> anyhow::Result<Compiled> 
         Ok(output) => {
             let message = String::from_utf8_lossy(&output.stderr);
             Ok(Compiled::No(chaperone::compiler_message(vcl, &message)))
+        }
+    }
+}
+
+/// What varnishd has against these arguments. Storage on files is left out: trying it would write to them.
+pub(crate) fn refused_arguments(varnish: &Varnish, arguments: &[String]) -> anyhow::Result<Option<String>> {
+    let mut tried = Vec::new();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let (option, value) = word.split_at_checked(2).unwrap_or((word, ""));
+        let next = if value.is_empty() { words.next().map_or("", String::as_str) } else { value };
+        if option != "-s" || next.starts_with("malloc") || next.contains("=malloc") {
+            tried
+                .extend([option, next].iter().filter(|text| !text.is_empty()).map(|text| (*text).to_owned()));
+        }
+    }
+    if tried.is_empty() {
+        return Ok(None);
+    }
+    let dir = tempfile::Builder::new().prefix("varnish-gateway-check-").tempdir()?;
+    make_readable(dir.path())?;
+    let file = dir.path().join("none.vcl");
+    std::fs::write(&file, "vcl 4.1;\nbackend none none;\n")?;
+    let mut command = Command::new(&varnish.varnishd);
+    command.arg("-C").arg("-f").arg(&file).arg("-n").arg(dir.path().join("varnishd")).args(&tried);
+    match command.output() {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).context("varnishd -C"),
+        Ok(output) if output.status.success() => Ok(None),
+        Ok(output) => {
+            let message = String::from_utf8_lossy(&output.stderr);
+            let said = message.lines().map(str::trim).filter(|l| !l.is_empty() && *l != "(-? gives usage)");
+            Ok(Some(said.collect::<Vec<_>>().join(" ")))
         }
     }
 }

@@ -11,14 +11,30 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::cli::LogFormat;
 
-/// `LOG_LEVEL` is debug, info (the default), warn or error.
+/// `LOG_LEVEL` is debug, info (the default), warn or error. A word that is none of these must not silence errors.
 pub(crate) fn init(format: LogFormat) {
-    let level = std::env::var("LOG_LEVEL").unwrap_or_else(|_| "info".to_owned());
-    let filter = EnvFilter::try_new(&level).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter);
+    let given = std::env::var("LOG_LEVEL").unwrap_or_default();
+    let level = level(&given);
+    let filter = EnvFilter::new(level.unwrap_or("info"));
+    // A reader that goes away (`| head`) is no error worth a word.
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
     match format {
         LogFormat::Text => builder.event_format(Line).init(),
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
+    }
+    if level.is_none() {
+        tracing::warn!("LOG_LEVEL=`{given}` is no level: write debug, info, warn or error; it is info now");
+    }
+}
+
+fn level(given: &str) -> Option<&'static str> {
+    match given.trim().to_ascii_lowercase().as_str() {
+        "" | "info" => Some("info"),
+        "trace" => Some("trace"),
+        "debug" => Some("debug"),
+        "warn" | "warning" => Some("warn"),
+        "error" => Some("error"),
+        _ => None,
     }
 }
 

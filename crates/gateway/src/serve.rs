@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use translate::{GatewayPlan, Infra, Key, Notice};
 
 use crate::cli::ServeArguments;
+use crate::compile_vcl::refused_arguments;
 use crate::serve::instance::{Ended, Instance};
 use crate::serve::news::News;
 use crate::shared_ports::Settled;
@@ -130,6 +131,11 @@ impl Machine {
         let settled = shared_ports::settle(&snapshot, &mut translation.gateways, has_now);
         self.news.conflicts(settled.conflicts.iter());
 
+        for (key, plan) in &mut translation.gateways {
+            if let Some(infra) = &mut plan.infra {
+                self.refuse_bad_arguments(key, infra);
+            }
+        }
         let fronts = self.fronts(&translation.gateways, &settled, &mut notices);
         self.stop_changed(&translation.gateways, &fronts);
         for (key, plan) in &translation.gateways {
@@ -254,6 +260,22 @@ impl Machine {
         }
     }
 
+    /// Arguments that varnishd refuses do not take down one that runs: it keeps its own.
+    fn refuse_bad_arguments(&mut self, key: &Key, infra: &mut Infra) {
+        let Some(instance) = self.instances.get_mut(key) else { return };
+        if infra.varnishd_args == instance.infra.varnishd_args {
+            return;
+        }
+        if instance.refused_args.as_ref() != Some(&infra.varnishd_args) {
+            let refused = refused_arguments(&self.arguments.varnish, &infra.varnishd_args);
+            let Some(why) = refused.unwrap_or_else(|e| Some(format!("{e:#}"))) else { return };
+            let why = format!("varnishd refuses its arguments (varnishdExtraArgs, storage): {why}");
+            tell(&format!("Gateway {key}"), &Event::Refused { why, serving: true });
+            instance.refused_args = Some(infra.varnishd_args.clone());
+        }
+        infra.varnishd_args.clone_from(&instance.infra.varnishd_args);
+    }
+
     fn settings(&mut self, key: &Key, infra: &Infra) -> Settings {
         let next = u16::try_from(self.places.len()).unwrap_or(u16::MAX);
         let place = *self.places.entry(key.clone()).or_insert(next);
@@ -275,6 +297,7 @@ impl Machine {
             admin_address: internal(1),
             secret: None,
             extra_args: infra.varnishd_args.clone(),
+            former_args: None,
             upgrade_idle: Duration::from_secs_f64(infra.upgrade_idle_seconds.max(0.001)),
             drain_delay: Duration::ZERO,
             drain_timeout: self.arguments.drain_timeout,

@@ -8,7 +8,8 @@ use rustix::process::Signal;
 
 use crate::support::processes::{is_alive, signal};
 use crate::support::{
-    Ask, Connection, Origin, Program, Scene, class, free_port, gateway, get, route_to, service, until,
+    Ask, Connection, Origin, Program, Scene, class, free_port, gateway, get, parameters, route_to, service,
+    until,
 };
 
 /// Gateway `web` in front of an origin that can hold its answers.
@@ -216,6 +217,41 @@ fn the_end_of_a_gateway_that_was_just_removed_is_waited_for() {
     assert_eq!(in_flight.read("GET").unwrap().status, 200);
     assert!(site.program.wait_for_exit().success());
     assert_eq!(processes.into_iter().find(|pid| is_alive(*pid)), None, "no process is left");
+}
+
+#[test]
+fn arguments_that_varnishd_refuses_take_nothing_down() {
+    let (port, shop) = (free_port(), Origin::new("shop"));
+    let rest = [gateway("web", &[port]), service("shop", &[shop.address()]), route_to("shop", "/", "shop")];
+    let with = |arguments: &str| {
+        [parameters(&format!("{{varnishdExtraArgs: {arguments}}}")), rest.concat()].concat()
+    };
+    let scene = Scene::new(&with("[-p, thread_pool_min=10]"));
+    let program = scene.start();
+    program.wait_for_line(&["reloaded 1 routes"]);
+    let before = program.varnishd().manager;
+    scene.write("all.yaml", &with("[-p, nosuchparam=1]"));
+    program.wait_for_line(&["Gateway default/web", "Unknown parameter", "nosuchparam"]);
+    assert_eq!(program.varnishd().manager, before);
+    assert_eq!(get(port, "x", "/").status, 200);
+    // One that only a start shows: what ran before runs again.
+    scene.write("all.yaml", &with("[-p, workspace_client=9k]"));
+    program.wait_for_line(&["started with its former arguments"]);
+    until("served again", || Ask::get("x", "/").try_send(port).is_ok_and(|answer| answer.status == 200));
+    scene.write("all.yaml", &with("[-p, thread_pool_min=11]"));
+    program.varnishd_of("thread_pool_min=11");
+}
+
+#[test]
+fn two_gateways_do_not_share_a_state_directory() {
+    let site = Site::new(&[]);
+    let second = Scene::new(&[class(), gateway("web", &[free_port()])].concat());
+    let mut command = Program::command();
+    command.args(["serve", "--bind", "127.0.0.1", "-f"]).arg(second.path("manifests"));
+    command.arg("--state-dir").arg(site.scene.path("state"));
+    let program = Program::spawn(command);
+    program.wait_for_line(&["is used by another process"]);
+    assert_eq!(get(site.port, "x", "/").status, 200);
 }
 
 #[test]

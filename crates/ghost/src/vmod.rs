@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use model::names::{GATEWAY_PREFIX, GHOST_PREFIX, LISTENER_HEADER, PASS_HEADER, ROUTE_HEADER};
-use router::{Action, Decision};
+use router::{Action, Decision, is_host};
 
 use crate::ffi::{self, Ctx, Director, OwnedDirector, c_string};
 use crate::message::{ClientRequest, Message, c_bytes};
@@ -110,6 +110,10 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             }
         }
         lower_case_host(message);
+        // Without one the postamble answers 400.
+        if message.header("Host").is_some_and(|host| !is_host(host)) {
+            message.remove_header("Host");
+        }
         if untouched {
             forwarded::set(ctx, message, task.table(), socket);
         }
@@ -212,11 +216,12 @@ unsafe extern "C" fn vmod_router_pipe(ctx: *const Ctx, ghost: *const Ghost) {
             rule.edit_request(bereq.url(), &mut bereq);
         }
         bereq.remove_headers_with(GHOST_PREFIX);
-        // Varnish takes hop-by-hop headers away, and would close after the answer; the origin must see the upgrade.
+        // Varnish takes hop-by-hop headers away; the origin must see the upgrade. Where it refuses, it is to close after its
+        // answer: what else came by this connection would reach it past all rules.
         // User VCL may pipe other requests: those are left as Varnish makes them.
         if req.is_some_and(asks_for_websocket) {
             bereq.set_header("Upgrade", b"websocket");
-            bereq.set_header("Connection", b"Upgrade");
+            bereq.set_header("Connection", b"Upgrade, close");
         }
         // SAFETY: as above.
         unsafe { bereq.fail_if_lost(ctx) };

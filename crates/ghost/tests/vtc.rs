@@ -33,6 +33,7 @@ cases! {
     a_policys_grace_and_keep_hold
     a_reload_swaps_the_configuration
     a_reload_with_many_bad_entries_succeeds
+    a_refused_websocket_ends_its_connection
     a_restart_is_routed_by_the_same_configuration
     a_retry_of_user_vcl_is_not_edited_twice
     a_rolled_back_request_is_routed_anew

@@ -130,6 +130,23 @@ impl NormalHost {
     }
 }
 
+/// Is this a Host that a request may have? What stands in it ends up in redirects and logs.
+pub fn is_host(raw: &[u8]) -> bool {
+    let host = without_port(raw);
+    let port = &raw[host.len()..];
+    let good_port = match port.split_first() {
+        None => true,
+        Some((colon, digits)) => *colon == b':' && digits.iter().all(u8::is_ascii_digit),
+    };
+    let good_host = match host.strip_prefix(b"[") {
+        Some(address) => address
+            .strip_suffix(b"]")
+            .is_some_and(|address| address.iter().all(|b| b.is_ascii_hexdigit() || b":.".contains(b))),
+        None => host.iter().all(|b| b.is_ascii_alphanumeric() || b"-._~%".contains(b) || !b.is_ascii()),
+    };
+    !host.is_empty() && good_host && good_port
+}
+
 /// `example.com:8080` and `[::1]:8080` without their port.
 pub(crate) fn without_port(raw: &[u8]) -> &[u8] {
     if raw.first() == Some(&b'[') {
@@ -193,5 +210,28 @@ mod tests {
             assert_eq!(NormalHost::new(raw.as_bytes()).as_bytes(), normal.as_bytes());
         }
         assert_eq!(NormalHost::new(&[b'a'; 300]).as_bytes(), b"");
+    }
+
+    #[test]
+    fn a_host_is_told_from_what_is_none() {
+        for good in ["a", "a.b:", "A_b-c.d:80", "[::1]", "[::1]:8080", "1.2.3.4", "ex\u{e4}mple.com"] {
+            assert!(is_host(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "",
+            ":80",
+            "a b",
+            "<script>",
+            "x.test/..",
+            "x\"y",
+            "a:b",
+            "a:80:90",
+            "[::1",
+            "[::1]x",
+            "a@b",
+            "a,b",
+        ] {
+            assert!(!is_host(bad.as_bytes()), "{bad}");
+        }
     }
 }

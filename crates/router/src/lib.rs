@@ -31,7 +31,7 @@ pub use compile::{Compiled, Problem};
 pub use decision::{Action, Decision};
 pub use explain::{Candidate, Explanation, Verdict};
 pub use group::Group;
-pub use host::NormalHost;
+pub use host::{NormalHost, is_host};
 pub use rewrite::Url;
 pub use rule::Rule;
 pub use table::{Listener, Router};

@@ -1,5 +1,6 @@
 //! One match of one rule, compiled.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use model::matches::{PathMatch, PathMatchType};
@@ -48,6 +49,22 @@ pub(crate) enum Fate {
     Pick,
 }
 
+/// What a rule is known by in cache keys. Not its position: a rule that is put before others would give them each other's
+/// objects.
+fn identity(from: &ghost::Route) -> String {
+    // Both kinds may have the same name.
+    let kind = match from.kind {
+        RouteKind::HttpRoute => "",
+        RouteKind::Ingress => "Ingress ",
+    };
+    if let Some(name) = &from.rule_name {
+        return format!("{kind}{}#{name}", from.route_name);
+    }
+    let mut hasher = DefaultHasher::new();
+    format!("{:?}", (&from.path_match, &from.method, &from.headers, &from.query_params)).hash(&mut hasher);
+    format!("{kind}{}#{:016x}", from.route_name, hasher.finish())
+}
+
 impl Rule {
     pub(crate) fn compile(
         from: &ghost::Route,
@@ -80,11 +97,7 @@ impl Rule {
             rewrite: filters.url_rewrite.as_ref().map(|r| Rewrite::new(r, prefix)),
             redirect: filters.request_redirect.as_ref().map(|r| Redirect::new(r, prefix)),
             cache: None,
-            identity: match from.kind {
-                RouteKind::HttpRoute => format!("{}#{}", from.route_name, from.rule_index).into(),
-                // Both may have the same name.
-                RouteKind::Ingress => format!("Ingress {}#{}", from.route_name, from.rule_index).into(),
-            },
+            identity: identity(from).into(),
             path,
         })
     }

@@ -13,6 +13,8 @@ use crate::serve::tell;
 
 pub(crate) struct Instance {
     pub(crate) infra: Infra,
+    /// Arguments that varnishd refused, so that it is told once.
+    pub(crate) refused_args: Option<Vec<String>>,
     desired: watch::Sender<Desired>,
     /// HTTPRoutes in the configuration that was sent last, for the lines that people read.
     routes: Arc<AtomicUsize>,
@@ -49,6 +51,7 @@ impl Instance {
     ) -> Self {
         let mut instance = Self {
             infra,
+            refused_args: None,
             desired: watch::Sender::default(),
             routes: Arc::default(),
             last_good: LastGood::default(),
@@ -74,8 +77,10 @@ impl Instance {
 
     /// Another varnishd, once those before it are over; what was good for the old one is good for it.
     pub(crate) fn restart(&mut self, settings: Settings, infra: Infra, after: Vec<Ended>) {
-        self.infra = infra;
-        self.spawn(settings, after);
+        let former = std::mem::replace(&mut self.infra, infra).varnishd_args;
+        let former_args = (former != settings.extra_args).then_some(former);
+        self.refused_args = None;
+        self.spawn(Settings { former_args, ..settings }, after);
     }
 
     pub(crate) fn has_port(&self, port: u16) -> bool {

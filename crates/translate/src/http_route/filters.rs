@@ -16,7 +16,17 @@ use super::matches::Match;
 use crate::listener::Fault;
 
 /// Headers that say where a message ends. A filter that sets them lets one client's bytes be read as another's request.
-const FRAMING: [&str; 2] = ["Content-Length", "Transfer-Encoding"];
+const FRAMING: [&str; 9] = [
+    "Connection",
+    "Content-Length",
+    "Expect",
+    "Keep-Alive",
+    "Proxy-Connection",
+    "TE",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
+];
 
 /// Why a rule's filters cannot be carried out.
 #[derive(Debug)]
@@ -128,6 +138,13 @@ fn once<T>(at: &str, place: &mut Option<T>, filter: T) -> Result<(), FilterFault
 fn request_modifier(at: &str, spec: &RequestModifier) -> Result<HeaderModifier, FilterFault> {
     let set = spec.set.iter().flatten().map(|h| (h.name.as_str(), h.value.as_str()));
     let add = spec.add.iter().flatten().map(|h| (h.name.as_str(), h.value.as_str()));
+    let mut others =
+        add.clone().map(|(name, _)| name).chain(spec.remove.iter().flatten().map(String::as_str));
+    if others.any(|name| name.eq_ignore_ascii_case("Host")) {
+        return Err(FilterFault::unsupported(format!(
+            "{at}: a request has exactly one Host: change it by `set`, or by hostname of urlRewrite"
+        )));
+    }
     modifier(at, set, add, spec.remove.as_deref())
 }
 
@@ -266,9 +283,9 @@ impl Path {
             PathType::ReplacePrefixMatch => ("replacePrefixMatch", prefix),
         };
         let value = *body(at, field, value.as_ref())?;
-        if value.bytes().any(|b| b.is_ascii_control() || b == b' ') {
+        if value.bytes().any(|b| b.is_ascii_control() || b" ?#".contains(&b)) {
             return Err(FilterFault::unsupported(format!(
-                "{at}: {field} `{}` holds a blank or a control character: write it percent-encoded",
+                "{at}: {field} `{}` holds a blank, a `?`, a `#` or a control character: it is a path alone; write it percent-encoded",
                 value.escape_debug()
             )));
         }

@@ -2,7 +2,7 @@
 
 sub vcl_recv {
 	# As Varnish's builtin VCL does, which is not reached.
-	if (!req.http.Host && req.esi_level == 0 && req.proto == "HTTP/1.1") {
+	if (!req.http.Host && req.esi_level == 0 && req.proto != "HTTP/1.0") {
 		return (synth(400));
 	}
 	if (router.websocket()) {
