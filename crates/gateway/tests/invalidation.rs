@@ -58,6 +58,8 @@ impl Site {
     /// What a command prints where it succeeds.
     #[track_caller]
     fn done(&self, words: &[&str]) -> String {
+        // The index hears of an object when it can be found, which may be after its first delivery.
+        std::thread::sleep(std::time::Duration::from_millis(100));
         let output = self.command(words);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{words:?}: {text}{}", String::from_utf8_lossy(&output.stderr));

@@ -68,6 +68,19 @@ gs_expire(struct objcore *oc, int soft)
 	return (1);
 }
 
+/* When the origin's answer came, or that long before as its Age says. */
+double gs_came(const struct objcore *oc) { return (oc->t_origin); }
+
+/*
+ * For an object that is just being inserted, which EXP_Rearm() must not touch: nobody finds it from now on, and its expiry, which
+ * is set up after this, takes it.
+ */
+void
+gs_forget(struct objcore *oc)
+{
+	oc->ttl = oc->grace = oc->keep = 0.;
+}
+
 /*--------------------------------------------------------------------
  * Bans, built test by test: there is no expression that anybody could write into
  */
@@ -151,4 +164,5 @@ gs_request_body(VRT_CTX, size_t most, size_t *n)
 
 void gs_free(void *p) { free(p); }
 
+double gs_real_time(void) { return (VTIM_real()); }
 struct worker *gs_worker(VRT_CTX) { return (ctx->bo->wrk); }

@@ -11,6 +11,7 @@ use router::cache::{Answer, Cache, Keeping, Key};
 use router::{Decision, NormalHost, Rule};
 
 use crate::ffi::{self, Ctx, Text};
+use crate::index;
 use crate::message::{ClientRequest, Message};
 use crate::task::Task;
 use crate::{answer, target};
@@ -112,8 +113,24 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
                 rescue(ctx, cache, before, beresp);
             }
         }
+        if was_purged_meanwhile(ctx, beresp) {
+            ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
+            ffi::gs_set_uncacheable(ctx);
+        }
         beresp.fail_if_lost(ctx);
     }
+}
+
+/// The origin may have made this answer before what the purge is about.
+///
+/// # Safety
+/// `ctx` must be the live context of the fetch whose answer `beresp` is.
+unsafe fn was_purged_meanwhile(ctx: *const Ctx, beresp: Message<'_>) -> bool {
+    // SAFETY: the caller's promise.
+    let began = unsafe { ffi::gs_now(ctx) - ffi::gs_fetch_time(ctx) };
+    let part = |name| beresp.header(name).unwrap_or_default();
+    let tags = TAG_HEADERS.into_iter().flat_map(|name| beresp.headers(name));
+    index::was_purged_since(began, part(CACHE_HOST_HEADER), part(CACHE_URL_HEADER), tags)
 }
 
 /// By these an object is found for invalidation, whatever its key is made of.

@@ -149,6 +149,9 @@ unsafe extern "C" {
     ) -> *const c_char;
     pub(crate) fn gs_request_body(ctx: *const Ctx, most: usize, n: *mut usize) -> *mut u8;
     pub(crate) fn gs_free(p: *mut c_void);
+    pub(crate) fn gs_came(object: *const RawObject) -> f64;
+    pub(crate) fn gs_forget(object: *mut RawObject);
+    pub(crate) fn gs_real_time() -> f64;
     pub(crate) fn gs_worker(ctx: *const Ctx) -> *mut RawWorker;
 }
 

@@ -4,6 +4,7 @@
 //! is alive. Never scans the cache.
 
 pub(crate) mod map;
+mod recent;
 pub(crate) mod tags;
 
 use std::ffi::{CStr, c_int};
@@ -14,8 +15,13 @@ use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, TAG_HEADERS};
 
 use crate::ffi::{self, RawObject, RawWorker};
 use map::Map;
+use recent::Recent;
 
 static MAP: LazyLock<Map> = LazyLock::new(Map::default);
+static RECENT: LazyLock<Recent> = LazyLock::new(Recent::default);
+
+/// Seconds from vcl_backend_response to an object that can be found. An origin's `Age` must not make it longer.
+const LONGEST_INSERT: f64 = 1.0;
 
 /// How many routers there are in all VCLs, and what Varnish knows us by.
 static WATCHING: Mutex<(usize, usize)> = Mutex::new((0, 0));
@@ -44,6 +50,7 @@ impl Drop for Watching {
             unsafe { ffi::gs_unsubscribe(watching.1) };
             // Nobody tells us any more when they die.
             MAP.clear();
+            RECENT.clear();
         }
     }
 }
@@ -57,7 +64,10 @@ pub(crate) enum Fate {
 
 /// Ends all objects of a client's URL. The host has no port.
 pub(crate) fn end_url(host: &[u8], url: &[u8], fate: Fate) -> u64 {
-    MAP.each(MAP.url_key(host, url), |object| end(object, fate))
+    let key = MAP.url_key(host, url);
+    // Before the look: what comes into the cache from now on is noticed.
+    note(key);
+    MAP.each(key, |object| end(object, fate))
 }
 
 /// Ends all objects with a tag, or those of one host.
@@ -65,12 +75,34 @@ pub(crate) fn end_url(host: &[u8], url: &[u8], fate: Fate) -> u64 {
 /// # Safety
 /// `worker` must be the thread's own.
 pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[u8]>, fate: Fate) -> u64 {
+    note(host.map_or_else(|| MAP.tag_key(tag), |host| MAP.host_tag_key(host, tag)));
     MAP.each(MAP.tag_key(tag), |object| {
         // SAFETY: the map shows objects that are alive; the caller's promise.
         let is_hosts =
             |host: &[u8]| unsafe { Stored::read(worker, object as *mut RawObject) }.host() == Some(host);
         host.is_none_or(is_hosts) && end(object, fate)
     })
+}
+
+fn note(key: u64) {
+    // SAFETY: it takes nothing.
+    RECENT.note(key, unsafe { ffi::gs_real_time() });
+}
+
+/// Was what an answer is about to be kept as purged since its fetch began? `host` and `url` are those that it will be found by.
+pub(crate) fn was_purged_since<'a>(
+    began: f64,
+    host: &[u8],
+    url: &[u8],
+    tag_lines: impl Iterator<Item = &'a [u8]>,
+) -> bool {
+    let keys = || {
+        let all = tag_lines.flat_map(tags::tags).take(tags::MOST);
+        let of_tags = all.flat_map(|tag| [MAP.tag_key(tag), MAP.host_tag_key(host, tag)]);
+        std::iter::once(MAP.url_key(host, url)).chain(of_tags).collect()
+    };
+    // SAFETY: it takes nothing.
+    RECENT.is_any_since(keys, began, unsafe { ffi::gs_real_time() })
 }
 
 /// How many objects and keys there are.
@@ -146,7 +178,16 @@ unsafe extern "C" fn ghost_index_insert(worker: *mut RawWorker, object: *mut Raw
             keys.push(MAP.url_key(host, url));
         }
         keys.extend(stored.tags.iter().map(|tag| MAP.tag_key(tag)));
-        MAP.insert(object as usize, keys);
+        MAP.insert(object as usize, keys.clone());
+        // Between the look in vcl_backend_response and this moment a purge may have found nothing.
+        // SAFETY: as above.
+        unsafe {
+            let now = ffi::gs_real_time();
+            let came = ffi::gs_came(object).max(now - LONGEST_INSERT);
+            if RECENT.is_any_since(|| keys, came, now) {
+                ffi::gs_forget(object);
+            }
+        }
     }));
 }
 

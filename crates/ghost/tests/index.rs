@@ -4,6 +4,8 @@
 
 #[path = "../src/index/map.rs"]
 mod map;
+#[path = "../src/index/recent.rs"]
+mod recent;
 #[path = "../src/index/tags.rs"]
 mod tags;
 
@@ -125,4 +127,20 @@ fn keys_of_urls_and_tags_do_not_meet() {
 fn long_tags_are_none() {
     let line = format!("a {} b", "x".repeat(tags::LONGEST + 1));
     assert_eq!(tags::tags(line.as_bytes()).collect::<Vec<_>>(), [b"a", b"b"]);
+}
+
+#[test]
+fn a_purge_is_remembered_for_a_minute_or_two() {
+    let recent = recent::Recent::default();
+    let since = |then, now| recent.is_any_since(|| vec![1, 2], then, now);
+    assert!(!since(0.0, 1000.0));
+    recent.note(2, 1000.0);
+    assert!(since(999.0, 1001.0) && since(1000.0, 1001.0));
+    assert!(!since(1000.5, 1001.0), "the fetch began after it");
+    recent.note(3, 1062.0);
+    assert!(since(999.0, 1063.0));
+    assert!(!since(999.0, 1200.0));
+    recent.note(1, 1300.0);
+    recent.clear();
+    assert!(!since(0.0, 1301.0));
 }

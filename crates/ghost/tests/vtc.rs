@@ -27,6 +27,7 @@ cases! {
     a_connection_for_another_listener_is_misdirected
     a_failed_background_fetch_keeps_the_stale_object
     a_failed_reload_keeps_the_old_configuration
+    a_fetch_that_a_purge_overtakes_is_not_kept
     a_file_without_listeners_goes_by_sockets
     a_new_vcl_reads_the_file_before_it_is_used
     a_policy_that_cannot_be_read_lets_its_rule_pass

@@ -151,6 +151,11 @@ impl Map {
         self.hash.hash_one((1_u8, tag))
     }
 
+    /// No object is found by it: it stands for the tag's objects of one host.
+    pub fn host_tag_key(&self, host: &[u8], tag: &[u8]) -> u64 {
+        self.hash.hash_one((2_u8, host, tag))
+    }
+
     /// From now on the object is found under these keys, and no others.
     pub fn insert(&self, object: usize, mut keys: Vec<u64>) {
         self.remove(object);
