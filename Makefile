@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
-.PHONY: help setup build demo test test-rust test-trixie bless bench bench-router bench-cluster fmt lint deny clean \
+.PHONY: help setup build demo test test-rust test-browser test-trixie bless bench bench-router bench-cluster fmt lint deny clean \
   images cluster-build cluster-up cluster-down test-cluster test-faults test-conformance test-conformance-single test-conformance-report
 
 help: ## Show the habits
@@ -24,6 +24,10 @@ test: setup ## Run every test: Rust, .vtc in varnishd, end to end, and the VMOD 
 test-rust:
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace
+
+test-browser: setup ## Headless Chromium against `serve`
+	$(CARGO) build --workspace
+	tests/browser/run
 
 test-trixie: ## The VMOD against Varnish 7.7, in a root of Debian trixie
 	scripts/trixie
@@ -64,6 +68,9 @@ bless: ## Regenerate golden files, schemas, CRDs and deploy/00-prereqs.yaml
 
 bench: setup ## Measure, and write docs/results
 	scripts/bench
+
+bench-tls: build ## TLS against hitch and nginx, into docs/results
+	scripts/bench-tls
 
 bench-cluster: ## Measure 3,000 and 20,000 routes in a cluster, and write docs/results
 	scripts/bench-cluster

@@ -5,6 +5,7 @@ mod logging;
 mod pod;
 mod service;
 mod storage;
+mod tls;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ pub use self::logging::{LogMode, LoggingParameters};
 pub use self::pod::{DisruptionBudgetParameters, Embedded, ResourceParameters};
 pub use self::service::{ServiceParameters, ServiceType, TrafficPolicy};
 pub use self::storage::{StorageParameters, StorageType};
+pub use self::tls::TlsParameters;
 use crate::schema;
 
 /// Settings for the Gateways of a class (`GatewayClass.spec.parametersRef`) or for one Gateway
@@ -116,6 +118,9 @@ pub struct GatewayClassParametersSpec {
     /// How long varnishd waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<TimeoutParameters>,
+    /// What clients of HTTPS and TLS listeners may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsParameters>,
     /// Networks (`10.0.0.0/8`, `fd00::/8`, or one address) whose X-Forwarded-* headers are believed.
     /// Without any, what clients send in these headers is overwritten.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,6 +22,10 @@ pub enum Event {
     Closed {
         socket: String,
     },
+    /// A backend could not be reached or verified. Told once, until it is well again or fails otherwise.
+    BackendTls {
+        why: String,
+    },
     /// ghost took a new configuration.
     Reloaded {
         rules: u64,
@@ -107,6 +111,9 @@ type Listener = dyn Fn(&Event) + Send + Sync;
 pub struct Reporter {
     listener: Arc<Listener>,
     state: watch::Sender<State>,
+    /// What the front counts.
+    pub(crate) clients: Arc<front::Counters>,
+    pub(crate) backends: Arc<front::BackendCounters>,
 }
 
 impl std::fmt::Debug for Reporter {
@@ -117,7 +124,12 @@ impl std::fmt::Debug for Reporter {
 
 impl Reporter {
     pub fn new(listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        Self { listener: Arc::new(listener), state: watch::Sender::default() }
+        Self {
+            listener: Arc::new(listener),
+            state: watch::Sender::default(),
+            clients: Arc::default(),
+            backends: Arc::default(),
+        }
     }
 
     /// Is there nothing to serve?
@@ -164,7 +176,7 @@ impl Reporter {
                 state.settle();
             }
             Event::Closed { socket } => state.front_sockets.retain(|(name, _)| name != socket),
-            Event::NotListening { .. } | Event::Restarting { .. } => {}
+            Event::NotListening { .. } | Event::Restarting { .. } | Event::BackendTls { .. } => {}
         });
         if new {
             (self.listener)(event);

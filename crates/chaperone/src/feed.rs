@@ -24,6 +24,8 @@ pub struct Desired {
     pub vcl: Option<Arc<str>>,
     /// The front's: HTTPS listeners and their certificates.
     pub tls: Arc<front::Config>,
+    /// The front's: how backends with TLS are verified.
+    pub backends: Arc<front::Profiles>,
     /// What to call this configuration when it is served ([`crate::State::served`]).
     pub tag: Option<Arc<str>>,
 }

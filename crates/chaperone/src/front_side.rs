@@ -1,8 +1,10 @@
-//! The front beside varnishd: it ends TLS and hands the bytes on.
+//! The front beside varnishd: it ends TLS and hands the bytes on; and for backends with TLS it begins and verifies it.
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -11,11 +13,17 @@ use crate::event::{Event, Reporter};
 
 /// Once varnishd is gone, what it said last still has to reach the clients.
 const FLUSHING: Duration = Duration::from_secs(2);
+/// Requests that were routed before a reload may still connect by what it replaced.
+const RETIRING: Duration = Duration::from_secs(120);
 
 /// A front that runs, and ends with this.
 #[derive(Debug)]
 pub(crate) struct FrontSide {
     config: watch::Sender<Arc<front::Config>>,
+    profiles: watch::Sender<Arc<front::Profiles>>,
+    peers: watch::Sender<Arc<front::Peers>>,
+    /// Profiles that no reload since has named.
+    retired: HashMap<String, Instant>,
     shutdown: watch::Sender<front::Shutdown>,
     /// Does varnishd understand it?
     http2: bool,
@@ -23,9 +31,13 @@ pub(crate) struct FrontSide {
 }
 
 impl FrontSide {
-    /// Without a socket yet. `upstream` is varnishd's.
-    pub(crate) fn start(upstream: PathBuf, http2: bool, reporter: Reporter) -> Self {
+    /// Without a public socket yet. `upstream` is varnishd's; to `backends` varnishd connects.
+    pub(crate) fn start(upstream: PathBuf, backends: PathBuf, http2: bool, reporter: Reporter) -> Self {
         let (config, shutdown) = (watch::Sender::default(), watch::Sender::default());
+        let profiles = watch::Sender::default();
+        let peers: watch::Sender<Arc<front::Peers>> = watch::Sender::default();
+        let of_backends = reporter.clone();
+        let (counters, backend_counters) = (Arc::clone(&reporter.clients), Arc::clone(&reporter.backends));
         let tell = move |event| {
             reporter.tell(&match event {
                 front::Event::Listening { socket, address } => Event::Listening { socket, address },
@@ -33,9 +45,22 @@ impl FrontSide {
                 front::Event::Closed { socket } => Event::Closed { socket },
             });
         };
+        let tell_backends = move |event: front::BackendEvent| {
+            if let Some(why) = describe(&event) {
+                of_backends.tell(&Event::BackendTls { why });
+            }
+        };
         let mut running = JoinSet::new();
-        running.spawn(front::run(config.subscribe(), upstream, tell, shutdown.subscribe()));
-        Self { config, shutdown, http2, running }
+        running.spawn(front::run_counted(config.subscribe(), upstream, tell, shutdown.subscribe(), counters));
+        let (known, of_services, end) = (profiles.subscribe(), peers.subscribe(), shutdown.subscribe());
+        running.spawn(async move {
+            // Its directory is made when varnishd is started; and most Gateways need none of it.
+            let mut wanted = known.clone();
+            if wanted.wait_for(|profiles: &Arc<front::Profiles>| !profiles.is_empty()).await.is_ok() {
+                front::run_backends(known, of_services, backends, tell_backends, end, backend_counters).await;
+            }
+        });
+        Self { config, profiles, peers, retired: HashMap::new(), shutdown, http2, running }
     }
 
     /// From now on these listeners, with these certificates.
@@ -51,17 +76,106 @@ impl FrontSide {
         });
     }
 
+    /// These ways to verify backends too, beside those that are known.
+    pub(crate) fn add_backends(&self, profiles: &Arc<front::Profiles>, ghost: Option<&[u8]>) {
+        if !profiles.is_empty() || !self.peers.borrow().is_empty() {
+            self.peers.send_replace(Arc::new(ghost.map(peers).unwrap_or_default()));
+        }
+        self.profiles.send_if_modified(|known| {
+            let new = profiles.iter().any(|(name, profile)| known.get(name) != Some(profile));
+            if new {
+                let all = Arc::make_mut(known);
+                all.extend(profiles.iter().map(|(name, profile)| (name.clone(), profile.clone())));
+            }
+            new
+        });
+    }
+
+    /// ghost names no others any more; those go once nobody can be under way by them.
+    pub(crate) fn keep_backends(&mut self, profiles: &Arc<front::Profiles>) {
+        let now = Instant::now();
+        self.retired.retain(|name, _| !profiles.contains_key(name));
+        for name in self.profiles.borrow().keys().filter(|name| !profiles.contains_key(*name)) {
+            self.retired.entry(name.clone()).or_insert(now);
+        }
+        let over: Vec<String> = self
+            .retired
+            .iter()
+            .filter(|(_, since)| now.duration_since(**since) > RETIRING)
+            .map(|(name, _)| name.clone())
+            .collect();
+        if !over.is_empty() {
+            self.retired.retain(|name, _| !over.contains(name));
+            self.profiles.send_modify(|known| Arc::make_mut(known).retain(|name, _| !over.contains(name)));
+        }
+    }
+
     /// Takes no more connections; those that are there stay.
     pub(crate) fn close(&self) {
         self.show(&Arc::default());
     }
 
     /// Ends with the connections that varnishd has left.
-    pub(crate) async fn stop(mut self) {
-        self.shutdown.send_replace(front::Shutdown::Drain);
-        if tokio::time::timeout(FLUSHING, self.running.join_next()).await.is_err() {
-            self.shutdown.send_replace(front::Shutdown::Now);
-            let _ = tokio::time::timeout(FLUSHING, self.running.join_next()).await;
+    pub(crate) async fn stop(self) {
+        let Self { profiles, shutdown, mut running, .. } = self;
+        shutdown.send_replace(front::Shutdown::Drain);
+        // Who waits for the first profile waits for nothing.
+        drop(profiles);
+        let mut all = async || while running.join_next().await.is_some() {};
+        if tokio::time::timeout(FLUSHING, all()).await.is_err() {
+            shutdown.send_replace(front::Shutdown::Now);
+            let _ = tokio::time::timeout(FLUSHING, all()).await;
         }
     }
+}
+
+/// Which endpoints stand in for each other, out of ghost.json.
+fn peers(ghost: &[u8]) -> front::Peers {
+    let Ok(config) = serde_json::from_slice::<model::ghost::Config>(ghost) else {
+        return front::Peers::new();
+    };
+    let mut peers = front::Peers::new();
+    let routes =
+        config.vhosts.into_values().flat_map(|vhost| vhost.routes.into_iter().chain(vhost.default_route));
+    for group in routes.chain(config.default).flat_map(|route| route.backend_groups) {
+        let Some(tls) = group.tls else { continue };
+        let all: Arc<[SocketAddr]> =
+            group.backends.iter().map(|one| SocketAddr::new(one.address, one.port)).collect();
+        for endpoint in all.iter() {
+            peers.entry((tls.clone(), *endpoint)).or_insert_with(|| Arc::clone(&all));
+        }
+    }
+    peers
+}
+
+/// What to tell people, and what to do.
+fn describe(event: &front::BackendEvent) -> Option<String> {
+    use front::BackendFailure as Failure;
+    Some(match event {
+        front::BackendEvent::Listening { .. } => return None,
+        front::BackendEvent::CannotListen { path, why } => {
+            format!("backends with TLS cannot be reached: {}: {why} (it is tried again)", path.display())
+        }
+        front::BackendEvent::BadProfile { profile, why } => {
+            format!("TLS to backends by {profile} cannot be used: {why}; their requests get 503")
+        }
+        front::BackendEvent::Failed { profile, endpoint, reason, why } => {
+            let remedy = match reason {
+                Failure::Untrusted => "does the BackendTLSPolicy name the CA of its certificate?",
+                Failure::WrongName => {
+                    "compare hostname and subjectAltNames of the BackendTLSPolicy with its certificate"
+                }
+                Failure::Expired => "renew its certificate",
+                Failure::Refused => {
+                    "does it ask for a client certificate? Gateway spec.tls.backend names ours"
+                }
+                Failure::Incompatible => "does this port speak TLS 1.2 or 1.3?",
+                Failure::Unreachable | Failure::Timeout => {
+                    "is it up, and does a NetworkPolicy stand in the way?"
+                }
+                Failure::NotProxy | Failure::UnknownProfile => "this passes with the next reload",
+            };
+            format!("backend {endpoint} is not reached by TLS ({profile}): {why}; {remedy}")
+        }
+    })
 }

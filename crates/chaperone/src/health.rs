@@ -1,5 +1,5 @@
 //! Probes: `/healthz` while we live, `/readyz` while varnishd serves a good configuration, is not draining, and can be
-//! connected to.
+//! connected to; and `/metrics`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -12,19 +12,15 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 
-use crate::{Error, State};
+use crate::event::Reporter;
+use crate::{Error, State, metrics};
 
 /// A probe is asked every few seconds, and its asker has little patience.
 const CONNECTING: Duration = Duration::from_millis(500);
 
 /// Answers probes until the future is dropped. `varnishd` is where it must take connections.
-pub async fn serve(
-    address: SocketAddr,
-    varnishd: SocketAddr,
-    state: watch::Receiver<State>,
-) -> Result<(), Error> {
+pub async fn serve(address: SocketAddr, varnishd: SocketAddr, reporter: Reporter) -> Result<(), Error> {
     let failed = |source| Error::Port { socket: "health".to_owned(), address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     loop {
@@ -33,11 +29,18 @@ pub async fn serve(
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let state = state.clone();
+        let reporter = reporter.clone();
         tokio::spawn(async move {
             let answer = service_fn(|request: Request<_>| {
-                let (path, state) = (request.uri().path().to_owned(), state.borrow().clone());
-                async move { Ok::<_, Infallible>(respond(&path, &state, varnishd).await) }
+                let path = request.uri().path().to_owned();
+                let state = reporter.state().borrow().clone();
+                let metrics = (path == "/metrics").then(|| metrics::text(&reporter));
+                async move {
+                    Ok::<_, Infallible>(match metrics {
+                        Some(text) => plain(text),
+                        None => respond(&path, &state, varnishd).await,
+                    })
+                }
             });
             let _ = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -46,6 +49,13 @@ pub async fn serve(
                 .await;
         });
     }
+}
+
+fn plain(text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4");
+    response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+    response
 }
 
 async fn respond(path: &str, state: &State, varnishd: SocketAddr) -> Response<Full<Bytes>> {
@@ -64,7 +74,7 @@ async fn respond(path: &str, state: &State, varnishd: SocketAddr) -> Response<Fu
             });
             (status, body)
         }
-        _ => (StatusCode::NOT_FOUND, json!({ "error": "this port knows /healthz and /readyz" })),
+        _ => (StatusCode::NOT_FOUND, json!({ "error": "this port knows /healthz, /readyz and /metrics" })),
     };
     let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
     *response.status_mut() = status;

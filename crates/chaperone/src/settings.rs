@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use model::names::TLS_BACKENDS_SOCKET;
+
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// For logs: `Gateway default/shop`.
@@ -61,6 +63,11 @@ impl Settings {
     /// By which the front hands on what it has decrypted.
     pub(crate) fn https_socket(&self) -> PathBuf {
         self.work_dir.join("https.sock")
+    }
+
+    /// By which varnishd reaches backends with TLS: beside ghost.json, where ghost looks for it.
+    pub(crate) fn backends_socket(&self) -> PathBuf {
+        self.ghost_config().with_file_name(TLS_BACKENDS_SOCKET)
     }
 
     pub(crate) fn ghost_config(&self) -> PathBuf {

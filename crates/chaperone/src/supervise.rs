@@ -35,8 +35,12 @@ pub async fn run(
     shutdown: watch::Receiver<Shutdown>,
 ) {
     let feed = Feed::new(&settings, last_good);
-    let front =
-        FrontSide::start(settings.https_socket(), speaks_http2(&settings.extra_args), reporter.clone());
+    let front = FrontSide::start(
+        settings.https_socket(),
+        settings.backends_socket(),
+        speaks_http2(&settings.extra_args),
+        reporter.clone(),
+    );
     Supervisor { settings, desired, reporter, shutdown, feed, front, drain_at: None, lock: None }.run().await;
 }
 
@@ -185,6 +189,7 @@ impl Supervisor {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         let (desired, refused) = loop {
             let desired = self.desired.borrow_and_update().clone();
+            self.front.add_backends(&desired.backends, desired.ghost.as_deref());
             match self.feed.begin(&running.admin, &desired).await {
                 Ok(refused) => break (desired, refused),
                 Err(e) if e.keeps_serving() => {
@@ -213,6 +218,7 @@ impl Supervisor {
         self.reporter.control(Some(ghost_socket));
         self.reporter.tell(&Event::Serving { sockets });
         self.front.show(&desired.tls);
+        self.front.keep_backends(&desired.backends);
         let (rules, backends) = (status.rules, status.backends);
         self.reporter.tell(&Event::Reloaded { rules, backends, took: begun.elapsed() });
         match refused {
@@ -266,10 +272,15 @@ impl Supervisor {
                 self.check_child(running, &mut child_backoff).await
             } else {
                 let desired = self.desired.borrow_and_update().clone();
+                // Before ghost names them; those of before stay as long as ghost has them.
+                self.front.add_backends(&desired.backends, desired.ghost.as_deref());
                 let feed = &mut self.feed;
                 let routes = feed.apply_routes(ghost_socket, &child_news, &desired, &self.reporter).await;
                 // A listener opens once its routes are there. A VCL may take its time, and certificates do not wait for it.
                 self.front.show(&desired.tls);
+                if routes.is_ok() {
+                    self.front.keep_backends(&desired.backends);
+                }
                 let applied = feed.apply_vcl(&running.admin, &desired, &self.reporter).await.and(routes);
                 retry_at = match &applied {
                     Ok(()) => {
@@ -445,9 +456,10 @@ fn vmod_dir(work_dir: &Path) -> PathBuf {
 /// The directories, readable for varnishd's own user, to which it drops when it is started as root; and the VMOD
 /// in them, since that user cannot read a private checkout.
 fn prepare(settings: &Settings) -> Result<(), Error> {
-    let path = settings.https_socket();
-    if path.as_os_str().len() > LONGEST_SOCKET_PATH {
-        return Err(Error::SocketPath { path, longest: LONGEST_SOCKET_PATH });
+    for path in [settings.https_socket(), settings.backends_socket()] {
+        if path.as_os_str().len() > LONGEST_SOCKET_PATH {
+            return Err(Error::SocketPath { path, longest: LONGEST_SOCKET_PATH });
+        }
     }
     for dir in [settings.work_dir.clone(), vmod_dir(&settings.work_dir)] {
         fs::create_dir_all(&dir).map_err(Error::file(&dir))?;

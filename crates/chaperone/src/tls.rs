@@ -1,31 +1,133 @@
-//! What the front is to serve: the HTTPS listeners of routing.json, and the certificates that they name.
+//! What the front is to serve: the HTTPS listeners of routing.json, the certificates that they name, and how backends are
+//! verified.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
-use certificate::{Pair, Pem};
-use model::names::socket_parts;
+use certificate::{Authorities, Pair, Pem};
+use model::ghost::Group;
+use model::names::{ANY_HOST, socket_parts};
 use model::routing::Routing;
-use model::{Listener, ListenerTls};
-use translate::{Notice, Severity};
+use model::{Listener, ListenerTls, SubjectAltName, TlsHost};
+use translate::{Notice, Severity, TlsGroups, tls_key};
 
 /// Pairs by the name of their Secret, as they last were good: one that breaks leaves its forerunner in use.
 #[derive(Debug, Default)]
 pub struct Pairs(BTreeMap<String, Arc<Pair>>);
 
+/// What routing.json and certificates come to.
+#[derive(Debug)]
+pub struct Tls {
+    pub front: front::Config,
+    pub backends: front::Profiles,
+    pub notices: Vec<Notice>,
+}
+
 impl Pairs {
     /// The configuration for these listeners with these certificates, by `namespace/name`; all sockets on the address
     /// `bind`, if it is given. Of a name that is in `certificates` and broken, or not in it, the last good pair counts, as
     /// long as a listener names it.
-    pub fn front_config(
+    pub fn tls(
         &mut self,
         routing: &Routing,
         certificates: &BTreeMap<String, Pem>,
+        groups: &TlsGroups,
         bind: Option<IpAddr>,
-    ) -> (front::Config, Vec<Notice>) {
+    ) -> Tls {
         let mut notices = Vec::new();
         self.take(routing, certificates, &mut notices);
+        let backends = self.profiles(routing, &mut notices);
+        let mut front = self.front_config(routing, bind, &mut notices);
+        self.add_tls_listeners(&mut front, routing, groups, &backends, bind, &mut notices);
+        front.listeners.retain(|listener| listener.hosts.iter().any(is_served));
+        // A port whose clients cannot be checked is closed: nobody comes in unchecked.
+        for (port, validation) in &routing.client_validation {
+            match client_validation(routing, validation) {
+                Ok(validation) => drop(front.client_validation.insert(*port, validation)),
+                Err(why) => {
+                    notices.push(warning(
+                        format!("port {port}"),
+                        format!("is closed, since certificates of clients cannot be checked: {why}"),
+                    ));
+                    front.listeners.retain(|listener| listener.port != *port);
+                }
+            }
+        }
+        front.limits = limits(routing.tls_limits.as_ref());
+        Tls { front, backends, notices }
+    }
+
+    /// Names of TLS listeners lead to the endpoints of their routes; names that no route takes are refused.
+    fn add_tls_listeners(
+        &self,
+        config: &mut front::Config,
+        routing: &Routing,
+        groups: &TlsGroups,
+        profiles: &front::Profiles,
+        bind: Option<IpAddr>,
+        notices: &mut Vec<Notice>,
+    ) {
+        for listener in &routing.tls_listeners {
+            let Some((_, port)) = socket_parts(&listener.socket) else { continue };
+            let pairs =
+                listener.tls.as_ref().map(|tls| self.pairs_of(&listener.name, &tls.certificates, notices));
+            let mut hosts = Vec::new();
+            let own = listener.hostname.as_deref();
+            // The most specific listener of the port takes a name, whoever else has a route for it.
+            let is_ours = |host: &&TlsHost| {
+                !names_of(routing, port).any(|other| goes_before(other, own, &host.hostname))
+            };
+            for host in listener.hosts.iter().filter(is_ours) {
+                let groups =
+                    groups.get(&tls_key(&listener.name, &host.hostname)).map_or(&[][..], Vec::as_slice);
+                let backends = Arc::new(tls_backends(groups, profiles));
+                let action = match &pairs {
+                    Some(pairs) => front::Action::Forward { certificates: pairs.clone(), backends },
+                    None => front::Action::Passthrough { backends },
+                };
+                let hostname = Some(host.hostname.clone()).filter(|name| name != ANY_HOST);
+                hosts.push(front::Host { hostname, action });
+            }
+            if hosts.iter().all(|host| host.hostname != listener.hostname) {
+                let waits = pairs.as_ref().is_some_and(Vec::is_empty);
+                let action = match pairs {
+                    Some(certificates) if waits => front::Action::Terminate { certificates },
+                    _ => front::Action::Refuse,
+                };
+                hosts.push(front::Host { hostname: listener.hostname.clone(), action });
+            }
+            match config.listeners.iter_mut().find(|known| known.port == port) {
+                Some(known) => known.hosts.extend(hosts),
+                None => {
+                    let socket = listener.socket.clone();
+                    config.listeners.push(front::Listener { socket, address: bind, port, hosts });
+                }
+            }
+        }
+    }
+
+    fn pairs_of(&self, listener: &str, names: &[String], notices: &mut Vec<Notice>) -> Vec<Arc<Pair>> {
+        let pairs: Vec<_> = names.iter().filter_map(|name| self.0.get(name).cloned()).collect();
+        if pairs.is_empty() {
+            notices.push(warning(
+                format!("listener {listener}"),
+                format!(
+                    "is not served, for want of a certificate: put a good pair into Secret {}",
+                    names.join(" or ")
+                ),
+            ));
+        }
+        pairs
+    }
+
+    fn front_config(
+        &self,
+        routing: &Routing,
+        bind: Option<IpAddr>,
+        notices: &mut Vec<Notice>,
+    ) -> front::Config {
         let mut config = front::Config::default();
         for (listener, tls) in tls_listeners(routing) {
             let Some((_, port)) = socket_parts(&listener.socket) else { continue };
@@ -62,14 +164,50 @@ impl Pairs {
                 }),
             }
         }
-        config.listeners.retain(|listener| listener.hosts.iter().any(has_pairs));
-        (config, notices)
+        config
+    }
+
+    /// A profile without any CA that can be read is left out: the front then refuses its backends.
+    fn profiles(&self, routing: &Routing, notices: &mut Vec<Notice>) -> front::Profiles {
+        let timeouts = routing.timeouts.unwrap_or_default();
+        let connect_timeout = Duration::from_secs_f64(timeouts.connect_seconds.clamp(0.001, 3600.0));
+        let mut profiles = front::Profiles::new();
+        for (name, tls) in &routing.backend_tls {
+            let trust = if tls.system { Ok(front::Trust::System) } else { trust(routing, &tls.authorities) };
+            let trust = match trust {
+                Ok(trust) => trust,
+                Err(why) => {
+                    notices.push(warning(
+                        format!("backend_tls {name}"),
+                        format!("cannot be used, so its backends get no requests: {why}"),
+                    ));
+                    continue;
+                }
+            };
+            let names = tls.names.iter().map(|name| match name {
+                SubjectAltName::Dns(name) => front::BackendName::Dns(name.clone()),
+                SubjectAltName::Uri(uri) => front::BackendName::Uri(uri.clone()),
+            });
+            let client = tls.client_certificate.as_ref().and_then(|name| self.0.get(name).cloned());
+            profiles.insert(
+                name.clone(),
+                front::BackendTls {
+                    hostname: tls.hostname.clone(),
+                    names: names.collect(),
+                    trust,
+                    client,
+                    alpn: true,
+                    connect_timeout,
+                },
+            );
+        }
+        profiles
     }
 
     /// The new for the old, where it is good. What no listener names is forgotten.
     fn take(&mut self, routing: &Routing, certificates: &BTreeMap<String, Pem>, notices: &mut Vec<Notice>) {
         let mut kept = BTreeMap::new();
-        for name in tls_listeners(routing).flat_map(|(_, tls)| tls.names()) {
+        for name in routing.certificate_names() {
             if kept.contains_key(name) {
                 continue;
             }
@@ -106,8 +244,97 @@ fn tls_listeners(routing: &Routing) -> impl Iterator<Item = (&Listener, &Listene
     routing.listeners.iter().filter_map(|listener| Some((listener, listener.tls.as_ref()?)))
 }
 
-fn has_pairs(host: &front::Host) -> bool {
-    matches!(&host.action, front::Action::Terminate { certificates } if !certificates.is_empty())
+/// All bundles of a profile as one.
+fn trust(routing: &Routing, names: &[String]) -> Result<front::Trust, String> {
+    authorities(routing, names).map(front::Trust::Authorities)
+}
+
+fn authorities(routing: &Routing, names: &[String]) -> Result<Arc<Authorities>, String> {
+    let mut pem = String::new();
+    for name in names {
+        let bundle = routing.authorities.get(name).ok_or_else(|| format!("authorities lacks {name}"))?;
+        pem.push_str(bundle);
+        pem.push('\n');
+    }
+    Authorities::new(pem.as_bytes()).map(Arc::new).map_err(|e| e.to_string())
+}
+
+/// Hostnames of all listeners of the front's port.
+fn names_of(routing: &Routing, port: u16) -> impl Iterator<Item = Option<&str>> {
+    let https = routing.listeners.iter().filter(|listener| listener.tls.is_some());
+    let https = https.map(|listener| (&listener.socket, listener.hostname.as_deref()));
+    let tls = routing.tls_listeners.iter().map(|listener| (&listener.socket, listener.hostname.as_deref()));
+    https
+        .chain(tls)
+        .filter(move |(socket, _)| socket_parts(socket).is_some_and(|(_, of)| of == port))
+        .map(|(_, name)| name)
+}
+
+/// Does another listener, and not our own, take this host?
+fn goes_before(other: Option<&str>, own: Option<&str>, host: &str) -> bool {
+    let specific = |name: Option<&str>| match name {
+        None => 0,
+        Some(name) if name.starts_with("*.") => name.len(),
+        Some(_) => usize::MAX,
+    };
+    let covers = other.is_some_and(|other| {
+        other == host
+            || other.strip_prefix('*').is_some_and(|parent| {
+                host.strip_prefix('*').unwrap_or(host).ends_with(parent) && host.len() > parent.len()
+            })
+    });
+    covers && specific(other) > specific(own)
+}
+
+fn is_served(host: &front::Host) -> bool {
+    match &host.action {
+        front::Action::Terminate { certificates } | front::Action::Forward { certificates, .. } => {
+            !certificates.is_empty()
+        }
+        front::Action::Passthrough { .. } | front::Action::Refuse => true,
+    }
+}
+
+/// A group whose profile cannot be used has no endpoints: never plain text.
+fn tls_backends(groups: &[Group], profiles: &front::Profiles) -> front::Backends {
+    let group = |group: &Group| {
+        let tls = group.tls.as_ref().map(|name| profiles.get(name).cloned().map(Arc::new));
+        let endpoints = match tls {
+            Some(None) => Vec::new(),
+            _ => group.backends.iter().map(|one| SocketAddr::new(one.address, one.port)).collect(),
+        };
+        front::BackendGroup { weight: group.weight, endpoints, tls: tls.flatten() }
+    };
+    front::Backends { groups: groups.iter().map(group).collect() }
+}
+
+fn client_validation(
+    routing: &Routing,
+    validation: &model::ClientValidation,
+) -> Result<front::ClientValidation, String> {
+    let authorities = authorities(routing, &validation.authorities)?;
+    let mode = if validation.insecure_fallback {
+        front::ClientMode::InsecureFallback
+    } else {
+        front::ClientMode::ValidOnly
+    };
+    Ok(front::ClientValidation { authorities, mode })
+}
+
+fn limits(of: Option<&model::TlsLimits>) -> front::Limits {
+    let default = front::Limits::default();
+    let Some(of) = of else { return default };
+    let count = |value: Option<u32>, default: usize| value.map_or(default, |value| value as usize);
+    let seconds = |value: Option<f64>, default: Duration| {
+        value.map_or(default, |value| Duration::from_secs_f64(value.clamp(0.001, 86_400.0 * 365.0)))
+    };
+    front::Limits {
+        handshake_timeout: seconds(of.handshake_seconds, default.handshake_timeout),
+        concurrent_handshakes: count(of.handshakes, default.concurrent_handshakes),
+        connections: count(of.connections, default.connections),
+        hello_bytes: count(of.client_hello_bytes, default.hello_bytes),
+        idle_timeout: seconds(of.idle_seconds, default.idle_timeout),
+    }
 }
 
 fn warning(object: String, message: String) -> Notice {
@@ -139,6 +366,16 @@ mod tests {
         Routing { listeners, ..Routing::default() }
     }
 
+    fn front_config(
+        pairs: &mut Pairs,
+        routing: &Routing,
+        certificates: &BTreeMap<String, Pem>,
+        bind: Option<IpAddr>,
+    ) -> (front::Config, Vec<Notice>) {
+        let Tls { front, notices, .. } = pairs.tls(routing, certificates, &TlsGroups::new(), bind);
+        (front, notices)
+    }
+
     fn texts(notices: &[Notice]) -> Vec<String> {
         notices.iter().map(ToString::to_string).collect()
     }
@@ -161,7 +398,7 @@ mod tests {
         ]);
         let certificates = BTreeMap::from([("d/a".to_owned(), pem()), ("d/b".to_owned(), pem())]);
         let bind = Some(IpAddr::from([127, 0, 0, 1]));
-        let (config, notices) = Pairs::default().front_config(&routing, &certificates, bind);
+        let (config, notices) = front_config(&mut Pairs::default(), &routing, &certificates, bind);
         assert_eq!(texts(&notices), [""; 0]);
         let sockets: Vec<_> =
             config.listeners.iter().map(|l| (l.socket.as_str(), l.port, l.address)).collect();
@@ -178,13 +415,13 @@ mod tests {
         let with = |pem: &Pem| BTreeMap::from([("d/a".to_owned(), pem.clone())]);
         let broken = Pem { key: two.key.clone(), ..one.clone() };
         let mut pairs = Pairs::default();
-        let (good, _) = pairs.front_config(&routing, &with(&one), None);
+        let (good, _) = front_config(&mut pairs, &routing, &with(&one), None);
         for certificates in [with(&broken), BTreeMap::new()] {
-            let (config, notices) = pairs.front_config(&routing, &certificates, None);
+            let (config, notices) = front_config(&mut pairs, &routing, &certificates, None);
             assert_eq!(config, good);
             assert!(texts(&notices)[0].ends_with("stays in use"), "{notices:?}");
         }
-        let (config, notices) = pairs.front_config(&routing, &with(&two), None);
+        let (config, notices) = front_config(&mut pairs, &routing, &with(&two), None);
         assert_ne!(config, good);
         assert_eq!(texts(&notices), [""; 0]);
     }
@@ -193,7 +430,7 @@ mod tests {
     fn a_listener_without_a_pair_has_no_socket() {
         let routing = routing(vec![listener("a", 443, None, &["d/a"])]);
         let mut pairs = Pairs::default();
-        let (config, notices) = pairs.front_config(&routing, &BTreeMap::new(), None);
+        let (config, notices) = front_config(&mut pairs, &routing, &BTreeMap::new(), None);
         assert_eq!(config.listeners, []);
         assert_eq!(
             texts(&notices),
@@ -208,7 +445,7 @@ mod tests {
             listener("b", 443, Some("b.example.com"), &["d/b"]),
         ]);
         let certificates = BTreeMap::from([("d/a".to_owned(), pem())]);
-        let (config, notices) = Pairs::default().front_config(&routing, &certificates, None);
+        let (config, notices) = front_config(&mut Pairs::default(), &routing, &certificates, None);
         assert_eq!(config.listeners[0].hosts.iter().map(pairs_of).collect::<Vec<_>>(), [1, 0]);
         assert_eq!(notices.len(), 1);
     }
@@ -217,8 +454,8 @@ mod tests {
     fn a_secret_that_no_listener_names_is_forgotten() {
         let mut pairs = Pairs::default();
         let named = routing(vec![listener("a", 443, None, &["d/a"])]);
-        let _ = pairs.front_config(&named, &BTreeMap::from([("d/a".to_owned(), pem())]), None);
-        let _ = pairs.front_config(&routing(vec![]), &BTreeMap::new(), None);
-        assert_eq!(pairs.front_config(&named, &BTreeMap::new(), None).0.listeners, []);
+        let _ = front_config(&mut pairs, &named, &BTreeMap::from([("d/a".to_owned(), pem())]), None);
+        let _ = front_config(&mut pairs, &routing(vec![]), &BTreeMap::new(), None);
+        assert_eq!(front_config(&mut pairs, &named, &BTreeMap::new(), None).0.listeners, []);
     }
 }

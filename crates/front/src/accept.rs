@@ -96,10 +96,10 @@ impl Door<'_> {
             Ok((stream, client)) => {
                 self.trouble = None;
                 let gate = self.shared.gate.load_full();
-                let Some(pass) = gate.enter().await else { return };
+                let Some(connection) = gate.enter().await else { return };
                 let services = self.port.services.load_full();
                 let shared = Arc::clone(self.shared);
-                tokio::spawn(serve(stream, client, services, gate.limits.clone(), pass, shared));
+                tokio::spawn(serve(stream, client, services, gate, connection, shared));
             }
             Err(e) if passing(&e) => {}
             Err(e) => {

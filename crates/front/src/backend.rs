@@ -9,5 +9,7 @@ mod serve;
 mod verify;
 
 pub use counters::{BackendCounters, BackendFailure};
+pub(crate) use profile::Ready;
 pub use profile::{BackendName, BackendTls, Profiles, Trust};
-pub use serve::{BackendEvent, run_backends};
+pub(crate) use serve::reach;
+pub use serve::{BackendEvent, Peers, run_backends};

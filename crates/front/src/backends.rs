@@ -3,10 +3,15 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+
+use crate::BackendTls;
+use crate::backend::{Ready, reach};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -24,12 +29,67 @@ pub struct Backends {
 pub struct BackendGroup {
     pub weight: u32,
     pub endpoints: Vec<SocketAddr>,
+    /// What was decrypted is encrypted again, for a backend that is verified so. Not for what passes through.
+    pub tls: Option<Arc<BackendTls>>,
+}
+
+/// Groups whose profiles are ready for use.
+#[derive(Debug, Clone)]
+pub(crate) struct Targets {
+    groups: Arc<Backends>,
+    /// Of each group. An error: its share of connections is closed.
+    tls: Vec<Option<Result<Arc<Ready>, String>>>,
+}
+
+/// A backend that takes the bytes.
+pub(crate) enum Reached {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Targets {
+    pub(crate) fn new(backends: &Arc<Backends>) -> Self {
+        let ready = |group: &BackendGroup| {
+            group.tls.as_ref().map(|profile| Ready::new(&raw_tcp(profile)).map(Arc::new))
+        };
+        Self { tls: backends.groups.iter().map(ready).collect(), groups: Arc::clone(backends) }
+    }
+
+    pub(crate) async fn connect(&self) -> io::Result<Reached> {
+        let random = random();
+        let Some(at) = self.groups.position(random) else {
+            return Err(io::Error::new(ErrorKind::NotFound, "no endpoint"));
+        };
+        match self.tls.get(at) {
+            Some(Some(Ok(ready))) => {
+                let mut last = io::Error::new(ErrorKind::NotFound, "no endpoint");
+                for endpoint in self.groups.choose(random) {
+                    match reach(endpoint, ready).await {
+                        Ok(stream) => return Ok(Reached::Tls(Box::new(stream))),
+                        Err((_, why)) => last = io::Error::other(why),
+                    }
+                }
+                Err(last)
+            }
+            Some(Some(Err(why))) => Err(io::Error::other(why.clone())),
+            _ => self.groups.connect_to(random).await.map(Reached::Plain),
+        }
+    }
+}
+
+/// What the bytes are is not known here: no protocol is offered.
+fn raw_tcp(profile: &BackendTls) -> BackendTls {
+    BackendTls { alpn: false, ..profile.clone() }
 }
 
 impl Backends {
     pub(crate) async fn connect(&self) -> io::Result<TcpStream> {
+        self.connect_to(random()).await
+    }
+
+    async fn connect_to(&self, random: u64) -> io::Result<TcpStream> {
         let mut last = io::Error::new(ErrorKind::NotFound, "no endpoint");
-        for endpoint in self.choose(random()) {
+        for endpoint in self.choose(random) {
             match timeout(CONNECT_TIMEOUT, TcpStream::connect(endpoint)).await {
                 Ok(Ok(stream)) => {
                     let _ = stream.set_nodelay(true);
@@ -51,9 +111,13 @@ impl Backends {
     }
 
     fn group(&self, random: u64) -> Option<&BackendGroup> {
+        self.groups.get(self.position(random)?)
+    }
+
+    fn position(&self, random: u64) -> Option<usize> {
         let total: u64 = self.groups.iter().map(|group| u64::from(group.weight)).sum();
         let mut place = (random & 0xffff_ffff).checked_rem(total)?;
-        self.groups.iter().find(|group| {
+        self.groups.iter().position(|group| {
             let weight = u64::from(group.weight);
             let found = place < weight;
             place = place.saturating_sub(weight);
@@ -72,7 +136,11 @@ mod tests {
     use super::*;
 
     fn group(weight: u32, ports: &[u16]) -> BackendGroup {
-        BackendGroup { weight, endpoints: ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect() }
+        BackendGroup {
+            weight,
+            endpoints: ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect(),
+            tls: None,
+        }
     }
 
     #[test]

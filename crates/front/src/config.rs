@@ -61,6 +61,8 @@ pub enum Action {
     Forward { certificates: Vec<Arc<Pair>>, backends: Arc<Backends> },
     /// One of the endpoints gets the bytes as they come, and ends TLS itself.
     Passthrough { backends: Arc<Backends> },
+    /// The listener takes the name, and no route does: refused as a name that nobody has.
+    Refuse,
 }
 
 impl Host {
@@ -81,6 +83,8 @@ pub struct Limits {
     pub connections: usize,
     /// The most bytes of a ClientHello.
     pub hello_bytes: usize,
+    /// A connection of a TLSRoute on which nothing moves is closed after this time. For HTTP varnishd has its own.
+    pub idle_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -90,6 +94,7 @@ impl Default for Limits {
             concurrent_handshakes: 1024,
             connections: 100_000,
             hello_bytes: 16 << 10,
+            idle_timeout: Duration::from_secs(3600),
         }
     }
 }

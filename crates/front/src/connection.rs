@@ -4,21 +4,24 @@ use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_rustls::StartHandshake;
 use tokio_rustls::server::TlsStream;
 
-use crate::gate::Pass;
+use crate::backends::{Reached, Targets};
+use crate::gate::Gate;
 use crate::hello::Greeting;
 use crate::hosts::Hosts;
-use crate::relay::relay;
+use crate::relay::{relay, relay_until_idle};
 use crate::run::Shared;
 use crate::terminate::Server;
-use crate::{Backends, Failure, Limits, Shutdown, hello, proxy, upstream};
+use crate::{Backends, Failure, Shutdown, hello, proxy, upstream};
 
 /// What a port does with each name.
 pub(crate) type Services = Hosts<Service>;
@@ -29,7 +32,9 @@ pub(crate) enum Service {
     /// The listener has no certificate.
     Nothing,
     Terminate(Arc<Server>),
-    Forward(Arc<Server>, Arc<Backends>),
+    Forward(Arc<Server>, Arc<Targets>),
+    /// No route takes the name.
+    Refused,
     Passthrough(Arc<Backends>),
 }
 
@@ -39,7 +44,7 @@ type Decrypted = Box<TlsStream<TcpStream>>;
 /// A client whose hello is answered, or is not ours to answer.
 enum Greeted {
     Terminated(Decrypted, Arc<Server>),
-    Forwarded(Decrypted, Arc<Backends>),
+    Forwarded(Decrypted, Arc<Targets>),
     Passed(TcpStream, Vec<u8>, Arc<Backends>),
 }
 
@@ -48,10 +53,11 @@ pub(crate) async fn serve(
     stream: TcpStream,
     client: SocketAddr,
     services: Arc<Services>,
-    limits: Limits,
-    pass: Pass,
+    gate: Arc<Gate>,
+    connection: OwnedSemaphorePermit,
     shared: Arc<Shared>,
 ) {
+    let _connection = connection;
     let _open = shared.counters.opened();
     let mut shutdown = shared.shutdown.clone();
     let now = async {
@@ -61,7 +67,7 @@ pub(crate) async fn serve(
     };
     tokio::select! {
         () = now => {}
-        () = exchange(stream, client, services, limits, pass, &shared) => {}
+        () = exchange(stream, client, services, gate, &shared) => {}
     }
 }
 
@@ -69,15 +75,13 @@ async fn exchange(
     stream: TcpStream,
     client: SocketAddr,
     services: Arc<Services>,
-    limits: Limits,
-    pass: Pass,
+    gate: Arc<Gate>,
     shared: &Shared,
 ) {
+    let idle = gate.limits.idle_timeout;
+    let patience = gate.limits.handshake_timeout;
     // Boxed, so that its memory is given back for the long time that follows.
-    let greeted =
-        timeout(limits.handshake_timeout, Box::pin(handshake(stream, services, limits.hello_bytes))).await;
-    let Pass { handshake: permit, connection: _connection } = pass;
-    drop(permit);
+    let greeted = timeout(patience, Box::pin(handshake(stream, services, gate))).await;
     let counters = &shared.counters;
     let greeted = match greeted.unwrap_or(Err(Failure::Timeout)) {
         Ok(greeted) => greeted,
@@ -86,13 +90,13 @@ async fn exchange(
     if let Greeted::Terminated(stream, _) | Greeted::Forwarded(stream, _) = &greeted {
         counters.greeted(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed));
     }
-    if carry(greeted, client, shared).await.is_err() {
+    if carry(greeted, client, idle, shared).await.is_err() {
         counters.upstream_failed();
     }
 }
 
 /// Brings the bytes to where they belong. An error means that nobody was there; how a connection ends is between its ends.
-async fn carry(greeted: Greeted, client: SocketAddr, shared: &Shared) -> io::Result<()> {
+async fn carry(greeted: Greeted, client: SocketAddr, idle: Duration, shared: &Shared) -> io::Result<()> {
     let (from_clients, to_clients) = shared.counters.traffic();
     match greeted {
         Greeted::Terminated(mut stream, server) => {
@@ -102,16 +106,21 @@ async fn carry(greeted: Greeted, client: SocketAddr, shared: &Shared) -> io::Res
             drop(header);
             let _ = relay(&mut *stream, &mut upstream, from_clients, to_clients).await;
         }
-        Greeted::Forwarded(mut stream, backends) => {
-            let mut backend = Box::pin(backends.connect()).await?;
-            let _ = relay(&mut *stream, &mut backend, from_clients, to_clients).await;
-        }
+        // Whether these are to stay, only their bytes can say.
+        Greeted::Forwarded(mut stream, backends) => match Box::pin(backends.connect()).await? {
+            Reached::Plain(mut backend) => {
+                relay_until_idle(&mut *stream, &mut backend, from_clients, to_clients, idle).await;
+            }
+            Reached::Tls(mut backend) => {
+                relay_until_idle(&mut *stream, &mut *backend, from_clients, to_clients, idle).await;
+            }
+        },
         Greeted::Passed(mut stream, hello, backends) => {
             let mut backend = Box::pin(backends.connect()).await?;
             backend.write_all(&hello).await?;
             drop(hello);
             shared.counters.passed_on();
-            let _ = relay(&mut stream, &mut backend, from_clients, to_clients).await;
+            relay_until_idle(&mut stream, &mut backend, from_clients, to_clients, idle).await;
         }
     }
     Ok(())
@@ -120,9 +129,16 @@ async fn carry(greeted: Greeted, client: SocketAddr, shared: &Shared) -> io::Res
 async fn handshake(
     mut stream: TcpStream,
     services: Arc<Services>,
-    hello_bytes: usize,
+    gate: Arc<Gate>,
 ) -> Result<Greeted, Failure> {
-    let Greeting { bytes, hello } = hello::read(&mut stream, hello_bytes).await?;
+    let mut place = gate.place();
+    let greeting = tokio::select! {
+        biased;
+        greeting = hello::read(&mut stream, gate.limits.hello_bytes) => greeting?,
+        Ok(()) = &mut place.lost => return Err(Failure::CrowdedOut),
+    };
+    drop(place);
+    let Greeting { bytes, hello } = greeting;
     if let Some(hello) = hello {
         match services.find(hello.name.as_deref()) {
             Some(Service::Passthrough(backends)) => {
@@ -132,6 +148,7 @@ async fn handshake(
             found => return Err(refuse(&mut stream, found).await),
         }
     }
+    let _turn = gate.handshake().await;
     let accepted = hello::accept(&mut stream, &bytes).await?;
     drop(bytes);
     let (server, backends) = match services.find(accepted.client_hello().server_name()) {
@@ -149,7 +166,7 @@ async fn handshake(
 
 async fn refuse(stream: &mut TcpStream, found: Option<&Service>) -> Failure {
     let why = match found {
-        None => Failure::UnknownName,
+        None | Some(Service::Refused) => Failure::UnknownName,
         Some(Service::Nothing) => Failure::NoCertificate,
         // We and rustls read the name differently: a client that plays tricks.
         Some(_) => Failure::Misbehaved,

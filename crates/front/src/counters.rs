@@ -106,6 +106,8 @@ impl Drop for Opened<'_> {
 pub enum Failure {
     /// Not done within the time.
     Timeout,
+    /// No hello yet, and others needed the place.
+    CrowdedOut,
     /// The client went away.
     Gone,
     /// No ClientHello, or a broken one.
@@ -127,8 +129,9 @@ pub enum Failure {
 }
 
 impl Failure {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Timeout,
+        Self::CrowdedOut,
         Self::Gone,
         Self::NotTls,
         Self::TooLarge,
@@ -144,6 +147,7 @@ impl Failure {
     pub fn name(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
+            Self::CrowdedOut => "crowded_out",
             Self::Gone => "gone",
             Self::NotTls => "not_tls",
             Self::TooLarge => "too_large",

@@ -25,7 +25,8 @@ mod upstream;
 mod validate;
 
 pub use backend::{
-    BackendCounters, BackendEvent, BackendFailure, BackendName, BackendTls, Profiles, Trust, run_backends,
+    BackendCounters, BackendEvent, BackendFailure, BackendName, BackendTls, Peers, Profiles, Trust,
+    run_backends,
 };
 pub use backends::{BackendGroup, Backends};
 pub use config::{Action, Config, Host, Limits, Listener};

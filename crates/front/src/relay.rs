@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 /// Four TLS records; what rustls takes at once.
 const SCRATCH: usize = 64 << 10;
@@ -58,6 +58,38 @@ where
             Err(_) => {}
         }
     }
+}
+
+/// As [`relay`], until nothing has moved for `idle` (or a quarter more).
+pub(crate) async fn relay_until_idle<C, U>(
+    client: &mut C,
+    upstream: &mut U,
+    from_client: &AtomicU64,
+    to_client: &AtomicU64,
+    idle: Duration,
+) where
+    C: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncRead + AsyncWrite + Unpin,
+{
+    let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
+    let silence = async {
+        let (mut moved, mut since) = (0, Instant::now());
+        loop {
+            sleep(idle / 4).await;
+            let now = up.load(Ordering::Relaxed) + down.load(Ordering::Relaxed);
+            if now != moved {
+                (moved, since) = (now, Instant::now());
+            } else if since.elapsed() >= idle {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        _ = relay(client, upstream, &up, &down) => {}
+        () = silence => {}
+    }
+    from_client.fetch_add(up.into_inner(), Ordering::Relaxed);
+    to_client.fetch_add(down.into_inner(), Ordering::Relaxed);
 }
 
 enum Broken {

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::accept::{Port, listen};
+use crate::backends::Targets;
 use crate::connection::{Service, Services};
 use crate::gate::Gate;
 use crate::hosts::Hosts;
@@ -165,8 +166,9 @@ impl Ports {
             // What the endpoints speak is not known here.
             Action::Forward { certificates, backends } => {
                 let server = self.terminator()?.server(certificates, &[], validation)?;
-                Service::Forward(Arc::new(server), Arc::clone(backends))
+                Service::Forward(Arc::new(server), Arc::new(Targets::new(backends)))
             }
+            Action::Refuse => Service::Refused,
             Action::Passthrough { backends } => Service::Passthrough(Arc::clone(backends)),
         })
     }

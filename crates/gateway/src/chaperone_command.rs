@@ -19,7 +19,7 @@ use model::{Version, check_version};
 use source::files::Files;
 use source::kubernetes::Pod;
 use tokio::sync::watch;
-use translate::{EndpointIndex, resolve};
+use translate::{EndpointIndex, resolve, resolve_tls};
 
 use crate::cli::ChaperoneArguments;
 use crate::serve::tell;
@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
     let reporter = Reporter::new(move |event| tell("chaperone", event));
 
     let health =
-        chaperone::health::serve(environment.health_address, environment.http_address, reporter.state());
+        chaperone::health::serve(environment.health_address, environment.http_address, reporter.clone());
     let last_good = match &environment.gateway_name {
         Some(_) => kubernetes::Kept::new(&absolute(&environment.work_dir)).last_good(),
         None => LastGood::default(),
@@ -174,8 +174,7 @@ impl Reader<'_> {
     }
 
     fn certificate_names(&self) -> impl Iterator<Item = &String> {
-        let listeners = self.routing.iter().flat_map(|routing| &routing.listeners);
-        listeners.filter_map(|listener| listener.tls.as_ref()).flat_map(|tls| tls.names())
+        self.routing.iter().flat_map(Routing::certificate_names)
     }
 
     /// Those that routing.json names, as far as they are there.
@@ -212,12 +211,16 @@ impl Reader<'_> {
             serde_json::to_vec(&ghost)
         });
         self.certificates = self.read_certificates();
-        let mut tls = front::Config::default();
+        let (mut tls, mut backends) = (Arc::default(), Arc::default());
         if let Some(routing) = &self.routing {
             self.reporter.set_idle(is_idle(routing));
-            let (config, notices) = self.pairs.front_config(routing, &self.certificates, None);
-            wrong.extend(notices.iter().map(ToString::to_string));
-            tls = config;
+            let (groups, notices) = resolve_tls(routing, &index);
+            for notice in notices {
+                tracing::debug!("{notice}");
+            }
+            let found = self.pairs.tls(routing, &self.certificates, &groups, None);
+            wrong.extend(found.notices.iter().map(ToString::to_string));
+            (tls, backends) = (Arc::new(found.front), Arc::new(found.backends));
         }
         // Not within the call below: whoever looks at the state must let go before it is told anything.
         let serving = self.reporter.state().borrow().serving;
@@ -229,7 +232,7 @@ impl Reader<'_> {
         }
         self.told = wrong.into_iter().collect();
         let ghost = ghost.transpose()?.map(Arc::from);
-        Ok(Desired { ghost, vcl: self.vcl.clone(), tls: Arc::new(tls), tag: None })
+        Ok(Desired { ghost, vcl: self.vcl.clone(), tls, backends, tag: None })
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     let mut notices = translation.notices.clone();
     for (key, plan) in &translation.gateways {
         notices.extend(input::ghost(plan, &endpoints).1);
+        notices.extend(translate::resolve_tls(&plan.routing, &endpoints).1);
         bad += usize::from(!check_vcl(&mut to, key, plan, &arguments.varnish)?);
     }
     for (at, notice) in notices.iter().enumerate() {

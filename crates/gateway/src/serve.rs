@@ -17,7 +17,7 @@ use anyhow::Context;
 use chaperone::{Desired, Event, ListenSocket, Pairs, Settings, Shutdown};
 use source::files::{Files, Loaded};
 use tokio::sync::watch;
-use translate::{GatewayPlan, Infra, Key, Notice};
+use translate::{EndpointIndex, GatewayPlan, Infra, Key, Notice, resolve_tls};
 
 use crate::cli::ServeArguments;
 use crate::compile_vcl::refused_arguments;
@@ -96,6 +96,13 @@ impl StateDir {
     }
 }
 
+/// What one Gateway's front is to do.
+#[derive(Clone, Default)]
+struct Front {
+    listeners: Arc<front::Config>,
+    backends: Arc<front::Profiles>,
+}
+
 /// All Gateways of this machine.
 struct Machine {
     arguments: ServeArguments,
@@ -136,15 +143,15 @@ impl Machine {
                 self.refuse_bad_arguments(key, infra);
             }
         }
-        let fronts = self.fronts(&translation.gateways, &settled, &mut notices);
+        let fronts = self.fronts(&translation.gateways, &endpoints, &settled, &mut notices);
         self.stop_changed(&translation.gateways, &fronts);
         for (key, plan) in &translation.gateways {
             let (ghost, of_endpoints) = input::ghost(plan, &endpoints);
             notices.extend(of_endpoints);
             match serde_json::to_vec(&ghost) {
                 Ok(json) => {
-                    let tls = fronts.get(key).cloned().unwrap_or_default();
-                    self.bring(key, plan, json.into(), tls);
+                    let front = fronts.get(key).cloned().unwrap_or_default();
+                    self.bring(key, plan, json.into(), front);
                 }
                 Err(e) => tracing::error!("Gateway {key}: ghost.json cannot be written: {e}"),
             }
@@ -172,31 +179,32 @@ impl Machine {
     fn fronts(
         &mut self,
         plans: &BTreeMap<Key, GatewayPlan>,
+        endpoints: &EndpointIndex,
         settled: &Settled,
         notices: &mut Vec<Notice>,
-    ) -> BTreeMap<Key, Arc<front::Config>> {
+    ) -> BTreeMap<Key, Front> {
         self.pairs.retain(|key, _| plans.contains_key(key));
         let mut fronts = BTreeMap::new();
         for (key, plan) in plans {
             let pairs = self.pairs.entry(key.clone()).or_default();
-            let (mut config, found) =
-                pairs.front_config(&plan.routing, &plan.certificates, self.arguments.bind);
+            let (groups, found) = resolve_tls(&plan.routing, endpoints);
+            notices.extend(found);
+            let mut tls = pairs.tls(&plan.routing, &plan.certificates, &groups, self.arguments.bind);
             notices.extend(
-                found.into_iter().map(|n| Notice { object: format!("Gateway {key}: {}", n.object), ..n }),
+                tls.notices
+                    .into_iter()
+                    .map(|n| Notice { object: format!("Gateway {key}: {}", n.object), ..n }),
             );
-            config.listeners.retain(|listener| !settled.has_lost(key, listener.port));
-            fronts.insert(key.clone(), Arc::new(config));
+            tls.front.listeners.retain(|listener| !settled.has_lost(key, listener.port));
+            let front = Front { listeners: Arc::new(tls.front), backends: Arc::new(tls.backends) };
+            fronts.insert(key.clone(), front);
         }
         fronts
     }
 
     /// Stops all varnishds that are not wanted any more, or not as they are, before any is started: one may
     /// need the port of another.
-    fn stop_changed(
-        &mut self,
-        plans: &BTreeMap<Key, GatewayPlan>,
-        fronts: &BTreeMap<Key, Arc<front::Config>>,
-    ) {
+    fn stop_changed(&mut self, plans: &BTreeMap<Key, GatewayPlan>, fronts: &BTreeMap<Key, Front>) {
         self.ending.retain(|(_, _, ended)| !ended.is_so());
         self.instances.retain(|key, instance| {
             let infra = plans.get(key).map(|plan| &plan.infra);
@@ -204,7 +212,7 @@ impl Machine {
             // come back: varnishd keeps its cache.
             let listens = |infra: &Infra| {
                 !infra.sockets.is_empty()
-                    || fronts.get(key).is_some_and(|tls| !tls.listeners.is_empty())
+                    || fronts.get(key).is_some_and(|front| !front.listeners.listeners.is_empty())
                     || *infra == instance.infra
             };
             let wanted = infra.is_some_and(|infra| infra.as_ref().is_none_or(listens));
@@ -233,13 +241,14 @@ impl Machine {
     }
 
     /// Starts, feeds or restarts one Gateway's varnishd.
-    fn bring(&mut self, key: &Key, plan: &GatewayPlan, ghost: Arc<[u8]>, tls: Arc<front::Config>) {
+    fn bring(&mut self, key: &Key, plan: &GatewayPlan, ghost: Arc<[u8]>, front: Front) {
         let routes = instance::count_routes(&plan.routing);
         let vcl = plan.main_vcl.as_deref().map(Arc::from);
-        let listens = |infra: &&Infra| !infra.sockets.is_empty() || !tls.listeners.is_empty();
+        let listens = |infra: &&Infra| !infra.sockets.is_empty() || !front.listeners.listeners.is_empty();
         let served = plan.infra.as_ref().filter(listens);
         let served = served.map(|infra| (infra, self.settings(key, infra), self.in_the_way(key, infra)));
-        let desired = Desired { ghost: Some(ghost), vcl, tls, tag: None };
+        let Front { listeners: tls, backends } = front;
+        let desired = Desired { ghost: Some(ghost), vcl, tls, backends, tag: None };
         match (self.instances.get_mut(key), served) {
             (Some(instance), Some((infra, settings, after))) if instance.infra != *infra => {
                 tracing::info!(
@@ -372,6 +381,9 @@ pub(crate) fn tell(name: &str, event: &Event) {
                 object = name,
                 "{name}: {why} (the other listeners serve, and this one is tried again)"
             );
+        }
+        Event::BackendTls { why } => {
+            tracing::warn!(event = "backend-tls", object = name, "{name}: {why}");
         }
         Event::Restarting { socket } => {
             tracing::info!(

@@ -64,6 +64,6 @@ pub(crate) fn settle(
 /// varnishd's and the front's.
 fn ports(plan: &GatewayPlan) -> impl Iterator<Item = u16> {
     let of_varnishd = plan.infra.iter().flat_map(|infra| &infra.sockets).map(|socket| socket.port);
-    let of_front = plan.routing.listeners.iter().filter(|listener| listener.tls.is_some());
-    of_varnishd.chain(of_front.filter_map(|listener| Some(socket_parts(&listener.socket)?.1)))
+    let of_front = plan.routing.front_sockets();
+    of_varnishd.chain(of_front.filter_map(|socket| Some(socket_parts(socket)?.1)))
 }

@@ -1,6 +1,8 @@
 //! Statuses as lines that a person reads.
 
-use translate::status::{ACCEPTED, CONFLICTED, OVERLAPPING_TLS, PARTIALLY_INVALID, UNSUPPORTED_FIELDS};
+use translate::status::{
+    ACCEPTED, CONFLICTED, INSECURE_FRONTEND, OVERLAPPING_TLS, PARTIALLY_INVALID, UNSUPPORTED_FIELDS,
+};
 use translate::{AncestorStatus, Condition, ParentStatus, Statuses};
 
 /// What became of one object, in one respect.
@@ -26,9 +28,11 @@ pub(crate) fn of(statuses: &Statuses) -> Vec<Verdict> {
             push_bad(&mut all, &object, &about, &listener.conditions);
         }
     }
-    for (key, status) in &statuses.http_routes {
+    let http = statuses.http_routes.iter().map(|(key, status)| ("HTTPRoute", key, status));
+    let tls = statuses.tls_routes.iter().map(|(key, status)| ("TLSRoute", key, status));
+    for (kind, key, status) in http.chain(tls) {
         for parent in &status.parents {
-            push(&mut all, &format!("HTTPRoute {key}"), &by(parent, &key.namespace), &parent.conditions);
+            push(&mut all, &format!("{kind} {key}"), &by(parent, &key.namespace), &parent.conditions);
         }
     }
     for (key, status) in &statuses.ingress_classes {
@@ -38,12 +42,15 @@ pub(crate) fn of(statuses: &Statuses) -> Vec<Verdict> {
         let by = status.varnish_service.as_ref().map(|key| format!(" by Varnish Service {key}"));
         push(&mut all, &format!("Ingress {key}"), &by.unwrap_or_default(), &status.conditions);
     }
-    for (key, status) in &statuses.cache_policies {
+    let policies = statuses.cache_policies.iter().map(|(key, status)| ("VarnishCachePolicy", key, status));
+    let backend_tls =
+        statuses.backend_tls_policies.iter().map(|(key, status)| ("BackendTLSPolicy", key, status));
+    for (policy, key, status) in policies.chain(backend_tls) {
         for AncestorStatus { ancestor_ref, conditions } in &status.ancestors {
             let kind = ancestor_ref.kind.as_deref().unwrap_or("Gateway");
             let namespace = ancestor_ref.namespace.as_deref().unwrap_or(&key.namespace);
             let by = format!(" by {kind} {namespace}/{}", ancestor_ref.name);
-            push(&mut all, &format!("VarnishCachePolicy {key}"), &by, conditions);
+            push(&mut all, &format!("{policy} {key}"), &by, conditions);
         }
     }
     all
@@ -83,6 +90,9 @@ fn is_bad(condition: &Condition) -> bool {
     if condition.kind == OVERLAPPING_TLS {
         return false;
     }
-    let good_when = !matches!(condition.kind.as_str(), CONFLICTED | PARTIALLY_INVALID | UNSUPPORTED_FIELDS);
+    let good_when = !matches!(
+        condition.kind.as_str(),
+        CONFLICTED | PARTIALLY_INVALID | UNSUPPORTED_FIELDS | INSECURE_FRONTEND
+    );
     condition.status != good_when
 }

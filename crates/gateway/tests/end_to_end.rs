@@ -11,6 +11,7 @@
 )]
 #![allow(clippy::print_stderr, reason = "the gateway's log goes with the failure")]
 
+mod backend_tls;
 mod bad_input;
 mod cache;
 mod chaperone_env;
@@ -24,4 +25,6 @@ mod reload;
 mod routing;
 mod support;
 mod tls;
+mod tls_clients;
+mod tls_route;
 mod user_vcl;

@@ -1,5 +1,6 @@
 //! What the tests are made of: a scene (a directory of manifests), origins, the gateway, a client.
 
+pub(crate) mod authority;
 pub(crate) mod client;
 pub(crate) mod manifests;
 pub(crate) mod origin;
@@ -10,6 +11,7 @@ pub(crate) mod scene;
 pub(crate) mod tls;
 pub(crate) mod wait;
 
+pub(crate) use authority::{Authority, Leaf, TlsOrigin, config_map};
 pub(crate) use client::{Ask, Connection, Response, get};
 pub(crate) use manifests::{
     cache_policy, class, gateway, gateway_of, parameters, route, route_to, secret, service, user_vcl,
@@ -18,5 +20,5 @@ pub(crate) use origin::Origin;
 pub(crate) use ports::free_port;
 pub(crate) use program::Program;
 pub(crate) use scene::Scene;
-pub(crate) use tls::{Certificate, Handshake};
+pub(crate) use tls::{Certificate, Handshake, get_with};
 pub(crate) use wait::{PATIENCE, until, wait_for};

@@ -427,6 +427,8 @@ struct gs_backend {
 	const char	*name;
 	const void	*sockaddr;
 	unsigned	socklen;
+	const char	*path;		/* with TLS: the front's unix socket, and what to tell it; or NULL */
+	struct gs_text	preamble;
 	double		connect, first_byte, between_bytes;
 };
 
@@ -435,11 +437,13 @@ gs_backend_new(VRT_CTX, const struct gs_backend *from, struct vsmw_cluster *clus
 {
 	struct vrt_backend be;
 	struct vrt_endpoint ep;
-	const struct suckaddr *sua;
+	const struct suckaddr *sua = NULL;
+	struct vrt_blob preamble;
 	VCL_BACKEND d;
 
 	memset(&be, 0, sizeof be);
 	memset(&ep, 0, sizeof ep);
+	memset(&preamble, 0, sizeof preamble);
 	be.magic = VRT_BACKEND_MAGIC;
 	be.endpoint = &ep;
 	be.vcl_name = from->name;
@@ -450,13 +454,20 @@ gs_backend_new(VRT_CTX, const struct gs_backend *from, struct vsmw_cluster *clus
 	be.backend_wait_timeout = -1;	/* unset is negative from VRT 19 on */
 #endif
 	ep.magic = VRT_ENDPOINT_MAGIC;
-	sua = VSA_Malloc(from->sockaddr, from->socklen);
-	if (sua == NULL)
-		return (NULL);
-	if (VSA_Get_Proto(sua) == AF_INET6)
-		ep.ipv6 = sua;
-	else
-		ep.ipv4 = sua;
+	if (from->path != NULL) {
+		preamble.blob = from->preamble.p;
+		preamble.len = from->preamble.n;
+		ep.uds_path = from->path;
+		ep.preamble = &preamble;
+	} else {
+		sua = VSA_Malloc(from->sockaddr, from->socklen);
+		if (sua == NULL)
+			return (NULL);
+		if (VSA_Get_Proto(sua) == AF_INET6)
+			ep.ipv6 = sua;
+		else
+			ep.ipv4 = sua;
+	}
 #if VRT_MAJOR_VERSION >= 17
 	d = VRT_new_backend_clustered(ctx, cluster, &be, NULL);
 #else
@@ -510,6 +521,19 @@ extern void ghost_leaving(struct http *bereq);
 extern void ghost_arrived(struct http *beresp);
 extern void ghost_target_free(void *target);
 
+/* What the front says of a backend that it has not reached, or not verified (front/src/backend/serve.rs). */
+static const char gs_tls_failed[] = "Backend TLS: ";
+
+static int
+gs_not_verified(const struct busyobj *bo)
+{
+	txt reason = bo->beresp->hd[HTTP_HDR_REASON];
+	size_t n = sizeof gs_tls_failed - 1;
+
+	return (bo->beresp->status == 502 && reason.b != NULL && (size_t)Tlen(reason) > n &&
+	    memcmp(reason.b, gs_tls_failed, n) == 0);
+}
+
 /*
  * A backend that cannot be reached is tried once more on another of the group. Where not a byte was sent, nothing
  * was asked of it: so this holds for every method.
@@ -532,6 +556,17 @@ gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 		VRT_Assign_Backend(&bo->director_resp, be);
 		sent = bo->acct.bereq_hdrbytes;
 		i = be->vdir->methods->gethdrs(ctx, be);
+		if (i == 0 && gs_not_verified(bo)) {
+			/* The front took the request, and told the backend nothing of it. */
+			VSLb(bo->vsl, SLT_FetchError, "%s", bo->beresp->hd[HTTP_HDR_REASON].b);
+			bo->htc->doclose = SC_REM_CLOSE;
+			be->vdir->methods->finish(ctx, be);
+			HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
+			if (bo->no_retry != NULL)
+				return (-1);
+			i = -1;
+			continue;
+		}
 		if (i == 0) {
 			ghost_arrived(bo->beresp);
 			return (0);

@@ -1,27 +1,30 @@
 //! Native backends: one for each endpoint, shared by all rules and kept across reloads, so that varnishd pools
 //! its connections.
 
-use std::ffi::{c_uint, c_void};
+use std::ffi::{CStr, c_uint, c_void};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use model::Timeouts;
 
 use crate::error::Error;
-use crate::ffi::{self, Ctx, Director, NewBackend, OwnedDirector, RawCluster, c_string};
-use crate::retire;
+use crate::ffi::{self, Ctx, Director, NewBackend, OwnedDirector, RawCluster, Text, c_string};
+use crate::{preamble, retire};
 
 /// What makes two backends the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct BackendKey {
     address: SocketAddr,
+    /// The profile by which the front verifies it.
+    tls: Option<Arc<str>>,
     timeouts: [u64; 3],
 }
 
 impl BackendKey {
-    pub(crate) fn new(address: SocketAddr, timeouts: Timeouts) -> Self {
+    pub(crate) fn new(address: SocketAddr, tls: Option<&Arc<str>>, timeouts: Timeouts) -> Self {
         let Timeouts { connect_seconds, first_byte_seconds, idle_seconds } = timeouts;
-        Self { address, timeouts: [connect_seconds, first_byte_seconds, idle_seconds].map(f64::to_bits) }
+        let tls = tls.cloned();
+        Self { address, tls, timeouts: [connect_seconds, first_byte_seconds, idle_seconds].map(f64::to_bits) }
     }
 }
 
@@ -64,14 +67,29 @@ impl Drop for Cluster {
 }
 
 impl Backend {
-    pub(crate) fn new(ctx: *const Ctx, key: BackendKey, cluster: Arc<Cluster>) -> Result<Self, Error> {
-        let name = c_string(&key.address.to_string());
+    /// `front` is the unix socket by which backends with TLS are reached.
+    pub(crate) fn new(
+        ctx: *const Ctx,
+        key: &BackendKey,
+        front: &CStr,
+        cluster: Arc<Cluster>,
+    ) -> Result<Self, Error> {
+        let name = match &key.tls {
+            None => c_string(&key.address.to_string()),
+            Some(tls) => c_string(&format!("{}+tls:{tls}", key.address)),
+        };
         let sockaddr = SockAddr::new(key.address);
+        let preamble = key.tls.as_deref().map(|tls| preamble::new(key.address, tls));
         let [connect, first_byte, between_bytes] = key.timeouts.map(f64::from_bits);
         let from = NewBackend {
             name: name.as_ptr(),
             sockaddr: sockaddr.as_ptr(),
             socklen: sockaddr.len(),
+            path: preamble.as_ref().map_or(std::ptr::null(), |_| front.as_ptr()),
+            preamble: match &preamble {
+                Some(bytes) => Text { p: bytes.as_ptr(), n: bytes.len() },
+                None => Text { p: std::ptr::null(), n: 0 },
+            },
             connect,
             first_byte,
             between_bytes,

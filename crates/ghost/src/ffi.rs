@@ -57,6 +57,10 @@ pub(crate) struct NewBackend {
     pub(crate) name: *const c_char,
     pub(crate) sockaddr: *const c_void,
     pub(crate) socklen: c_uint,
+    /// Of the front, for a backend with TLS; or NULL.
+    pub(crate) path: *const c_char,
+    /// What Varnish sends before the first request of a connection by `path`.
+    pub(crate) preamble: Text,
     pub(crate) connect: f64,
     pub(crate) first_byte: f64,
     pub(crate) between_bytes: f64,

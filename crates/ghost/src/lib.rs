@@ -19,6 +19,7 @@ mod index;
 mod invalidate;
 mod message;
 mod object;
+mod preamble;
 mod retire;
 mod socket;
 mod table;

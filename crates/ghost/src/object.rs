@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use model::names::GHOST_CONFIG_ENV;
+use model::names::{GHOST_CONFIG_ENV, TLS_BACKENDS_SOCKET};
 
 use crate::answer::Answer;
 use crate::control::Control;
@@ -23,6 +23,8 @@ pub(crate) static IN_FLIGHT: AtomicI64 = AtomicI64::new(0);
 
 pub struct Ghost {
     path: PathBuf,
+    /// The unix socket by which backends with TLS are reached.
+    front: PathBuf,
     current: ArcSwap<Table>,
     reloading: Mutex<()>,
     pub(crate) reloads: AtomicU64,
@@ -42,9 +44,11 @@ impl Ghost {
             "" => std::env::var_os(GHOST_CONFIG_ENV).ok_or(Error::NoPath)?.into(),
             path => PathBuf::from(path),
         };
-        let table = Table::new(ctx, read_aside(&path)?, None)?;
+        let front = path.with_file_name(TLS_BACKENDS_SOCKET);
+        let table = Table::new(ctx, read_aside(&path)?, &front, None)?;
         let ghost = Box::new(Self {
             path,
+            front,
             current: ArcSwap::from_pointee(table),
             reloading: Mutex::new(()),
             reloads: AtomicU64::new(0),
@@ -77,7 +81,7 @@ impl Ghost {
     pub(crate) fn reload(&self, ctx: *const Ctx) -> Result<Arc<Table>, Error> {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let compiled = read_aside(&self.path)?;
-        let new = Arc::new(Table::new(ctx, compiled, Some(&self.table()))?);
+        let new = Arc::new(Table::new(ctx, compiled, &self.front, Some(&self.table()))?);
         retire::release(self.current.swap(Arc::clone(&new)));
         self.reloads.fetch_add(1, Ordering::Relaxed);
         Ok(new)

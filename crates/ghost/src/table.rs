@@ -56,13 +56,19 @@ pub(crate) fn read_aside(path: &Path) -> Result<Compiled, Error> {
 
 impl Table {
     /// Makes the directors. Backends that `old` has already are shared with it, and so are their connections.
-    pub(crate) fn new(ctx: *const Ctx, compiled: Compiled, old: Option<&Self>) -> Result<Self, Error> {
+    /// `front` is the unix socket by which backends with TLS are reached.
+    pub(crate) fn new(
+        ctx: *const Ctx,
+        compiled: Compiled,
+        front: &Path,
+        old: Option<&Self>,
+    ) -> Result<Self, Error> {
         let mut router = compiled.router;
         if let Some(old) = old {
             router.take_over(&old.router);
         }
         let router = Arc::new(router);
-        let backends = backends(ctx, &router, old)?;
+        let backends = backends(ctx, &router, front, old)?;
         let mut first = Vec::with_capacity(router.rules().len());
         let mut directors = Vec::with_capacity(router.rules().len());
         for (id, rule) in router.rules().iter().enumerate() {
@@ -75,7 +81,7 @@ impl Table {
                 continue;
             }
             for (at, group) in rule.groups().iter().enumerate() {
-                let key = |address| BackendKey::new(address, router.timeouts());
+                let key = |address| BackendKey::new(address, group.tls(), router.timeouts());
                 let of_group: Option<Box<[_]>> =
                     group.endpoints().iter().map(|a| backends.get(&key(*a)).cloned()).collect();
                 directors.push(match of_group {
@@ -181,10 +187,14 @@ impl SocketLines {
 fn backends(
     ctx: *const Ctx,
     router: &Router,
+    front: &Path,
     old: Option<&Table>,
 ) -> Result<HashMap<BackendKey, Arc<Backend>>, Error> {
-    let endpoints = router.rules().iter().flat_map(|r| r.groups()).flat_map(|g| g.endpoints());
-    let wanted: HashSet<_> = endpoints.map(|a| BackendKey::new(*a, router.timeouts())).collect();
+    let groups = router.rules().iter().flat_map(|r| r.groups());
+    let endpoints = groups.flat_map(|g| g.endpoints().iter().map(|a| (*a, g.tls())));
+    let wanted: HashSet<_> =
+        endpoints.map(|(address, tls)| BackendKey::new(address, tls, router.timeouts())).collect();
+    let front = c_string(&front.to_string_lossy());
     let known = |key: &BackendKey| old.and_then(|t| t.backends.get(key)).cloned();
     let missing = wanted.iter().filter(|key| known(key).is_none()).count();
     let cluster = (missing > 0).then(|| Cluster::new(ctx, missing));
@@ -192,7 +202,7 @@ fn backends(
     for key in wanted {
         let backend = match (known(&key), &cluster) {
             (Some(backend), _) => backend,
-            (None, Some(cluster)) => Arc::new(Backend::new(ctx, key, Arc::clone(cluster))?),
+            (None, Some(cluster)) => Arc::new(Backend::new(ctx, &key, &front, Arc::clone(cluster))?),
             (None, None) => continue,
         };
         all.insert(key, backend);

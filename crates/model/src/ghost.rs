@@ -96,6 +96,9 @@ pub struct Group {
     /// Random where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balancing: Option<Balancing>,
+    /// The backends are reached through the front, which verifies them by the profile of this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<String>,
     /// `namespace/name:port` of the Service, for readers, logs and `explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

@@ -11,9 +11,11 @@ pub mod matches;
 pub mod names;
 mod report;
 pub mod routing;
+mod tls;
 mod version;
 
 pub use report::Report;
+pub use tls::{BackendTls, ClientValidation, SubjectAltName, TlsBackend, TlsHost, TlsLimits, TlsListener};
 pub use version::{VERSION, Version, WrongVersion, check_version};
 
 use std::collections::BTreeMap;

@@ -32,6 +32,9 @@ pub const RELOAD_PORT: u16 = 1969;
 /// The unix socket over which the front hands on what it has decrypted. Which listener it came in by, PROXY's destination
 /// says.
 pub const HTTPS_SOCKET: &str = "https";
+/// Beside ghost.json: the unix socket over which varnishd reaches backends with TLS. The front connects to the endpoint that
+/// PROXY names, and verifies it.
+pub const TLS_BACKENDS_SOCKET: &str = "backends.sock";
 /// Makes ghost read ghost.json again.
 pub const RELOAD_PATH: &str = "/.varnish-ghost/reload";
 /// What ghost serves now, as JSON.

@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
-use crate::{Balancing, CachePolicy, Listener, RouteKind, Timeouts, VERSION};
+use crate::{
+    BackendTls, Balancing, CachePolicy, ClientValidation, Listener, RouteKind, Timeouts, TlsBackend,
+    TlsLimits, TlsListener, VERSION,
+};
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,6 +27,20 @@ pub struct Routing {
     /// Whether answers say in X-Cache what the cache did; they do where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_status_header: Option<bool>,
+    /// Those of protocol TLS, whose connections go by TLSRoutes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tls_listeners: Vec<TlsListener>,
+    /// By port: what clients must show.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub client_validation: BTreeMap<u16, ClientValidation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_limits: Option<TlsLimits>,
+    /// How backends with TLS are verified, by the name that routes have in `backend_tls`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub backend_tls: BTreeMap<String, BackendTls>,
+    /// CA certificates as PEM, by a name that changes with their content.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub authorities: BTreeMap<String, String>,
     /// By host in lower case: `shop.example.com`, `*.example.com`, `*`.
     #[serde(default)]
     pub vhosts: BTreeMap<String, Vhost>,
@@ -49,10 +66,38 @@ impl Routing {
 
     /// Where the Services of all routes are: pods watch the endpoints there, and need the right to.
     pub fn service_namespaces(&self) -> BTreeSet<String> {
-        self.routes()
-            .filter(|route| route.service.is_some())
+        let of_routes = self.routes().filter(|route| route.service.is_some());
+        let of_tls = self.tls_backends().filter(|backend| backend.service.is_some());
+        of_routes
             .filter_map(|route| route.namespace.clone())
+            .chain(of_tls.filter_map(|backend| backend.namespace.clone()))
             .collect()
+    }
+
+    fn tls_backends(&self) -> impl Iterator<Item = &TlsBackend> {
+        self.tls_listeners.iter().flat_map(|listener| &listener.hosts).flat_map(|host| &host.backends)
+    }
+
+    /// Sockets of all listeners, of varnishd's and of the front's. May repeat.
+    pub fn sockets(&self) -> impl Iterator<Item = &str> {
+        let http = self.listeners.iter().map(|listener| listener.socket.as_str());
+        http.chain(self.front_sockets().filter(|socket| socket.starts_with("tls-")))
+    }
+
+    /// Sockets of the front. May repeat.
+    pub fn front_sockets(&self) -> impl Iterator<Item = &str> {
+        let https = self.listeners.iter().filter(|listener| listener.tls.is_some());
+        let tls = self.tls_listeners.iter().map(|listener| listener.socket.as_str());
+        https.map(|listener| listener.socket.as_str()).chain(tls)
+    }
+
+    /// Secrets with pairs, each `namespace/name`: of listeners, and what we show to backends. May repeat.
+    pub fn certificate_names(&self) -> impl Iterator<Item = &String> {
+        let of_listeners = self.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+        let of_listeners =
+            of_listeners.chain(self.tls_listeners.iter().filter_map(|listener| listener.tls.as_ref()));
+        let of_clients = self.backend_tls.values().filter_map(|tls| tls.client_certificate.as_ref());
+        of_listeners.flat_map(|tls| &tls.certificates).chain(of_clients)
     }
 }
 
@@ -64,6 +109,11 @@ impl Default for Routing {
             timeouts: None,
             trusted_proxies: Vec::new(),
             cache_status_header: None,
+            tls_listeners: Vec::new(),
+            client_validation: BTreeMap::new(),
+            tls_limits: None,
+            backend_tls: BTreeMap::new(),
+            authorities: BTreeMap::new(),
             vhosts: BTreeMap::new(),
             default: None,
             unready_without_routes: false,
@@ -110,6 +160,9 @@ pub struct Route {
     /// That port's name in the Service (empty for a port without name), by which EndpointSlices are searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_name: Option<String>,
+    /// A name out of the file's `backend_tls`. Where absent the backend gets HTTP in the clear.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend_tls: Option<String>,
     /// 1 where absent, as in the Gateway API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,

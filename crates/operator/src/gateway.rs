@@ -285,8 +285,7 @@ impl Actor {
         let secret = Key::new(&self.key.namespace, workload::tls_secret(&self.key.name));
         let there =
             self.owned.secrets.get(&secret).and_then(|secret| secret.data.clone()).unwrap_or_default();
-        let listeners = plan.routing.listeners.iter().filter_map(|listener| listener.tls.as_ref());
-        for name in listeners.flat_map(|tls| tls.names()) {
+        for name in plan.routing.certificate_names() {
             let Some(keys) = model::names::certificate_keys(name) else { continue };
             let pair = match plan.certificates.get(name) {
                 Some(pem) => Some((pem.chain.clone(), pem.key.clone())),

@@ -17,6 +17,7 @@ pub(crate) struct Metrics {
     pub(crate) gateways_programmed: Gauge,
     pub(crate) routes: Gauge,
     pub(crate) routes_accepted: Gauge,
+    pub(crate) listeners_unresolved: Gauge,
     pub(crate) translation_seconds: Histogram,
     pub(crate) apply_seconds: Histogram,
     pub(crate) apply_errors: Counter,
@@ -35,6 +36,7 @@ impl Default for Metrics {
             gateways_programmed: Gauge::default(),
             routes: Gauge::default(),
             routes_accepted: Gauge::default(),
+            listeners_unresolved: Gauge::default(),
             translation_seconds: Histogram::new(buckets()),
             apply_seconds: Histogram::new(buckets()),
             apply_errors: Counter::default(),
@@ -55,6 +57,11 @@ impl Default for Metrics {
             "routes_accepted",
             "Those that are accepted by all these parents",
             metrics.routes_accepted.clone(),
+        );
+        registry.register(
+            "listeners_unresolved",
+            "Listeners with ResolvedRefs=False: a certificate, a CA or a kind of routes that cannot be used",
+            metrics.listeners_unresolved.clone(),
         );
         registry.register(
             "translation_seconds",

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use source::kubernetes::{Cluster, Unreadable};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use translate::status::{ACCEPTED, UNSUPPORTED_FIELDS};
+use translate::status::{ACCEPTED, RESOLVED_REFS, UNSUPPORTED_FIELDS};
 use translate::{Condition, HttpRouteStatus, Key, ParentStatus, Snapshot, Statuses, Translation, workload};
 
 use crate::events::Events;
@@ -196,6 +196,10 @@ impl Reconciler {
         self.metrics
             .gateways_accepted
             .set(number(gateways.filter(|status| good(&status.conditions)).count()));
+        let listeners = statuses.gateways.values().flat_map(|status| &status.listeners);
+        let unresolved = |one: &Condition| one.kind == RESOLVED_REFS && !one.status;
+        let unresolved = listeners.filter(|listener| listener.conditions.iter().any(unresolved));
+        self.metrics.listeners_unresolved.set(number(unresolved.count()));
         self.metrics.routes.set(number(routes.len()));
         let accepted = routes.filter(|status| status.parents.iter().all(|parent| good(&parent.conditions)));
         self.metrics.routes_accepted.set(number(accepted.count()));

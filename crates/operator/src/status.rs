@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use api::VarnishCachePolicy;
 use futures::StreamExt;
+use gateway_api::backendtlspolicies::BackendTlsPolicy;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use gateway_api::httproutes::HttpRoute;
+use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{Pod as PodObject, Service};
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
@@ -21,7 +23,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use source::kubernetes::{Cluster, Signal, Unread};
 use tokio::sync::watch;
-use translate::status::{ACCEPTED, CONFLICTED, PROGRAMMED, STORAGE, SUPPORTED_VERSION};
+use translate::status::{ACCEPTED, CONFLICTED, PROGRAMMED, RESOLVED_REFS, STORAGE, SUPPORTED_VERSION};
 use translate::{
     AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, Key, ListenerStatus,
     ParentStatus, PolicyStatus, Statuses, features, workload,
@@ -260,22 +262,52 @@ impl Writer {
             if settled.is(&key, &version, status) {
                 continue;
             }
-            match http_route(&key, &route.metadata.resource_version, &to_value(&route.status), status) {
+            match route_status(
+                "HTTPRoute",
+                &key,
+                &route.metadata.resource_version,
+                &to_value(&route.status),
+                status,
+            ) {
                 Some(write) => writes.push(write),
                 None => settled.note(key, version, status),
             }
+        }
+        for (key, route) in self.cluster.tls_routes.objects() {
+            let status = statuses.tls_routes.get(&key).unwrap_or(&none);
+            let observed = to_value(&route.status);
+            writes.extend(route_status(
+                "TLSRoute",
+                &key,
+                &route.metadata.resource_version,
+                &observed,
+                status,
+            ));
+        }
+        let no_ancestor = PolicyStatus::default();
+        for (key, policy) in self.cluster.backend_tls_policies.objects() {
+            let status = statuses.backend_tls_policies.get(&key).unwrap_or(&no_ancestor);
+            let observed = to_value(&policy.status);
+            writes.extend(policy_status(
+                "BackendTLSPolicy",
+                &key,
+                &policy.metadata.resource_version,
+                &observed,
+                status,
+            ));
         }
         // Routes that could not be read have a status as well.
         for (key, unread) in self.cluster.http_routes.unread() {
             let status = statuses.http_routes.get(&key).unwrap_or(&none);
             let version = unread.raw.pointer("/metadata/resourceVersion").and_then(Value::as_str);
             let observed = unread.raw.get("status").cloned().unwrap_or_default();
-            writes.extend(http_route(&key, &version.map(str::to_owned), &observed, status));
+            writes.extend(route_status("HTTPRoute", &key, &version.map(str::to_owned), &observed, status));
         }
         let none = PolicyStatus::default();
         for (key, policy) in self.cluster.cache_policies.objects() {
             let status = statuses.cache_policies.get(&key).unwrap_or(&none);
-            writes.extend(cache_policy(&key, &policy, status));
+            let (version, observed) = (&policy.metadata.resource_version, to_value(&policy.status));
+            writes.extend(policy_status("VarnishCachePolicy", &key, version, &observed, status));
         }
         writes
     }
@@ -301,8 +333,12 @@ impl Writer {
                 patch_status(&api, &key, &patch).await
             }
             "Gateway" => patch_status::<Gateway>(&self.namespaced(&key), &key, &patch).await,
+            "TLSRoute" => patch_status::<TlsRoute>(&self.namespaced(&key), &key, &patch).await,
             "VarnishCachePolicy" => {
                 patch_status::<VarnishCachePolicy>(&self.namespaced(&key), &key, &patch).await
+            }
+            "BackendTLSPolicy" => {
+                patch_status::<BackendTlsPolicy>(&self.namespaced(&key), &key, &patch).await
             }
             _ => patch_status::<HttpRoute>(&self.namespaced(&key), &key, &patch).await,
         };
@@ -328,8 +364,18 @@ impl Writer {
                         self.events.tell(object.as_ref(), good, &reason, &note).await;
                     }
                 }
+                "TLSRoute" => {
+                    if let Some(object) = self.cluster.tls_routes.get(&key) {
+                        self.events.tell(object.as_ref(), good, &reason, &note).await;
+                    }
+                }
                 "VarnishCachePolicy" => {
                     if let Some(object) = self.cluster.cache_policies.get(&key) {
+                        self.events.tell(object.as_ref(), good, &reason, &note).await;
+                    }
+                }
+                "BackendTLSPolicy" => {
+                    if let Some(object) = self.cluster.backend_tls_policies.get(&key) {
                         self.events.tell(object.as_ref(), good, &reason, &note).await;
                     }
                 }
@@ -445,6 +491,7 @@ impl Writer {
         let mut listeners_same =
             observed.get("listeners").and_then(Value::as_array).map_or(0, Vec::len) == status.listeners.len();
         let mut listeners = Vec::with_capacity(status.listeners.len());
+        let mut listener_news = Vec::new();
         for listener in &status.listeners {
             let mut wanted = listener.conditions.clone();
             wanted.push(listener_programmed(listener, &programmed));
@@ -457,7 +504,14 @@ impl Writer {
                         == Some(listener.attached_routes.into())
                         && there.get("supportedKinds").unwrap_or(&json!([])) == &kinds
                 });
-            let (conditions, _) = merge(&wanted, there_conditions);
+            let (conditions, of_listener) = merge(&wanted, there_conditions);
+            // What is wrong with its certificates, and when that is over. The rest its Gateway says.
+            listener_news.extend(
+                of_listener
+                    .into_iter()
+                    .filter(|one| one.note.starts_with(RESOLVED_REFS))
+                    .map(|one| News { note: format!("listener {}: {}", listener.name, one.note), ..one }),
+            );
             listeners.push(json!({
                 "name": listener.name,
                 "attachedRoutes": listener.attached_routes,
@@ -470,7 +524,8 @@ impl Writer {
         if listeners_same && addresses_same && same(&wanted, observed.get("conditions")) {
             return (None, good);
         }
-        let (conditions, news) = merge(&wanted, observed.get("conditions"));
+        let (conditions, mut news) = merge(&wanted, observed.get("conditions"));
+        news.extend(listener_news);
         let body = json!({ "conditions": conditions, "listeners": listeners, "addresses": addresses });
         let patch = apply::<Gateway>(key, &body);
         (Some(Write { kind: "Gateway", key: key.clone(), patch, news }), good)
@@ -548,7 +603,8 @@ fn listener_programmed(listener: &ListenerStatus, gateway: &Condition) -> Condit
     Condition::new(PROGRAMMED, false, "Invalid", why.unwrap_or_default(), gateway.observed_generation)
 }
 
-fn http_route(
+fn route_status(
+    kind: &'static str,
     key: &Key,
     version: &Option<String>,
     observed: &Value,
@@ -556,15 +612,19 @@ fn http_route(
 ) -> Option<Write> {
     let entry = |parent: &ParentStatus| (to_value(&parent.parent_ref), parent.conditions.clone());
     let wanted: Vec<_> = status.parents.iter().map(entry).collect();
-    entries("HTTPRoute", ["parents", "parentRef"], key, version, observed, &wanted)
+    entries(kind, ["parents", "parentRef"], key, version, observed, &wanted)
 }
 
-fn cache_policy(key: &Key, policy: &VarnishCachePolicy, status: &PolicyStatus) -> Option<Write> {
+fn policy_status(
+    kind: &'static str,
+    key: &Key,
+    version: &Option<String>,
+    observed: &Value,
+    status: &PolicyStatus,
+) -> Option<Write> {
     let entry = |one: &AncestorStatus| (to_value(&one.ancestor_ref), one.conditions.clone());
     let wanted: Vec<_> = status.ancestors.iter().map(entry).collect();
-    let observed = to_value(&policy.status);
-    let version = &policy.metadata.resource_version;
-    entries("VarnishCachePolicy", ["ancestors", "ancestorRef"], key, version, &observed, &wanted)
+    entries(kind, ["ancestors", "ancestorRef"], key, version, observed, &wanted)
 }
 
 /// A status that is a list to which each controller has entries of its own: `parents` of a route, `ancestors` of a policy.

@@ -157,7 +157,7 @@ impl Size {
                 weight: 1,
                 backends: vec![endpoint(1), endpoint(2)],
                 name: Some(format!("shop-{host}/service-{nth}:8080")),
-                balancing: None,
+                ..Group::default()
             }],
             listener_names: vec!["web".to_owned()],
             route_name: format!("shop-{host}/route-{nth}"),

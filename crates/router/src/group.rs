@@ -15,6 +15,7 @@ pub struct Group {
     endpoints: Box<[SocketAddr]>,
     /// Whose turn it is, where they take turns.
     turn: Option<Arc<AtomicU64>>,
+    tls: Option<Arc<str>>,
 }
 
 /// The turns of Services, by name: all rules that lead to one take the same turns.
@@ -49,7 +50,13 @@ impl Group {
             name: name.into(),
             weight: from.weight,
             endpoints: from.backends.iter().map(|e| SocketAddr::new(e.address, e.port)).collect(),
+            tls: from.tls.as_deref().map(Arc::from),
         }
+    }
+
+    /// The profile by which the front verifies the endpoints; `None` for HTTP in the clear.
+    pub fn tls(&self) -> Option<&Arc<str>> {
+        self.tls.as_ref()
     }
 
     /// `namespace/name:port` of the Service; empty where the backendRef is not valid.
@@ -127,7 +134,7 @@ mod tests {
 
     fn group(weight: u32, endpoints: usize) -> Group {
         let endpoints = (0..endpoints).map(|i| SocketAddr::from(([127, 0, 0, 1], i as u16))).collect();
-        Group { name: "".into(), weight, endpoints, turn: None }
+        Group { name: "".into(), weight, endpoints, turn: None, tls: None }
     }
 
     #[test]
@@ -136,6 +143,7 @@ mod tests {
             name: Some("d/shop:80".to_owned()),
             balancing: Some(Balancing::RoundRobin),
             weight: 1,
+            tls: None,
             backends: (0..endpoints)
                 .map(|port| ghost::Endpoint { address: [127, 0, 0, 1].into(), port })
                 .collect(),

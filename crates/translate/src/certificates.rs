@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use certificate::Pem;
-use gateway_api::gateways::{GatewayListeners, GatewayListenersTlsCertificateRefs as CertificateRef};
+use gateway_api::gateways::{
+    GatewayListeners, GatewayListenersTlsCertificateRefs as CertificateRef,
+    GatewayTlsBackendClientCertificateRef as ClientCertificateRef,
+};
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::grants::{From, Grants, To};
@@ -25,6 +28,16 @@ pub(crate) struct ListenerCertificates {
     pub(crate) usable: bool,
     /// References without a good pair, each with what to do.
     pub(crate) faults: Vec<Fault>,
+}
+
+/// What `tls.backend.clientCertificateRef` of a Gateway comes to.
+#[derive(Debug, Default)]
+pub(crate) struct ClientCertificate {
+    /// The Secret, if it is there and may be used.
+    pub(crate) name: Option<String>,
+    /// Of the pair, if it is good.
+    pub(crate) fingerprint: Option<String>,
+    pub(crate) fault: Option<Fault>,
 }
 
 /// All that the listeners of one Gateway refer to. Each Secret is looked at once.
@@ -72,6 +85,35 @@ impl<'a> Certificates<'a> {
             }
         }
         found
+    }
+
+    /// Follows `tls.backend.clientCertificateRef`: what backends are shown.
+    pub(crate) fn of_client(&mut self, reference: &ClientCertificateRef) -> ClientCertificate {
+        let reference = CertificateRef {
+            group: reference.group.clone(),
+            kind: reference.kind.clone(),
+            name: reference.name.clone(),
+            namespace: reference.namespace.clone(),
+        };
+        let at = |fault: &Fault| Fault {
+            reason: if fault.reason == "RefNotPermitted" {
+                fault.reason
+            } else {
+                "InvalidClientCertificateRef"
+            },
+            message: format!("tls.backend.clientCertificateRef: {}", fault.message),
+        };
+        let secret = match self.secret(&reference) {
+            Ok(secret) => secret,
+            Err(fault) => {
+                return ClientCertificate { fault: Some(at(&fault)), ..ClientCertificate::default() };
+            }
+        };
+        let name = Some(secret.to_string());
+        match self.pair(&secret) {
+            Ok(pem) => ClientCertificate { name, fingerprint: Some(pem.fingerprint()), fault: None },
+            Err(fault) => ClientCertificate { name, fingerprint: None, fault: Some(at(fault)) },
+        }
     }
 
     /// The good pairs among those of `names`.

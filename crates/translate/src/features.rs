@@ -1,8 +1,13 @@
 //! What of the Gateway API is carried out, in the words of its conformance suite.
 
 /// Published in every GatewayClass's status, and what the conformance suite tests.
-pub const SUPPORTED: [&str; 22] = [
+pub const SUPPORTED: [&str; 30] = [
+    "BackendTLSPolicy",
+    "BackendTLSPolicySANValidation",
     "Gateway",
+    "GatewayBackendClientCertificate",
+    "GatewayFrontendClientCertificateValidation",
+    "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayHTTPListenerIsolation",
     "GatewayHTTPSListenerDetectMisdirectedRequests",
     "GatewayInfrastructure",
@@ -24,6 +29,9 @@ pub const SUPPORTED: [&str; 22] = [
     "HTTPRouteResponseHeaderModification",
     "HTTPRouteSchemeRedirect",
     "ReferenceGrant",
+    "TLSRoute",
+    "TLSRouteModeMixed",
+    "TLSRouteModeTerminate",
 ];
 
 /// The versions of the Gateway API's CRDs that this release was made for: `1.{minor}`.

@@ -7,7 +7,8 @@ use model::names::{CONTROLLER_NAME, VARNISH_SERVICE_LABEL};
 use model::routing::Routing;
 
 use crate::GatewayPlan;
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, ClientCertificate};
+use crate::client_validation::Clients;
 use crate::gateway_class::Class;
 use crate::grants::Grants;
 use crate::infra::{Infra, Socket};
@@ -15,7 +16,10 @@ use crate::listener::{Fault, Listener, Protocol};
 use crate::notice::Notice;
 use crate::parameters::{Parameters, Reference, UserVclText};
 use crate::snapshot::{Key, Objects, Snapshot};
-use crate::status::{ACCEPTED, Condition, GatewayStatus, PARAMETERS_VALID, UNSUPPORTED_FIELDS};
+use crate::status::{
+    ACCEPTED, Condition, GatewayStatus, INSECURE_FRONTEND, PARAMETERS_VALID, RESOLVED_REFS,
+    UNSUPPORTED_FIELDS,
+};
 use crate::vcl::{self, UserVcl};
 
 /// A Gateway while routes are being attached to it.
@@ -25,6 +29,10 @@ pub(crate) struct Gateway<'a> {
     object: &'a GatewayObject,
     pub(crate) listeners: Vec<Listener<'a>>,
     certificates: Certificates<'a>,
+    /// What backends with TLS are shown.
+    pub(crate) client_certificate: Option<ClientCertificate>,
+    /// Where clients without a valid certificate are served; none: for all ports that have no other word.
+    insecure: Vec<String>,
     parameters: Parameters<'a>,
     pub(crate) routing: Routing,
 }
@@ -77,10 +85,17 @@ impl<'a> Gateway<'a> {
         let parameters = Parameters::new(of_class, own, &key.namespace, snapshot);
 
         let mut listeners = Listener::all(&object.spec.listeners);
+        let clients = Clients::new(key, object, grants, snapshot);
+        clients.judge(&mut listeners);
         let mut certificates = Certificates::new(key, grants, snapshot);
         listeners.iter_mut().for_each(|listener| listener.find_certificates(&mut certificates));
+        let backend = object.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
+        let client_certificate = backend
+            .and_then(|backend| backend.client_certificate_ref.as_ref())
+            .map(|reference| certificates.of_client(reference));
         let routing = Routing {
             listeners: routed(&listeners)
+                .filter(|listener| listener.protocol != Protocol::Tls)
                 .map(|listener| model::Listener {
                     name: listener.name().to_owned(),
                     socket: listener.socket(),
@@ -91,12 +106,29 @@ impl<'a> Gateway<'a> {
                     }),
                 })
                 .collect(),
+            tls_listeners: routed(&listeners)
+                .filter(|listener| listener.protocol == Protocol::Tls)
+                .map(|listener| model::TlsListener {
+                    name: listener.name().to_owned(),
+                    socket: listener.socket(),
+                    hostname: listener.hostname.clone(),
+                    tls: listener.certificates.as_ref().map(|found| model::ListenerTls {
+                        certificates: found.names.clone(),
+                        ..Default::default()
+                    }),
+                    hosts: Vec::new(),
+                })
+                .collect(),
+            client_validation: clients.by_port(&listeners),
+            authorities: clients.authorities(),
+            tls_limits: parameters.tls_limits.clone(),
             timeouts: parameters.timeouts,
             trusted_proxies: parameters.trusted_proxies.clone(),
             cache_status_header: (!parameters.cache_status_header).then_some(false),
             ..Routing::default()
         };
-        Self { key, object, listeners, certificates, parameters, routing }
+        let insecure = clients.insecure_ports();
+        Self { key, object, listeners, certificates, client_certificate, insecure, parameters, routing }
     }
 
     /// Does its Service carry the label by which Ingresses find it?
@@ -118,6 +150,20 @@ impl<'a> Gateway<'a> {
     pub(crate) fn status(&self) -> GatewayStatus {
         let generation = self.object.metadata.generation.unwrap_or_default();
         let mut conditions = vec![self.accepted(generation)];
+        conditions.extend(self.resolved_refs(generation));
+        if !self.insecure.is_empty() {
+            let message = format!(
+                "Clients without a valid certificate are served: tls.frontend has mode AllowInsecureFallback for {}",
+                self.insecure.join(", ")
+            );
+            conditions.push(Condition::new(
+                INSECURE_FRONTEND,
+                true,
+                "ConfigurationChanged",
+                message,
+                generation,
+            ));
+        }
         conditions.extend(self.parameters_valid(generation));
         conditions.extend(self.unsupported_fields(generation));
         let listeners = self.listeners.iter().map(|listener| listener.status(generation)).collect();
@@ -157,6 +203,17 @@ impl<'a> Gateway<'a> {
         Condition::new(ACCEPTED, any, "ListenersNotValid", message, generation)
     }
 
+    /// Only where the Gateway itself refers to something; what listeners refer to, they say.
+    fn resolved_refs(&self, generation: i64) -> Option<Condition> {
+        let client = self.client_certificate.as_ref()?;
+        Some(match &client.fault {
+            Some(fault) => Condition::new(RESOLVED_REFS, false, fault.reason, &fault.message, generation),
+            None => {
+                Condition::new(RESOLVED_REFS, true, "ResolvedRefs", "All references are resolved", generation)
+            }
+        })
+    }
+
     fn parameters_valid(&self, generation: i64) -> Option<Condition> {
         let parameters = &self.parameters;
         if !parameters.given {
@@ -176,7 +233,6 @@ impl<'a> Gateway<'a> {
         let of_gateway = [
             ("spec.addresses", spec.addresses.as_ref().is_some_and(|addresses| !addresses.is_empty())),
             ("spec.allowedListeners", spec.allowed_listeners.is_some()),
-            ("spec.tls", spec.tls.is_some()),
         ];
         let of_gateway = of_gateway.into_iter().filter(|(_, set)| *set).map(|(field, _)| field.to_owned());
         let has_options = |tls: &GatewayListenersTls| tls.options.as_ref().is_some_and(|o| !o.is_empty());
@@ -203,8 +259,7 @@ impl<'a> Gateway<'a> {
             .into_iter()
             .map(|(port, name, protocol)| Socket { name, protocol: protocol.to_owned(), port })
             .collect();
-        let named = self.routing.listeners.iter().filter_map(|listener| listener.tls.as_ref());
-        let certificates = self.certificates.good(named.flat_map(|tls| tls.names()));
+        let certificates = self.certificates.good(self.routing.certificate_names());
         let parameters = self.parameters;
         let known = parameters.unresolved.is_empty();
         let main_vcl = match &parameters.user_vcl {

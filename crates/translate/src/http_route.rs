@@ -1,7 +1,7 @@
 //! HTTPRoutes: each is read once, attached to its parents, and written into the routing of every Gateway that
 //! takes it.
 
-mod backends;
+pub(crate) mod backends;
 mod filters;
 mod matches;
 mod rules;
@@ -13,6 +13,7 @@ use gateway_api::httproutes::{HttpRoute, HttpRouteParentRefs};
 
 use self::rules::{Context, Rules};
 use crate::attach::{Attachment, Candidate, Section, attach};
+use crate::backend_tls_policy::Policies;
 use crate::gateway::Gateway;
 use crate::grants::Grants;
 use crate::hostname;
@@ -27,13 +28,15 @@ use crate::status::{
 pub(crate) fn translate(
     snapshot: &Snapshot,
     grants: &Grants<'_>,
+    backend_tls: &Policies<'_>,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     notices: &mut Vec<Notice>,
 ) -> BTreeMap<Key, HttpRouteStatus> {
-    let mut context = Context::new(snapshot, grants);
+    let mut context = Context::new(snapshot, grants, backend_tls);
     let mut statuses = BTreeMap::new();
     for (key, route) in by_precedence(snapshot) {
-        let parents = parents(key, route, gateways, snapshot, notices);
+        let refs = route.spec.parent_refs.as_deref().unwrap_or_default();
+        let parents = parents("HTTPRoute", key, refs, gateways, snapshot, notices);
         if parents.is_empty() {
             continue;
         }
@@ -58,17 +61,17 @@ fn by_precedence(snapshot: &Snapshot) -> Vec<(&Key, &Arc<HttpRoute>)> {
 
 /// The route's parentRefs to Gateways of ours. Others are other controllers' to judge, but a reference to a Gateway
 /// that nobody has is said aloud.
-fn parents<'r>(
+pub(crate) fn parents<'r>(
+    route: &str,
     key: &Key,
-    route: &'r HttpRoute,
+    refs: &'r [HttpRouteParentRefs],
     gateways: &BTreeMap<&Key, Gateway<'_>>,
     snapshot: &Snapshot,
     notices: &mut Vec<Notice>,
 ) -> Vec<(Key, &'r HttpRouteParentRefs)> {
-    let refs = route.spec.parent_refs.as_deref().unwrap_or_default();
     if refs.is_empty() {
         notices.push(Notice::warning(
-            format!("HTTPRoute {key}"),
+            format!("{route} {key}"),
             "has no spec.parentRefs, so nobody serves it: name the Gateway that it belongs to",
         ));
     }
@@ -84,7 +87,7 @@ fn parents<'r>(
             ours.push((gateway, parent));
         } else if !snapshot.gateways.contains_key(&gateway) {
             notices.push(Notice::warning(
-                format!("HTTPRoute {key}"),
+                format!("{route} {key}"),
                 format!(
                     "has a parentRef to Gateway {gateway}, which does not exist: create it, or correct name and \
                      namespace of the parentRef"
@@ -183,21 +186,26 @@ fn conditions(accepted: &Result<(), Fault>, rules: &Rules, generation: i64) -> V
             conditions.push(Condition::new(ACCEPTED, false, fault.reason, &fault.message, generation));
         }
     }
-    conditions.push(match rules.unresolved.first() {
-        None => {
-            Condition::new(RESOLVED_REFS, true, "ResolvedRefs", "All references are resolved", generation)
-        }
-        Some(first) => {
-            let all: Vec<&str> = rules.unresolved.iter().map(|fault| fault.message.as_str()).collect();
-            Condition::new(RESOLVED_REFS, false, first.reason, all.join("; "), generation)
-        }
-    });
+    conditions.push(resolved(&rules.unresolved, generation));
     if !rules.unsupported_fields.is_empty() {
         let message =
             format!("Not supported yet, and without effect: {}", rules.unsupported_fields.join(", "));
         conditions.push(Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", message, generation));
     }
     conditions
+}
+
+/// Do all references of a route lead somewhere?
+pub(crate) fn resolved(unresolved: &[Fault], generation: i64) -> Condition {
+    match unresolved.first() {
+        None => {
+            Condition::new(RESOLVED_REFS, true, "ResolvedRefs", "All references are resolved", generation)
+        }
+        Some(first) => {
+            let all: Vec<&str> = unresolved.iter().map(|fault| fault.message.as_str()).collect();
+            Condition::new(RESOLVED_REFS, false, first.reason, all.join("; "), generation)
+        }
+    }
 }
 
 /// The route's entries for every host, behind those of the routes that come before it.

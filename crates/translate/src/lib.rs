@@ -8,8 +8,11 @@
 //! ghost.json out.
 
 mod attach;
+mod authorities;
+mod backend_tls_policy;
 mod cache_policy;
 mod certificates;
+mod client_validation;
 mod endpoints;
 pub mod features;
 mod gateway;
@@ -29,18 +32,20 @@ mod resolve;
 mod service_port;
 pub mod snapshot;
 pub mod status;
+mod tls_route;
 pub mod varnishd_args;
 pub mod vcl;
 pub mod workload;
 
 use std::collections::BTreeMap;
 
+use backend_tls_policy::Policies;
 pub use endpoints::EndpointIndex;
 use grants::Grants;
 pub use infra::{Infra, Socket};
 pub use ingress::OWNER_KIND as INGRESS_CLASS;
 pub use notice::{Notice, Severity};
-pub use resolve::resolve;
+pub use resolve::{TlsGroups, resolve, resolve_tls, tls_key};
 use serde::Serialize;
 pub use snapshot::{Key, Snapshot};
 pub use status::{
@@ -65,7 +70,7 @@ pub struct Translation {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct GatewayPlan {
     pub routing: model::routing::Routing,
-    /// The good pairs among the Secrets that the routing's HTTPS listeners name, by `namespace/name`. Of one that is
+    /// The good pairs among the Secrets that the routing names for listeners and backends, by `namespace/name`. Of one that is
     /// named and not here, whoever serves the Gateway keeps what was good before.
     pub certificates: BTreeMap<String, certificate::Pem>,
     /// `None`: cannot be decided now, because a ConfigMap or GatewayClassParameters is missing. Whoever runs this
@@ -85,8 +90,12 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let grants = Grants::new(snapshot);
     let made = ingress::Made::new(snapshot);
     let mut gateways = gateway::ours(snapshot, &made.gateways, &classes, &grants, &mut notices);
-    let http_routes = http_route::translate(snapshot, &grants, &mut gateways, &mut notices);
+    let backend_tls = Policies::new(snapshot, &grants);
+    let http_routes = http_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
+    let tls_routes = tls_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
     let ingresses = ingress::translate(snapshot, &made, &mut gateways, &mut notices);
+    let backend_tls_policies =
+        backend_tls.apply(snapshot, &http_routes, &tls_routes, &mut gateways, &mut notices);
 
     let cache_policies = cache_policy::translate(snapshot, &ingresses, &mut gateways);
 
@@ -100,7 +109,9 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
             .collect(),
         http_routes,
         ingresses,
+        tls_routes,
         cache_policies,
+        backend_tls_policies,
     };
     let gateways = gateways.into_iter().map(|(key, gateway)| (key.clone(), gateway.into_plan())).collect();
     Translation { gateways, made: made.gateways, statuses, notices: notice::each_once(notices) }

@@ -27,12 +27,14 @@ pub(crate) enum Protocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteKind {
     HttpRoute,
+    TlsRoute,
 }
 
 impl RouteKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::HttpRoute => "HTTPRoute",
+            Self::TlsRoute => "TLSRoute",
         }
     }
 }
@@ -52,10 +54,9 @@ impl Protocol {
     /// Why it is not served, if so.
     fn unsupported(self) -> Option<&'static str> {
         match self {
-            Self::Http | Self::Https => None,
-            Self::Tls => Some("is not supported yet: use HTTPS, which ends TLS at the gateway"),
-            Self::Tcp | Self::Udp => Some("is not supported yet: use HTTP or HTTPS"),
-            Self::Other => Some("is none that this gateway knows: use HTTP or HTTPS"),
+            Self::Http | Self::Https | Self::Tls => None,
+            Self::Tcp | Self::Udp => Some("is not supported yet: use HTTP, HTTPS or TLS"),
+            Self::Other => Some("is none that this gateway knows: use HTTP, HTTPS or TLS"),
         }
     }
 
@@ -63,7 +64,8 @@ impl Protocol {
     fn route_kinds(self) -> &'static [RouteKind] {
         match self {
             Self::Http | Self::Https => &[RouteKind::HttpRoute],
-            Self::Tls | Self::Tcp | Self::Udp | Self::Other => &[],
+            Self::Tls => &[RouteKind::TlsRoute],
+            Self::Tcp | Self::Udp | Self::Other => &[],
         }
     }
 
@@ -103,7 +105,9 @@ pub(crate) struct Listener<'a> {
     overlaps: Vec<String>,
     /// Why it is not accepted, if so.
     pub(crate) fault: Option<Fault>,
-    /// Of an HTTPS listener.
+    /// References to CA certificates for clients that lead nowhere.
+    untrusted: Option<Fault>,
+    /// Of a listener that ends TLS.
     pub(crate) certificates: Option<ListenerCertificates>,
     /// Routes that are attached and accepted.
     pub(crate) attached_routes: i32,
@@ -141,7 +145,7 @@ impl<'a> Listener<'a> {
             }),
             (None, Some(_)) if protocol == Protocol::Https && passes_through(spec) => Some(Fault {
                 reason: "UnsupportedValue",
-                message: "tls.mode Passthrough is not supported yet: use Terminate".to_owned(),
+                message: "tls.mode Passthrough needs protocol TLS: use that, or Terminate".to_owned(),
             }),
             (None, Some(_)) => None,
         };
@@ -156,6 +160,7 @@ impl<'a> Listener<'a> {
             conflict: None,
             overlaps: Vec::new(),
             fault,
+            untrusted: None,
             certificates: None,
             attached_routes: 0,
         }
@@ -169,9 +174,23 @@ impl<'a> Listener<'a> {
         model::names::socket_name(self.protocol.lower_case(), self.port)
     }
 
+    /// Are its connections decrypted here?
+    pub(crate) fn ends_tls(&self) -> bool {
+        self.protocol == Protocol::Https || (self.protocol == Protocol::Tls && !passes_through(self.spec))
+    }
+
+    /// What clients must show cannot be checked: nobody may come in.
+    pub(crate) fn distrust(&mut self, unresolved: Fault, none_is_valid: bool) {
+        if none_is_valid && self.fault.is_none() {
+            let message = format!("No CA certificate for clients can be used: {}", unresolved.message);
+            self.fault = Some(Fault { reason: "NoValidCACertificate", message });
+        }
+        self.untrusted = Some(unresolved);
+    }
+
     /// Finds the certificates that an HTTPS listener needs.
     pub(crate) fn find_certificates(&mut self, certificates: &mut Certificates<'_>) {
-        if self.protocol == Protocol::Https {
+        if self.ends_tls() {
             self.certificates = Some(certificates.of_listener(self.spec));
         }
     }
@@ -201,13 +220,14 @@ impl<'a> Listener<'a> {
             reason: "InvalidRouteKinds",
             message: format!(
                 "allowedRoutes.kinds names {}, which a listener of protocol {} does not take here: \
-                 use HTTPRoute of group {GATEWAY_API_GROUP}",
+                 use {} of group {GATEWAY_API_GROUP}",
                 self.unknown_kinds.join(", "),
-                self.spec.protocol
+                self.spec.protocol,
+                self.protocol.route_kinds().first().map_or("HTTPRoute", |kind| kind.name()),
             ),
         });
         let of_certificates = self.certificates.iter().flat_map(|found| &found.faults).cloned();
-        let all: Vec<Fault> = of_certificates.chain(of_kinds).collect();
+        let all: Vec<Fault> = self.untrusted.iter().cloned().chain(of_certificates).chain(of_kinds).collect();
         let first = all.first()?;
         Some(Fault { reason: first.reason, message: messages(&all) })
     }
@@ -302,10 +322,8 @@ fn conflict(one: &Listener<'_>, all: &[Listener<'_>]) -> Option<Fault> {
     let by_protocol = others().find(|other| match (one.protocol, other.protocol) {
         (Protocol::Http, Protocol::Https | Protocol::Tls)
         | (Protocol::Https | Protocol::Tls, Protocol::Http) => true,
-        // The name in the TLS handshake tells these two apart.
-        (Protocol::Https, Protocol::Tls) | (Protocol::Tls, Protocol::Https) => {
-            hostname::intersect(one.hostname.as_deref(), other.hostname.as_deref()).is_some()
-        }
+        // The name in the TLS handshake tells these two apart: the most specific hostname takes it.
+        (Protocol::Https, Protocol::Tls) | (Protocol::Tls, Protocol::Https) => one.hostname == other.hostname,
         // The spec: protocols that an implementation does not support do not stand in the way of those it does.
         _ => false,
     });
@@ -391,7 +409,7 @@ mod tests {
             ),
             (
                 vec![
-                    listener("a", 443, "HTTPS", Some("a.example")),
+                    listener("a", 443, "HTTPS", Some("*.example")),
                     listener("b", 443, "TLS", Some("*.example")),
                 ],
                 vec![Some("ProtocolConflict"); 2],

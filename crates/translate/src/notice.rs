@@ -29,6 +29,12 @@ impl Notice {
     }
 }
 
+impl Notice {
+    pub(crate) fn info(object: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Info, ..Self::warning(object, message) }
+    }
+}
+
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.object, self.message)

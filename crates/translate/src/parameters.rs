@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    GatewayClassParameters, GatewayClassParametersSpec, ServiceParameters, TimeoutParameters,
+    GatewayClassParameters, GatewayClassParametersSpec, ServiceParameters, TimeoutParameters, TlsParameters,
     UserVclConfigMapRef,
 };
-use model::Timeouts;
 use model::names::API_GROUP;
+use model::{Timeouts, TlsLimits};
 
 use crate::snapshot::{Key, Snapshot};
 use crate::varnishd_args;
@@ -57,6 +57,7 @@ pub(crate) fn find<'a>(
 pub(crate) struct Parameters<'a> {
     pub(crate) timeouts: Option<Timeouts>,
     pub(crate) upgrade_idle_seconds: f64,
+    pub(crate) tls_limits: Option<TlsLimits>,
     pub(crate) trusted_proxies: Vec<String>,
     pub(crate) cache_status_header: bool,
     pub(crate) varnishd_args: Vec<String>,
@@ -120,6 +121,7 @@ impl<'a> Parameters<'a> {
         Self {
             timeouts,
             upgrade_idle_seconds: seconds("upgradeIdle", upgrade_idle, UPGRADE_IDLE_SECONDS, &mut problems),
+            tls_limits: tls_limits(layers, &mut problems),
             trusted_proxies: trusted_proxies(layers, &mut problems),
             cache_status_header: layers
                 .field(|spec| spec.cache_status_header.as_ref())
@@ -168,6 +170,10 @@ impl<'a> Layers<'a> {
         self.field(|spec| spec.timeouts.as_ref().and_then(&of)).map(String::as_str)
     }
 
+    fn tls<T>(&self, of: impl Fn(&'a TlsParameters) -> Option<&'a T>) -> Option<&'a T> {
+        self.field(|spec| spec.tls.as_ref().and_then(&of))
+    }
+
     /// So is each setting of the Service.
     pub(crate) fn service<T>(&self, of: impl Fn(&'a ServiceParameters) -> Option<&'a T>) -> Option<&'a T> {
         self.field(|spec| spec.service.as_ref().and_then(&of))
@@ -187,6 +193,48 @@ fn timeouts(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<Timeouts> 
         first_byte_seconds: seconds("firstByte", first_byte, default.first_byte_seconds, problems),
         idle_seconds: seconds("idle", idle, default.idle_seconds, problems),
     })
+}
+
+/// Each limit is a field of its own, too.
+fn tls_limits(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<TlsLimits> {
+    let duration = |name: &str, text: Option<&String>, problems: &mut Vec<String>| {
+        let text = text?;
+        let parsed = gateway_api::Duration::from_str(text).ok();
+        let seconds = parsed.map(|d| Duration::new(d.as_secs(), d.subsec_nanos()).as_secs_f64());
+        let seconds = seconds.filter(|seconds| *seconds > 0.0);
+        if seconds.is_none() {
+            problems.push(format!(
+                "tls.{name}: `{text}` is no time that can be waited for: write it as 3s500ms or 1m (the default is in use)"
+            ));
+        }
+        seconds
+    };
+    let count = |name: &str, value: Option<&i32>, problems: &mut Vec<String>| {
+        let value = value?;
+        let fits = u32::try_from(*value).ok().filter(|value| *value > 0);
+        if fits.is_none() {
+            problems.push(format!(
+                "tls.{name}: {value} is refused: write a number above 0 (the default is in use)"
+            ));
+        }
+        fits
+    };
+    let limits = TlsLimits {
+        handshake_seconds: duration(
+            "handshakeTimeout",
+            layers.tls(|tls| tls.handshake_timeout.as_ref()),
+            problems,
+        ),
+        handshakes: count("maxHandshakes", layers.tls(|tls| tls.max_handshakes.as_ref()), problems),
+        connections: count("maxConnections", layers.tls(|tls| tls.max_connections.as_ref()), problems),
+        client_hello_bytes: count(
+            "maxClientHelloBytes",
+            layers.tls(|tls| tls.max_client_hello_bytes.as_ref()),
+            problems,
+        ),
+        idle_seconds: duration("idleTimeout", layers.tls(|tls| tls.idle_timeout.as_ref()), problems),
+    };
+    (limits != TlsLimits::default()).then_some(limits)
 }
 
 fn seconds(field: &str, text: Option<&str>, default: f64, problems: &mut Vec<String>) -> f64 {

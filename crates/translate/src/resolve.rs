@@ -1,6 +1,6 @@
 //! The second half of translation: Services become endpoints, routing.json becomes ghost.json.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use model::RouteKind;
 use model::ghost::{Config, Endpoint, Group, Route, Vhost};
@@ -30,6 +30,38 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
         default: routing.default.as_ref().map(|entry| resolver.route(entry)),
     };
     (config, each_once(resolver.notices))
+}
+
+/// The groups of TLSRoutes, by [`tls_key`] of listener and host.
+pub type TlsGroups = BTreeMap<String, Vec<Group>>;
+
+/// The key of a host's groups.
+pub fn tls_key(listener: &str, hostname: &str) -> String {
+    format!("{listener} {hostname}")
+}
+
+/// The same for TLSRoutes, whose connections do not go by ghost.
+pub fn resolve_tls(routing: &Routing, endpoints: &EndpointIndex) -> (TlsGroups, Vec<Notice>) {
+    let mut resolver = Resolver { endpoints, known: HashMap::new(), notices: Vec::new() };
+    let mut groups = TlsGroups::new();
+    for listener in &routing.tls_listeners {
+        for host in &listener.hosts {
+            let of_host = host.backends.iter().map(|backend| {
+                let weight = backend.weight;
+                let Some(service) = backend.service.as_deref() else {
+                    return Group { weight, ..Group::default() };
+                };
+                let namespace = backend.namespace.as_deref().unwrap_or_default();
+                let asked =
+                    (namespace, service, backend.port, backend.port_name.as_deref(), RouteKind::HttpRoute);
+                let backends = resolver.backends(asked, weight);
+                let name = Some(format!("{namespace}/{service}"));
+                Group { weight, backends, tls: backend.backend_tls.clone(), name, ..Group::default() }
+            });
+            groups.insert(tls_key(&listener.name, &host.hostname), of_host.collect());
+        }
+    }
+    (groups, each_once(resolver.notices))
 }
 
 /// What is asked of the index: namespace, Service, port and port name; and for whom.
@@ -92,7 +124,8 @@ impl<'a> Resolver<'a> {
         let asked = (namespace, service, entry.port, entry.port_name.as_deref(), entry.kind);
         let backends = self.backends(asked, weight);
         let name = Some(format!("{namespace}/{service}:{port}"));
-        Some(Group { weight, backends, balancing: entry.balancing, name })
+        let tls = entry.backend_tls.clone();
+        Some(Group { weight, backends, balancing: entry.balancing, tls, name })
     }
 
     fn backends(&mut self, asked: Port<'a>, weight: u32) -> Vec<Endpoint> {

@@ -5,9 +5,10 @@ use k8s_openapi::api::core::v1::{Service, ServicePort};
 use crate::listener::Fault;
 use crate::snapshot::{Key, Snapshot};
 
-/// Application protocols that HTTP/1.1 in the clear does not serve. Names that nobody knows are taken for HTTP.
-const UNSUPPORTED_APP_PROTOCOLS: [&str; 6] =
-    ["kubernetes.io/h2c", "kubernetes.io/wss", "h2c", "http2", "grpc", "https"];
+/// Application protocols that HTTP/1.1 does not serve. Names that nobody knows are taken for HTTP.
+const UNSUPPORTED_APP_PROTOCOLS: [&str; 4] = ["kubernetes.io/h2c", "h2c", "http2", "grpc"];
+/// Those that HTTP/1.1 serves with TLS: a BackendTLSPolicy must say whom to trust.
+const TLS_APP_PROTOCOLS: [&str; 2] = ["kubernetes.io/wss", "https"];
 
 /// How it is named.
 #[derive(Debug, Clone, Copy)]
@@ -86,14 +87,25 @@ fn port<'a>(
             not_found(format!("Service {service} has no port {shown}, it has {listed}: correct the port"))
         });
     };
-    match port.app_protocol.as_deref() {
-        Some(protocol) if UNSUPPORTED_APP_PROTOCOLS.contains(&protocol) => Err(Fault {
-            reason: "UnsupportedProtocol",
-            message: format!(
-                "port {shown} of Service {service} has appProtocol {protocol}, which is not supported yet: \
-                 offer HTTP/1.1 in the clear on a port of its own"
-            ),
-        }),
-        _ => Ok(port),
+    Ok(port)
+}
+
+/// Can a backend of this port be spoken to? It can by TLS where a BackendTLSPolicy is for it.
+pub(crate) fn check_protocol(service: &Key, port: &ServicePort, has_policy: bool) -> Result<(), Fault> {
+    let number = port.port;
+    let refused = |message: String| Err(Fault { reason: "UnsupportedProtocol", message });
+    let protocol = port.app_protocol.as_deref().map(str::to_ascii_lowercase).unwrap_or_default();
+    if UNSUPPORTED_APP_PROTOCOLS.contains(&protocol.as_str()) {
+        return refused(format!(
+            "port {number} of Service {service} has appProtocol {protocol}, which is not supported yet: \
+             offer HTTP/1.1 on a port of its own"
+        ));
     }
+    if TLS_APP_PROTOCOLS.contains(&protocol.as_str()) && !has_policy {
+        return refused(format!(
+            "port {number} of Service {service} has appProtocol {protocol}, and nothing says whom to trust: \
+             create a BackendTLSPolicy for the Service"
+        ));
+    }
+    Ok(())
 }

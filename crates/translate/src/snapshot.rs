@@ -5,10 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
+use gateway_api::backendtlspolicies::BackendTlsPolicy;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
+use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
@@ -51,6 +53,8 @@ pub struct Snapshot {
     pub gateway_classes: Objects<GatewayClass>,
     pub gateways: Objects<Gateway>,
     pub http_routes: Objects<HttpRoute>,
+    pub tls_routes: Objects<TlsRoute>,
+    pub backend_tls_policies: Objects<BackendTlsPolicy>,
     pub reference_grants: Objects<ReferenceGrant>,
     pub parameters: Objects<GatewayClassParameters>,
     pub cache_policies: Objects<VarnishCachePolicy>,

@@ -21,6 +21,8 @@ pub const RESOLVED_REFS: &str = "ResolvedRefs";
 pub const CONFLICTED: &str = "Conflicted";
 /// On an HTTPS listener: some of its hosts are another one's, too. Absent where there are none.
 pub const OVERLAPPING_TLS: &str = "OverlappingTLSConfig";
+/// On a Gateway: clients without a valid certificate are served, somewhere. Absent where they are not.
+pub const INSECURE_FRONTEND: &str = "InsecureFrontendValidationMode";
 /// On a route's parent: some rules are served and some are not.
 pub const PARTIALLY_INVALID: &str = "PartiallyInvalid";
 /// On a Gateway with GatewayClassParameters: whether every field of them is in use.
@@ -80,9 +82,15 @@ pub struct Statuses {
     /// Those of our classes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ingresses: BTreeMap<Key, IngressStatus>,
+    /// The same of TLSRoutes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tls_routes: BTreeMap<Key, HttpRouteStatus>,
     /// Those with a target that is one of our Gateways, or attached to one, or not there at all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cache_policies: BTreeMap<Key, PolicyStatus>,
+    /// Those for a Service that a route of one of our Gateways leads to.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub backend_tls_policies: BTreeMap<Key, PolicyStatus>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

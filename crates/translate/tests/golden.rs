@@ -146,7 +146,14 @@ impl Output {
             .http_routes
             .iter()
             .map(|(key, status)| (format!("HTTPRoute {key}"), Status::new(&[], &[], status)));
-        let policies = statuses.cache_policies.iter().map(|(key, status)| {
+        let tls_routes = statuses
+            .tls_routes
+            .iter()
+            .map(|(key, status)| (format!("TLSRoute {key}"), Status::new(&[], &[], status)));
+        let cache = statuses.cache_policies.iter().map(|(key, status)| ("VarnishCachePolicy", key, status));
+        let backend_tls =
+            statuses.backend_tls_policies.iter().map(|(key, status)| ("BackendTLSPolicy", key, status));
+        let policies = cache.chain(backend_tls).map(|(kind, key, status)| {
             let told = status.ancestors.iter().map(|ancestor| Parent {
                 parent_ref: {
                     let AncestorRef { kind, namespace, name, section_name, .. } = &ancestor.ancestor_ref;
@@ -157,7 +164,7 @@ impl Output {
                 conditions: conditions(&ancestor.conditions),
             });
             let status = Status { conditions: vec![], listeners: BTreeMap::new(), parents: told.collect() };
-            (format!("VarnishCachePolicy {key}"), status)
+            (format!("{kind} {key}"), status)
         });
         let ingresses = statuses.ingresses.iter().map(|(key, status)| {
             let own = Status::new(&status.conditions, &[], &HttpRouteStatus::default());
@@ -171,6 +178,7 @@ impl Output {
             statuses: classes
                 .chain(gateways)
                 .chain(routes)
+                .chain(tls_routes)
                 .chain(ingresses)
                 .chain(ingress_classes)
                 .chain(policies)
@@ -247,7 +255,8 @@ fn group(route: &ghost::Route) -> String {
             .map(|endpoint| std::net::SocketAddr::new(endpoint.address, endpoint.port).to_string())
             .collect();
         let name = group.name.as_deref().unwrap_or("no service");
-        line.push_str(&format!(" {}x {name} [{}]", group.weight, backends.join(" ")));
+        let tls = group.tls.as_ref().map_or_else(String::new, |tls| format!(" tls {tls}"));
+        line.push_str(&format!(" {}x {name} [{}]{tls}", group.weight, backends.join(" ")));
     }
     line
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use certificate::{Authorities, Pair};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -16,7 +17,7 @@ use super::verify::{Expected, Verifier};
 pub type Profiles = BTreeMap<String, BackendTls>;
 
 /// How one kind of backend is verified.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendTls {
     /// Sent as SNI; the name to verify, where `names` is empty.
     pub hostname: String,
@@ -25,6 +26,10 @@ pub struct BackendTls {
     pub trust: Trust,
     /// What we show to a backend that asks.
     pub client: Option<Arc<Pair>>,
+    /// Say that we speak HTTP/1.1.
+    pub alpn: bool,
+    /// For the TCP connection.
+    pub connect_timeout: Duration,
 }
 
 /// A subjectAltName.
@@ -72,7 +77,9 @@ impl Ready {
             }
             None => config.with_no_client_auth(),
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if profile.alpn {
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        }
         Ok(Self { of: profile.clone(), config: Arc::new(config), name })
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::{CertificateError, HandshakeKind};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
@@ -27,10 +27,16 @@ use crate::{Shutdown, proxy, relay};
 
 /// From varnishd's connection to its PROXY header, which varnishd sends at once.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// For varnishd to read that a backend was not reached.
+const PARTING: Duration = Duration::from_secs(1);
+/// What the reason of a 502 begins with where a backend was not reached or not verified. ghost's shim.c knows it.
+const REFUSED: &str = "Backend TLS: ";
 const PAUSE: Duration = Duration::from_millis(500);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// To whom varnishd's manager, run as root, gives its child.
+const VARNISH_USERS: [&str; 2] = ["vcache", "varnish"];
 
 /// What a person wants to know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,8 +65,12 @@ pub enum BackendEvent {
 
 type Table = HashMap<String, Arc<Ready>>;
 
+/// By profile and endpoint: the endpoints of the same Service, any of which may answer for it.
+pub type Peers = HashMap<(String, SocketAddr), Arc<[SocketAddr]>>;
+
 struct Shared {
     profiles: ArcSwap<Table>,
+    peers: watch::Receiver<Arc<Peers>>,
     counters: Arc<BackendCounters>,
     reporter: Box<dyn Fn(BackendEvent) + Send + Sync>,
     /// What was last told of each endpoint.
@@ -78,6 +88,7 @@ impl fmt::Debug for Shared {
 /// Serves varnishd on `socket` until `shutdown` says otherwise.
 pub async fn run_backends(
     mut profiles: watch::Receiver<Arc<Profiles>>,
+    peers: watch::Receiver<Arc<Peers>>,
     socket: PathBuf,
     reporter: impl Fn(BackendEvent) + Send + Sync + 'static,
     mut shutdown: watch::Receiver<Shutdown>,
@@ -86,6 +97,7 @@ pub async fn run_backends(
     let (alive, mut all_gone) = mpsc::channel(1);
     let shared = Arc::new(Shared {
         profiles: ArcSwap::from_pointee(Table::new()),
+        peers,
         counters,
         reporter: Box::new(reporter),
         told: Mutex::new(HashMap::new()),
@@ -145,9 +157,9 @@ async fn follow(shared: &Arc<Shared>, wanted: Arc<Profiles>) {
 }
 
 async fn listen(shared: &Arc<Shared>, socket: &Path) {
-    let listener = loop {
+    let (listener, admitted) = loop {
         match bind(socket) {
-            Ok(listener) => break listener,
+            Ok(bound) => break bound,
             Err(e) => {
                 (shared.reporter)(BackendEvent::CannotListen { path: socket.to_owned(), why: e.to_string() });
             }
@@ -157,16 +169,17 @@ async fn listen(shared: &Arc<Shared>, socket: &Path) {
     (shared.reporter)(BackendEvent::Listening { path: socket.to_owned() });
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, _)) if admitted.includes(&stream) => {
                 tokio::spawn(serve(stream, Arc::clone(shared)));
             }
+            Ok(_) => shared.counters.failed(BackendFailure::NotProxy),
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-/// varnishd may run as another user; who may come here is decided by the directory.
-fn bind(socket: &Path) -> io::Result<UnixListener> {
+/// varnishd may run as another user: the file is open to all, and whoever comes is looked at.
+fn bind(socket: &Path) -> io::Result<(UnixListener, Admitted)> {
     if let Err(e) = std::fs::remove_file(socket)
         && e.kind() != io::ErrorKind::NotFound
     {
@@ -174,7 +187,30 @@ fn bind(socket: &Path) -> io::Result<UnixListener> {
     }
     let listener = UnixListener::bind(socket)?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666))?;
-    Ok(listener)
+    // What we made belongs to us.
+    Ok((listener, Admitted::new(std::fs::metadata(socket)?.uid())))
+}
+
+/// Who may use our names and certificates: we, and where we are root the users that varnishd drops to.
+struct Admitted(Vec<u32>);
+
+impl Admitted {
+    fn new(own: u32) -> Self {
+        let mut users = vec![own];
+        if own == 0 {
+            let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+            users.extend(known.lines().filter_map(|line| {
+                let mut fields = line.split(':');
+                let name = fields.next().filter(|name| VARNISH_USERS.contains(name));
+                name.and_then(|_| fields.nth(1)?.parse::<u32>().ok())
+            }));
+        }
+        Self(users)
+    }
+
+    fn includes(&self, stream: &UnixStream) -> bool {
+        stream.peer_cred().is_ok_and(|peer| self.0.contains(&peer.uid()))
+    }
 }
 
 async fn serve(stream: UnixStream, shared: Arc<Shared>) {
@@ -201,7 +237,10 @@ async fn exchange(mut stream: UnixStream, shared: &Shared) {
     let reached = match ready {
         None => Err((BackendFailure::UnknownProfile, "the profile is not known".to_owned())),
         // Boxed, so that its memory is given back for the long time that follows.
-        Some(ready) => Box::pin(reach(endpoint, &ready)).await,
+        Some(ready) => match Box::pin(reach(endpoint, &ready)).await {
+            Err(failed) => Box::pin(reach_peer(&profile, endpoint, &ready, failed, shared)).await,
+            reached => reached,
+        },
     };
     match reached {
         Ok(mut backend) => {
@@ -213,8 +252,50 @@ async fn exchange(mut stream: UnixStream, shared: &Shared) {
             let _ =
                 relay::relay(&mut stream, &mut backend, &counters.to_backends, &counters.from_backends).await;
         }
-        Err((reason, why)) => shared.ill(profile, endpoint, reason, why),
+        Err((reason, why)) => {
+            shared.ill(profile, endpoint, reason, why);
+            refuse(stream, reason).await;
+        }
     }
+}
+
+/// Not a byte was sent: another endpoint of the Service may do, for every request. varnishd has given its body away already, and
+/// could not ask again.
+async fn reach_peer(
+    profile: &str,
+    endpoint: SocketAddr,
+    ready: &Ready,
+    failed: Failed,
+    shared: &Shared,
+) -> Result<TlsStream<TcpStream>, Failed> {
+    let peers = shared.peers.borrow().get(&(profile.to_owned(), endpoint)).cloned();
+    let others: Vec<SocketAddr> =
+        peers.iter().flat_map(|all| all.iter()).filter(|one| **one != endpoint).copied().collect();
+    let Some(other) = others.get(pick(others.len())).copied() else { return Err(failed) };
+    shared.ill(profile.to_owned(), endpoint, failed.0, failed.1);
+    reach(other, ready).await
+}
+
+fn pick(count: usize) -> usize {
+    use std::hash::{BuildHasher, RandomState};
+    usize::try_from(RandomState::new().hash_one(0_u8))
+        .unwrap_or_default()
+        .checked_rem(count)
+        .unwrap_or_default()
+}
+
+/// Tells varnishd why, in the one language that it understands: ghost knows by the reason that the backend was sent nothing,
+/// and may try another.
+async fn refuse(mut stream: UnixStream, reason: BackendFailure) {
+    let answer =
+        format!("HTTP/1.1 502 {REFUSED}{}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", reason.name());
+    if stream.write_all(answer.as_bytes()).await.is_err() || stream.shutdown().await.is_err() {
+        return;
+    }
+    // What varnishd still sends is of no use, yet to close upon it would look like a failure.
+    let mut rest = vec![0; 4096];
+    let drained = async { while matches!(stream.read(&mut rest).await, Ok(1..)) {} };
+    let _ = timeout(PARTING, drained).await;
 }
 
 impl Shared {
@@ -255,11 +336,12 @@ async fn destination(stream: &mut UnixStream) -> io::Result<(SocketAddr, String)
 
 type Failed = (BackendFailure, String);
 
-async fn reach(endpoint: SocketAddr, ready: &Ready) -> Result<TlsStream<TcpStream>, Failed> {
-    let stream = match timeout(CONNECT_TIMEOUT, TcpStream::connect(endpoint)).await {
+pub(crate) async fn reach(endpoint: SocketAddr, ready: &Ready) -> Result<TlsStream<TcpStream>, Failed> {
+    let patience = ready.of.connect_timeout;
+    let stream = match timeout(patience, TcpStream::connect(endpoint)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) => return Err((BackendFailure::Unreachable, e.to_string())),
-        Err(_) => return Err((BackendFailure::Unreachable, format!("no connection in {CONNECT_TIMEOUT:?}"))),
+        Err(_) => return Err((BackendFailure::Unreachable, format!("no connection in {patience:?}"))),
     };
     let _ = stream.set_nodelay(true);
     let connector = TlsConnector::from(Arc::clone(&ready.config));

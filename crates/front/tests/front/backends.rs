@@ -86,7 +86,8 @@ impl Way {
             let _ = tell.send(event);
         };
         let socket = directory.path().join("backend.sock");
-        tokio::spawn(run_backends(watched, socket.clone(), report, shutdowns, Arc::clone(&counters)));
+        let peers = watch::Sender::default().subscribe();
+        tokio::spawn(run_backends(watched, peers, socket.clone(), report, shutdowns, Arc::clone(&counters)));
         let mut way = Self { directory, profiles, counters, events, _shutdown: shutdown };
         assert_eq!(way.event().await, BackendEvent::Listening { path: socket });
         way
@@ -130,6 +131,8 @@ fn profile(authority: &Authority, hostname: &str, names: &[BackendName]) -> Back
         names: names.to_vec(),
         trust: Trust::Authorities(authority.authorities()),
         client: None,
+        alpn: true,
+        connect_timeout: PATIENCE,
     }
 }
 
@@ -204,7 +207,14 @@ async fn a_self_signed_certificate_vouches_for_itself_where_it_is_named() {
     let (pair, pem) = Authority::self_signed(&["shop.test"]);
     let (endpoint, _seen) = origin(&pair, None).await;
     let trust = Trust::Authorities(Arc::new(certificate::Authorities::new(pem.as_bytes()).unwrap()));
-    let named = BackendTls { hostname: "shop.test".to_owned(), names: vec![], trust, client: None };
+    let named = BackendTls {
+        hostname: "shop.test".to_owned(),
+        names: vec![],
+        trust,
+        client: None,
+        alpn: true,
+        connect_timeout: PATIENCE,
+    };
     let way = Way::start(named.clone()).await;
     assert!(way.ask(endpoint, "p").await.is_some());
     let other = BackendTls { hostname: "other.test".to_owned(), ..named };

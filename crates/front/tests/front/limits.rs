@@ -86,21 +86,21 @@ async fn a_hello_without_end_is_cut() {
 }
 
 #[tokio::test]
-async fn handshakes_beyond_the_limit_wait_and_are_served() {
+async fn silent_clients_take_nobodys_turn() {
     let upstream = Upstream::start();
     let authority = Authority::new();
-    let limits = Limits {
-        concurrent_handshakes: 1,
-        handshake_timeout: Duration::from_millis(500),
-        ..Limits::default()
-    };
+    let limits = Limits { concurrent_handshakes: 2, ..Limits::default() };
     let front = start(&upstream, &authority, limits).await;
-    let _silent = TcpStream::connect(front.address).await.unwrap();
-    front.until("the silent one is in", |counters| counters.open() == 1).await;
+    let mut silent = Vec::new();
+    // More than may wait: the oldest have to go.
+    for _ in 0..50 {
+        silent.push(TcpStream::connect(front.address).await.unwrap());
+    }
     let began = Instant::now();
     timeout(PATIENCE, Client::new(&authority).connect(front.address, "a.test")).await.unwrap().unwrap();
-    assert!(began.elapsed() > Duration::from_millis(200), "{:?}", began.elapsed());
-    assert_eq!(front.counters.failures(Failure::Timeout), 1);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    front.until("the oldest are gone", |counters| counters.failures(Failure::CrowdedOut) >= 42).await;
+    assert_eq!(last_words(&mut silent[0]).await, b"");
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ async fn secure(word: &'static str, pair: &Pair) -> SocketAddr {
 }
 
 fn to(endpoints: &[SocketAddr]) -> Arc<Backends> {
-    Arc::new(Backends { groups: vec![BackendGroup { weight: 1, endpoints: endpoints.to_vec() }] })
+    Arc::new(Backends { groups: vec![BackendGroup { weight: 1, endpoints: endpoints.to_vec(), tls: None }] })
 }
 
 fn passthrough(name: &str, endpoints: &[SocketAddr]) -> Host {

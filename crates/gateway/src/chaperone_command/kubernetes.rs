@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use source::kubernetes::{Pod, Stored};
 use tokio::sync::watch;
-use translate::{EndpointIndex, packing, resolve, workload};
+use translate::{EndpointIndex, TlsGroups, packing, resolve, resolve_tls, workload};
 
 /// Between tries to tell the operator something.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
@@ -46,8 +46,8 @@ impl Feeder {
         if let Some(kept) = self.kept.read() {
             tracing::info!("serving the configuration of the last start until the API server answers");
             last.restore(&kept);
-            let desired = last.desired(&[], &kept.certificates(), Some(&kept.ghost));
-            send(&to_varnishd, desired?);
+            let (desired, _) = last.desired(&[], &kept.certificates(), Some((&kept.ghost, &kept.tls)))?;
+            send(&to_varnishd, desired);
         }
         self.pod.synced().await;
         let (mut failed, mut feed) = (false, true);
@@ -98,12 +98,12 @@ impl Feeder {
         let namespaces = last.routing.as_ref().map(Routing::service_namespaces).unwrap_or_default();
         let slices = self.pod.endpoint_slices(&namespaces).await;
         let certificates = certificates(&self.pod.certificates());
-        let desired = last.desired(&slices, &certificates, None)?;
+        let (desired, tls) = last.desired(&slices, &certificates, None)?;
         send(to_varnishd, desired.clone());
         let (Some(ghost), Some(vcl), Some(routing)) = (&desired.ghost, &desired.vcl, &last.bytes) else {
             return Ok(None);
         };
-        Ok(Some((desired.tag.clone(), KeptConfiguration::new(vcl, routing, ghost, &certificates))))
+        Ok(Some((desired.tag.clone(), KeptConfiguration::new(vcl, routing, ghost, tls, &certificates))))
     }
 }
 
@@ -152,31 +152,33 @@ impl Last {
         &mut self,
         slices: &[Arc<EndpointSlice>],
         certificates: &BTreeMap<String, Pem>,
-        ghost: Option<&str>,
-    ) -> anyhow::Result<Desired> {
+        resolved: Option<(&str, &TlsGroups)>,
+    ) -> anyhow::Result<(Desired, TlsGroups)> {
         let Some(routing) = &self.routing else {
-            return Ok(Desired { vcl: self.vcl.clone(), ..Desired::default() });
+            return Ok((Desired { vcl: self.vcl.clone(), ..Desired::default() }, TlsGroups::new()));
         };
-        let ghost: Arc<[u8]> = match ghost {
-            Some(ghost) => ghost.as_bytes().into(),
+        let (ghost, groups): (Arc<[u8]>, TlsGroups) = match resolved {
+            Some((ghost, groups)) => (ghost.as_bytes().into(), groups.clone()),
             None => {
-                let (ghost, notices) =
-                    resolve(routing, &EndpointIndex::new(slices.iter().map(AsRef::as_ref)));
-                for notice in notices {
+                let index = EndpointIndex::new(slices.iter().map(AsRef::as_ref));
+                let (ghost, notices) = resolve(routing, &index);
+                let (groups, of_tls) = resolve_tls(routing, &index);
+                for notice in notices.iter().chain(&of_tls) {
                     tracing::debug!("{notice}");
                 }
-                serde_json::to_vec(&ghost)?.into()
+                (serde_json::to_vec(&ghost)?.into(), groups)
             }
         };
-        let (tls, notices) = self.pairs.front_config(routing, certificates, None);
-        for notice in notices {
+        let found = self.pairs.tls(routing, certificates, &groups, None);
+        for notice in found.notices {
             tracing::warn!("{notice}");
         }
         let tag = match (&self.vcl, &self.bytes) {
             (Some(vcl), Some(bytes)) => Some(packing::hash(vcl, bytes).into()),
             _ => None,
         };
-        Ok(Desired { ghost: Some(ghost), vcl: self.vcl.clone(), tls: Arc::new(tls), tag })
+        let (tls, backends) = (Arc::new(found.front), Arc::new(found.backends));
+        Ok((Desired { ghost: Some(ghost), vcl: self.vcl.clone(), tls, backends, tag }, groups))
     }
 }
 
@@ -196,16 +198,26 @@ pub(super) struct KeptConfiguration {
     vcl: String,
     routing: String,
     ghost: String,
+    /// Endpoints of TLSRoutes.
+    #[serde(default)]
+    tls: TlsGroups,
     certificates: BTreeMap<String, (String, String)>,
 }
 
 impl KeptConfiguration {
-    fn new(vcl: &str, routing: &[u8], ghost: &[u8], certificates: &BTreeMap<String, Pem>) -> Self {
+    fn new(
+        vcl: &str,
+        routing: &[u8],
+        ghost: &[u8],
+        tls: TlsGroups,
+        certificates: &BTreeMap<String, Pem>,
+    ) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             vcl: vcl.to_owned(),
             routing: text(routing),
             ghost: text(ghost),
+            tls,
             certificates: certificates
                 .iter()
                 .map(|(name, pem)| (name.clone(), (text(&pem.chain), text(&pem.key))))

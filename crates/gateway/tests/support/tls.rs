@@ -39,6 +39,36 @@ pub(crate) struct Handshake<'a> {
     pub(crate) name: Option<&'a str>,
 }
 
+/// A handshake with a certificate of the client's.
+#[track_caller]
+pub(crate) fn get_with(port: u16, name: &str, leaf: Option<&super::Leaf>, url: &str) -> io::Result<Response> {
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::pki_types::pem::PemObject;
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Credulous(provider)));
+    let config = match leaf {
+        None => config.with_no_client_auth(),
+        Some(leaf) => {
+            let chain = CertificateDer::pem_slice_iter(leaf.chain.as_bytes()).map(Result::unwrap).collect();
+            let key = PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    let server = ServerName::try_from(name.to_owned()).unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), server).map_err(io::Error::other)?;
+    while client.is_handshaking() {
+        client.complete_io(&mut stream)?;
+    }
+    let ask = Ask::get(name, url).header("Connection", "close");
+    Connection::over(StreamOwned::new(client, stream)).try_exchange(&ask)
+}
+
 /// A connection that is kept.
 pub(crate) struct TlsConnection {
     http: Connection<StreamOwned<ClientConnection, TcpStream>>,

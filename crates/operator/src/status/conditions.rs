@@ -3,9 +3,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use translate::Condition;
+use translate::status::{INSECURE_FRONTEND, OVERLAPPING_TLS};
 
 /// Our own types, beside those of the Gateway API.
 const OWN_PREFIX: &str = "varnish-software.com/";
+
+/// Those of the Gateway API that are there only while they are true.
+const GOES_AWAY: [&str; 2] = [INSECURE_FRONTEND, OVERLAPPING_TLS];
 
 /// Something that an Event should say.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,10 +40,10 @@ pub(super) fn same(wanted: &[Condition], observed: Option<&Value>) -> bool {
                     == wanted.observed_generation
         })
     });
-    let stale = list(observed)
-        .iter()
-        .filter_map(|one| one.get("type")?.as_str())
-        .any(|kind| kind.starts_with(OWN_PREFIX) && !wanted.iter().any(|wanted| wanted.kind == kind));
+    let stale = list(observed).iter().filter_map(|one| one.get("type")?.as_str()).any(|kind| {
+        (kind.starts_with(OWN_PREFIX) || GOES_AWAY.contains(&kind))
+            && !wanted.iter().any(|wanted| wanted.kind == kind)
+    });
     all && !stale
 }
 
@@ -55,7 +59,10 @@ pub(super) fn merge(wanted: &[Condition], observed: Option<&Value>) -> (Vec<Valu
             let kept = there.filter(|_| before == Some(wanted.status));
             let since = kept.and_then(|there| there.get("lastTransitionTime")).cloned();
             let reason_before = there.and_then(|there| there.get("reason")).and_then(Value::as_str);
-            let bad = if wanted.kind == "Conflicted" || wanted.kind.starts_with(OWN_PREFIX) {
+            let bad = if wanted.kind == "Conflicted"
+                || wanted.kind == INSECURE_FRONTEND
+                || wanted.kind.starts_with(OWN_PREFIX)
+            {
                 // These are good or bad by their own rules; their words are in the message.
                 wanted.status != wanted.kind.ends_with("Valid")
             } else {

@@ -3,6 +3,7 @@
 //! Takes a parsed document, gives the typed object, or one message that says everything that is wrong with it. Never
 //! looks at other objects: whether a reference leads somewhere is `translate`'s to say.
 
+mod backend_tls_policy;
 mod cache;
 mod endpoint_slice;
 mod format;
@@ -14,6 +15,7 @@ mod metadata;
 mod reference_grant;
 mod secret;
 mod service;
+mod tls_route;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -55,6 +57,8 @@ fn described(kind: Kind) -> Node {
         Kind::GatewayClass => gateway_class::describe(&mut schema),
         Kind::Gateway => gateway::describe(&mut schema),
         Kind::HttpRoute => http_route::describe(&mut schema),
+        Kind::TlsRoute => tls_route::describe(&mut schema),
+        Kind::BackendTlsPolicy => backend_tls_policy::describe(&mut schema),
         Kind::ReferenceGrant => reference_grant::describe(&mut schema),
         Kind::Parameters => gateway_class::describe_parameters(&mut schema),
         Kind::CachePolicy => cache::describe_policy(&mut schema),
@@ -165,6 +169,8 @@ fn check(id: &ObjectId, value: &mut Value, violations: &mut Violations) {
     match kind {
         Kind::Gateway => gateway::rules(value, violations),
         Kind::HttpRoute => http_route::rules(value, violations),
+        Kind::TlsRoute => tls_route::rules(value, violations),
+        Kind::BackendTlsPolicy => backend_tls_policy::rules(value, violations),
         Kind::CachePolicy => cache::policy_rules(value, violations),
         Kind::CacheInvalidation => cache::invalidation_rules(value, violations),
         Kind::Service => service::rules(value, violations),

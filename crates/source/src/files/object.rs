@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
+use gateway_api::backendtlspolicies::BackendTlsPolicy;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
+use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
@@ -103,6 +105,8 @@ objects! {
     GatewayClass(GatewayClass) in gateway_classes,
     Gateway(Gateway) in gateways,
     HttpRoute(HttpRoute) in http_routes,
+    TlsRoute(TlsRoute) in tls_routes,
+    BackendTlsPolicy(BackendTlsPolicy) in backend_tls_policies,
     ReferenceGrant(ReferenceGrant) in reference_grants,
     Parameters(GatewayClassParameters) in parameters,
     CachePolicy(VarnishCachePolicy) in cache_policies,

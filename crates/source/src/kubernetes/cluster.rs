@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
+use gateway_api::backendtlspolicies::BackendTlsPolicy;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
+use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
@@ -29,6 +31,8 @@ pub struct Cluster {
     pub gateway_classes: Store<GatewayClass>,
     pub gateways: Store<Gateway>,
     pub http_routes: Store<HttpRoute>,
+    pub tls_routes: Store<TlsRoute>,
+    pub backend_tls_policies: Store<BackendTlsPolicy>,
     reference_grants: Store<ReferenceGrant>,
     parameters: Store<GatewayClassParameters>,
     pub cache_policies: Store<VarnishCachePolicy>,
@@ -41,6 +45,8 @@ pub struct Cluster {
     ingress_classes: Store<IngressClass>,
     ingress_settings: IngressSettings,
     config_maps: Named<ConfigMap>,
+    /// Those with CA certificates that are of another type.
+    authorities: Named<Secret>,
     changed: Signal,
     touched: Signal,
     invalidations_changed: Signal,
@@ -67,6 +73,8 @@ impl Cluster {
             gateway_classes: all!(Scope::default(), same_generation),
             gateways: all!(Scope::default(), same_generation),
             http_routes: all!(Scope::default(), same_generation),
+            tls_routes: all!(Scope::default(), same_generation),
+            backend_tls_policies: all!(Scope::default(), same_generation),
             reference_grants: all!(Scope::default(), same_generation),
             parameters: all!(Scope::default(), same_generation),
             cache_policies: all!(Scope::default(), same_generation),
@@ -84,6 +92,7 @@ impl Cluster {
             ingress_classes: all!(Scope::default(), same_generation),
             ingress_settings,
             config_maps: Named::new(client.clone(), same_config_map, changed.clone()),
+            authorities: Named::new(client.clone(), same_secret, changed.clone()),
             changed,
             touched,
             invalidations_changed,
@@ -95,6 +104,8 @@ impl Cluster {
         self.gateway_classes.synced().await;
         self.gateways.synced().await;
         self.http_routes.synced().await;
+        self.tls_routes.synced().await;
+        self.backend_tls_policies.synced().await;
         self.reference_grants.synced().await;
         self.parameters.synced().await;
         self.cache_policies.synced().await;
@@ -126,6 +137,8 @@ impl Cluster {
             gateway_classes: self.gateway_classes.objects(),
             gateways: self.gateways.objects(),
             http_routes: self.http_routes.objects(),
+            tls_routes: self.tls_routes.objects(),
+            backend_tls_policies: self.backend_tls_policies.objects(),
             reference_grants: self.reference_grants.objects(),
             parameters: self.parameters.objects(),
             cache_policies: self.cache_policies.objects(),
@@ -139,6 +152,8 @@ impl Cluster {
         };
         self.config_maps.want(&config_maps(&snapshot)).await;
         snapshot.config_maps = self.config_maps.objects();
+        self.authorities.want(&authorities(&snapshot, "Secret").collect()).await;
+        snapshot.secrets.extend(self.authorities.objects());
         snapshot
     }
 
@@ -150,6 +165,8 @@ impl Cluster {
         of("GatewayClass", self.gateway_classes.unread())
             .chain(of("Gateway", self.gateways.unread()))
             .chain(of("HTTPRoute", self.http_routes.unread()))
+            .chain(of("TLSRoute", self.tls_routes.unread()))
+            .chain(of("BackendTLSPolicy", self.backend_tls_policies.unread()))
             .chain(of("ReferenceGrant", self.reference_grants.unread()))
             .chain(of("GatewayClassParameters", self.parameters.unread()))
             .chain(of("VarnishCachePolicy", self.cache_policies.unread()))
@@ -162,6 +179,8 @@ impl Cluster {
             ("GatewayClass", self.gateway_classes.is_missing()),
             ("Gateway", self.gateways.is_missing()),
             ("HTTPRoute", self.http_routes.is_missing()),
+            ("TLSRoute", self.tls_routes.is_missing()),
+            ("BackendTLSPolicy", self.backend_tls_policies.is_missing()),
             ("ReferenceGrant", self.reference_grants.is_missing()),
             ("GatewayClassParameters", self.parameters.is_missing()),
             ("VarnishCachePolicy", self.cache_policies.is_missing()),
@@ -175,7 +194,7 @@ impl Cluster {
 
 /// The ConfigMaps that anything in a snapshot refers to.
 fn config_maps(snapshot: &Snapshot) -> BTreeSet<Key> {
-    let mut names = BTreeSet::new();
+    let mut names: BTreeSet<Key> = authorities(snapshot, "ConfigMap").collect();
     for parameters in snapshot.parameters.values() {
         let Some(reference) = &parameters.spec.user_vcl_config_map_ref else { continue };
         match &reference.namespace {
@@ -191,6 +210,37 @@ fn config_maps(snapshot: &Snapshot) -> BTreeSet<Key> {
         }
     }
     names
+}
+
+/// The objects of a kind that hold CA certificates for policies and Gateways.
+fn authorities<'a>(snapshot: &'a Snapshot, kind: &'a str) -> impl Iterator<Item = Key> + 'a {
+    let of_policies = snapshot.backend_tls_policies.iter().flat_map(move |(key, policy)| {
+        let refs = policy.spec.validation.ca_certificate_refs.iter().flatten();
+        refs.filter(move |one| one.group.is_empty() && one.kind == kind)
+            .map(|one| Key::new(&key.namespace, &one.name))
+    });
+    let of_gateways = snapshot.gateways.iter().flat_map(move |(key, gateway)| {
+        let frontend = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref());
+        let default = frontend.and_then(|frontend| frontend.default.validation.as_ref());
+        let default = default.into_iter().flat_map(|validation| {
+            validation
+                .ca_certificate_refs
+                .iter()
+                .map(|one| (&one.group, &one.kind, &one.namespace, &one.name))
+        });
+        let per_port = frontend.into_iter().flat_map(|frontend| frontend.per_port.iter().flatten());
+        let per_port = per_port.filter_map(|port| port.tls.validation.as_ref()).flat_map(|validation| {
+            validation
+                .ca_certificate_refs
+                .iter()
+                .map(|one| (&one.group, &one.kind, &one.namespace, &one.name))
+        });
+        default
+            .chain(per_port)
+            .filter(move |(group, of_kind, _, _)| group.is_empty() && *of_kind == kind)
+            .map(|(_, _, namespace, name)| Key::new(namespace.as_ref().unwrap_or(&key.namespace), name))
+    });
+    of_policies.chain(of_gateways)
 }
 
 /// The API server counts changes of what is not status in `generation`.

@@ -3,10 +3,11 @@
 use gateway_api::httproutes::{HttpRouteRules, HttpRouteRulesBackendRefs};
 
 use super::rules::Context;
-use crate::grants::{From, To};
+use crate::backend_tls_policy::Policies;
+use crate::grants::{From, Grants, To};
 use crate::listener::{Fault, GATEWAY_API_GROUP, RouteKind};
 use crate::service_port::{self, Wanted};
-use crate::snapshot::Key;
+use crate::snapshot::{Key, Snapshot};
 
 /// One backendRef of a rule.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,11 +19,11 @@ pub(super) struct Backend {
 
 /// A port of a Service.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Target {
-    pub(super) service: Key,
-    pub(super) port: u16,
+pub(crate) struct Target {
+    pub(crate) service: Key,
+    pub(crate) port: u16,
     /// Empty for a port without name.
-    pub(super) port_name: String,
+    pub(crate) port_name: String,
 }
 
 /// All backendRefs of the rule at `rule`; those that lead nowhere are added to `unresolved`.
@@ -35,7 +36,9 @@ pub(super) fn resolve(
 ) -> Vec<Backend> {
     let refs = spec.backend_refs.iter().flatten().enumerate();
     refs.map(|(index, reference)| {
-        let target = target(route, reference, context).map_err(|fault| {
+        let kind = RouteKind::HttpRoute;
+        let found = target(kind, route, reference, context.snapshot, context.grants, context.backend_tls);
+        let target = found.map_err(|fault| {
             let message = format!("{rule}.backendRefs[{index}]: {}", fault.message);
             unresolved.push(Fault { message, ..fault });
         });
@@ -47,10 +50,14 @@ pub(super) fn resolve(
     .collect()
 }
 
-fn target(
+/// The port of a Service that a backendRef of a route means.
+pub(crate) fn target(
+    route_kind: RouteKind,
     route: &Key,
     reference: &HttpRouteRulesBackendRefs,
-    context: &Context<'_>,
+    snapshot: &Snapshot,
+    grants: &Grants<'_>,
+    backend_tls: &Policies<'_>,
 ) -> Result<Target, Fault> {
     let group = reference.group.as_deref().unwrap_or_default();
     let kind = reference.kind.as_deref().unwrap_or("Service");
@@ -66,8 +73,13 @@ fn target(
     }
     let service = Key::new(reference.namespace.as_deref().unwrap_or(&route.namespace), &reference.name);
     // Before anything else: whoever may not refer to a Service shall not learn whether it is there.
-    permit(route, &service, context)?;
-    let port = service_port::find(&service, reference.port.map(Wanted::Number), context.snapshot)?;
+    permit(route_kind, route, &service, grants)?;
+    let port = service_port::find(&service, reference.port.map(Wanted::Number), snapshot)?;
+    // What the bytes of a TLSRoute are is not for us to know.
+    if route_kind == RouteKind::HttpRoute {
+        let has_policy = backend_tls.cover(&service, port.name.as_deref().unwrap_or_default());
+        service_port::check_protocol(&service, port, has_policy)?;
+    }
     Ok(Target {
         service,
         port: u16::try_from(port.port).unwrap_or_default(),
@@ -75,11 +87,11 @@ fn target(
     })
 }
 
-fn permit(route: &Key, service: &Key, context: &Context<'_>) -> Result<(), Fault> {
-    let kind = RouteKind::HttpRoute.name();
+fn permit(kind: RouteKind, route: &Key, service: &Key, grants: &Grants<'_>) -> Result<(), Fault> {
+    let kind = kind.name();
     let from = From { group: GATEWAY_API_GROUP, kind, namespace: &route.namespace };
     let to = To { group: "", kind: "Service", namespace: &service.namespace, name: &service.name };
-    if context.grants.permit(from, to) {
+    if grants.permit(from, to) {
         return Ok(());
     }
     Err(Fault {

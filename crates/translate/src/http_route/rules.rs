@@ -10,6 +10,7 @@ use model::routing::Route;
 use super::backends::{self, Backend};
 use super::filters;
 use super::matches::{self, Match};
+use crate::backend_tls_policy::Policies;
 use crate::grants::Grants;
 use crate::listener::Fault;
 use crate::snapshot::{Key, Snapshot};
@@ -19,13 +20,14 @@ use crate::snapshot::{Key, Snapshot};
 pub(super) struct Context<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) grants: &'a Grants<'a>,
+    pub(super) backend_tls: &'a Policies<'a>,
     /// Compiling a pattern costs, and the same ones come again and again.
     patterns: HashMap<String, Result<(), String>>,
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, grants: &'a Grants<'a>) -> Self {
-        Self { snapshot, grants, patterns: HashMap::new() }
+    pub(super) fn new(snapshot: &'a Snapshot, grants: &'a Grants<'a>, backend_tls: &'a Policies<'a>) -> Self {
+        Self { snapshot, grants, backend_tls, patterns: HashMap::new() }
     }
 
     /// Can ghost use this regular expression?

@@ -11,6 +11,7 @@ use model::{Balancing, CachePolicy, RouteKind};
 
 use super::class::Ours;
 use super::options::Options;
+use crate::backend_tls_policy;
 use crate::hostname;
 use crate::listener::Fault;
 use crate::service_port::{self, Wanted};
@@ -183,6 +184,10 @@ impl Reader<'_> {
             _ => None,
         });
         let port = service_port::find(&key, wanted, self.snapshot)
+            .and_then(|port| {
+                let has_policy = backend_tls_policy::is_for(&key, port, self.snapshot);
+                service_port::check_protocol(&key, port, has_policy).map(|()| port)
+            })
             .map_err(|fault| {
                 let message = format!("{here}: {} (its requests get 503)", fault.message);
                 self.rules.unresolved.push(Fault { message, ..fault });

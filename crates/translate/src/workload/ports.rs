@@ -28,9 +28,9 @@ impl<'a> Ports<'a> {
             infra.sockets.iter().filter(|socket| socket.protocol == "http").collect();
         let mut public: BTreeMap<u16, String> =
             varnishd.iter().map(|socket| (socket.port, socket.name.clone())).collect();
-        for listener in &routing.listeners {
-            if let Some((_, port)) = socket_parts(&listener.socket) {
-                public.entry(port).or_insert_with(|| listener.socket.clone());
+        for socket in routing.sockets() {
+            if let Some((_, port)) = socket_parts(socket) {
+                public.entry(port).or_insert_with(|| socket.to_owned());
             }
         }
         let mut taken: BTreeSet<u16> = public.keys().copied().collect();

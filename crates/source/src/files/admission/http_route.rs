@@ -14,13 +14,7 @@ pub(super) fn describe(schema: &mut Node) {
     let spec = schema.at("spec");
     spec.at("hostnames").items(0..=16).item().format(format::hostname);
 
-    let parent = spec.at("parentRefs").items(0..=32).item();
-    parent.at("group").default("gateway.networking.k8s.io").format(format::group);
-    parent.at("kind").default("Gateway").format(format::kind);
-    parent.at("name").format(format::object_name);
-    parent.at("namespace").format(format::label);
-    parent.at("sectionName").format(format::subdomain);
-    parent.at("port").range(PORT);
+    describe_parent(spec.at("parentRefs").items(0..=32).item());
 
     let everything = json!([{"path": {"type": "PathPrefix", "value": "/"}}]);
     let rules = spec.at("rules").items(1..=16).unique("name").default(json!([{"matches": everything}]));
@@ -38,6 +32,15 @@ pub(super) fn describe(schema: &mut Node) {
     rule.at("timeouts.backendRequest").format(format::duration);
 }
 
+pub(super) fn describe_parent(parent: &mut Node) {
+    parent.at("group").default("gateway.networking.k8s.io").format(format::group);
+    parent.at("kind").default("Gateway").format(format::kind);
+    parent.at("name").format(format::object_name);
+    parent.at("namespace").format(format::label);
+    parent.at("sectionName").format(format::subdomain);
+    parent.at("port").range(PORT);
+}
+
 fn describe_match(matched: &mut Node) {
     let path = matched.at("path").default(json!({"type": "PathPrefix", "value": "/"}));
     path.at("type").default("PathPrefix");
@@ -52,7 +55,7 @@ fn describe_match(matched: &mut Node) {
     parameter.at("value").length(1..=1024);
 }
 
-fn describe_backend(backend: &mut Node) {
+pub(super) fn describe_backend(backend: &mut Node) {
     backend.at("group").default("").format(format::group);
     backend.at("kind").default("Service").format(format::kind);
     backend.at("name").format(format::object_name);
@@ -76,7 +79,7 @@ pub(super) fn rules(route: &Value, violations: &mut Violations) {
 }
 
 /// Several references to one parent must be told apart by sectionName or port, all in the same way.
-fn parent_rules(parents: &[Value], violations: &mut Violations) {
+pub(super) fn parent_rules(parents: &[Value], violations: &mut Violations) {
     for (index, parent) in parents.iter().enumerate() {
         let path = format!("spec.parentRefs[{index}]");
         let same_parent = |other: &&Value| {

@@ -1,0 +1,33 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema;
+
+/// What clients of HTTPS and TLS listeners may take. Each is for all ports of a pod together; a change counts for those who
+/// come after.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TlsParameters {
+    /// From the accepted connection to the end of the handshake; 10s where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
+    pub handshake_timeout: Option<String>,
+    /// Handshakes at once; 1024 where absent. Further clients wait for their turn. Four times as many may be connected without
+    /// having said anything yet; beyond that the oldest of them is sent away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_handshakes: Option<i32>,
+    /// Open connections; 100000 where absent. Further clients wait to be accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub max_connections: Option<i32>,
+    /// The most bytes of a ClientHello; 16384 where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 512, max = 65_536))]
+    pub max_client_hello_bytes: Option<i32>,
+    /// A connection of a TLSRoute on which nothing moves is closed after this time; 1h where absent. For HTTP varnishd's own
+    /// `timeout_idle` counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
+    pub idle_timeout: Option<String>,
+}

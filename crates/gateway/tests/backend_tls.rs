@@ -1,0 +1,266 @@
+//! BackendTLSPolicy: varnishd reaches backends through the front, which verifies them.
+
+use crate::support::{
+    Ask, Authority, Certificate, Leaf, Origin, Program, Scene, TlsOrigin, class, config_map, free_port,
+    gateway, get, route_to, secret, service, until,
+};
+
+/// For Service `shop`; `validation` as in YAML's flow style.
+fn policy(name: &str, validation: &str) -> String {
+    format!(
+        "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {{name: {name}}}
+spec:
+  targetRefs: [{{group: '', kind: Service, name: shop}}]
+  validation: {validation}
+---
+"
+    )
+}
+
+const BY_CA: &str = "{hostname: shop.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}";
+
+/// Gateway `web` with one route to Service `shop`, whose endpoint speaks TLS.
+struct Site {
+    port: u16,
+    origin: Origin,
+    _tls: TlsOrigin,
+    program: Program,
+    scene: Scene,
+}
+
+impl Site {
+    fn new(leaf: &Leaf, clients: Option<&Authority>, more: &[String]) -> Self {
+        let (port, origin) = (free_port(), Origin::new("shop"));
+        let tls = TlsOrigin::new(leaf, origin.address(), clients);
+        let scene = Scene::new(
+            &[
+                class(),
+                gateway("web", &[port]),
+                service("shop", &[tls.address()]),
+                route_to("shop", "/", "shop"),
+            ]
+            .concat(),
+        );
+        scene.write("more.yaml", &more.concat());
+        let program = scene.serve();
+        Self { port, origin, _tls: tls, program, scene }
+    }
+
+    fn status(&self) -> u16 {
+        get(self.port, "shop.example.com", "/").status
+    }
+
+    #[track_caller]
+    fn is_refused(&self, why: &str) {
+        assert!(matches!(self.status(), 502 | 503));
+        self.program.wait_for_line(&["is not reached by TLS (default/shop", why]);
+        assert_eq!(self.origin.seen().len(), 0, "nothing reaches a backend that is not verified");
+    }
+}
+
+#[test]
+fn a_backend_is_verified_by_its_ca_and_name_and_its_connections_are_kept() {
+    let ca = Authority::new();
+    let site = Site::new(&ca.leaf(&["shop.internal"]), None, &[ca.config_map("ca"), policy("shop", BY_CA)]);
+    for _ in 0..5 {
+        let answer = get(site.port, "shop.example.com", "/a");
+        assert_eq!((answer.status, answer.origin()), (200, "shop"));
+    }
+    let sent = vec![b'x'; 300_000];
+    let answer = Ask::new("POST", "shop.example.com", "/upload").body(sent.clone()).send(site.port);
+    assert_eq!(answer.body, sent);
+    assert_eq!(
+        site.origin.last_seen().header("Host"),
+        Some("shop.example.com"),
+        "the client's, as without TLS"
+    );
+    // A request with a body gets a fresh one, since it could not be sent twice.
+    assert!(site.origin.connections() <= 2, "varnishd pools");
+}
+
+#[test]
+fn what_cannot_be_verified_gets_nothing() {
+    let (ca, other) = (Authority::new(), Authority::new());
+    for (leaf, why) in [
+        (other.leaf(&["shop.internal"]), "does the BackendTLSPolicy name the CA"),
+        (ca.leaf(&["other.internal"]), "compare hostname and subjectAltNames"),
+        (ca.expired(&["shop.internal"]), "renew its certificate"),
+        (self_signed("shop.internal"), "does the BackendTLSPolicy name the CA"),
+    ] {
+        let site = Site::new(&leaf, None, &[ca.config_map("ca"), policy("shop", BY_CA)]);
+        site.is_refused(why);
+    }
+}
+
+fn self_signed(name: &str) -> Leaf {
+    let Certificate { chain, key, .. } = Certificate::new(name);
+    Leaf { chain, key }
+}
+
+#[test]
+fn a_self_signed_certificate_counts_where_it_is_named_itself() {
+    let leaf = self_signed("shop.internal");
+    let site = Site::new(&leaf, None, &[config_map("ca", &leaf.chain), policy("shop", BY_CA)]);
+    assert_eq!(site.status(), 200);
+}
+
+#[test]
+fn the_systems_cas_are_believed_where_the_policy_says_so() {
+    let (port, origin, ca) = (free_port(), Origin::new("shop"), Authority::new());
+    let tls = TlsOrigin::new(&ca.leaf(&["shop.internal"]), origin.address(), None);
+    let system = policy("shop", "{hostname: shop.internal, wellKnownCACertificates: System}");
+    let all = [
+        class(),
+        gateway("web", &[port]),
+        service("shop", &[tls.address()]),
+        route_to("shop", "/", "shop"),
+        system,
+    ];
+    let scene = Scene::new(&all.concat());
+    let file = scene.path("system.pem");
+    for (known, status) in [(Authority::new(), 503), (ca, 200)] {
+        std::fs::write(&file, &known.pem).unwrap();
+        let mut command = Program::command();
+        command.env("SSL_CERT_FILE", &file).env_remove("SSL_CERT_DIR");
+        command.args(["serve", "--bind", "127.0.0.1", "-f"]).arg(scene.path("manifests"));
+        let program = Program::spawn(command);
+        program.wait_for_line(&["Gateway default/web: reloaded"]);
+        assert_eq!(get(port, "x", "/").status, status);
+        drop(program);
+    }
+}
+
+/// What is wrong with what clients of backends show: none of it, or the last good one.
+#[test]
+fn a_broken_client_pair_leaves_the_last_good_one_in_use() {
+    let (ca, clients) = (Authority::new(), Authority::new());
+    let (mine, other) = (clients.leaf(&["gateway"]), clients.leaf(&["other"]));
+    let more = [ca.config_map("ca"), policy("shop", BY_CA), secret("mine", &mine.chain, &mine.key)];
+    let site = Site::new(&ca.leaf(&["shop.internal"]), Some(&clients), &more);
+    let all = std::fs::read_to_string(site.scene.manifest("all.yaml")).unwrap();
+    let with = "  gatewayClassName: varnish\n  tls: {backend: {clientCertificateRef: {name: mine}}}\n";
+    site.scene.write("all.yaml", &all.replace("  gatewayClassName: varnish\n", with));
+    until("the certificate is shown", || site.status() == 200);
+    let broken = [ca.config_map("ca"), policy("shop", BY_CA), secret("mine", &mine.chain, &other.key)];
+    site.scene.write("more.yaml", &broken.concat());
+    site.program.wait_for_line(&["InvalidClientCertificateRef", "the key is of another certificate"]);
+    assert_eq!(site.status(), 200);
+}
+
+#[test]
+fn a_backend_without_tls_gets_nothing() {
+    let (port, origin, ca) = (free_port(), Origin::new("shop"), Authority::new());
+    let all = [
+        class(),
+        gateway("web", &[port]),
+        service("shop", &[origin.address()]),
+        route_to("shop", "/", "shop"),
+        ca.config_map("ca"),
+        policy("shop", BY_CA),
+    ];
+    let scene = Scene::new(&all.concat());
+    let program = scene.serve();
+    assert!(matches!(get(port, "x", "/").status, 502 | 503));
+    assert_eq!(origin.seen().len(), 0);
+    drop(program);
+}
+
+#[test]
+fn a_policy_that_cannot_be_carried_out_is_no_plain_text() {
+    let ca = Authority::new();
+    let site = Site::new(&ca.leaf(&["shop.internal"]), None, &[policy("shop", BY_CA)]);
+    site.program
+        .wait_for_line(&["BackendTLSPolicy default/shop: rejected", "ConfigMap default/ca does not exist"]);
+    assert_eq!(site.status(), 500);
+    for bad in ["", "no PEM", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"] {
+        site.scene.write("ca.yaml", &config_map("ca", bad));
+        assert_eq!(site.status(), 500);
+    }
+    site.scene.write("ca.yaml", &ca.config_map("ca"));
+    until("the CA is there", || site.status() == 200);
+    // Another CA counts at once, also for connections that are kept.
+    site.scene.write("ca.yaml", &Authority::new().config_map("ca"));
+    until("the backend is refused", || site.status() == 503);
+    site.scene.write("more.yaml", "");
+    site.scene.remove("ca.yaml");
+    // TLS in the clear is no HTTP: whatever comes, it is no 200 of the origin.
+    until("the policy is gone", || site.status() != 200);
+}
+
+#[test]
+fn names_are_verified_instead_of_the_hostname_where_they_are_given() {
+    let ca = Authority::new();
+    let leaf = ca.with_uri(&["other.internal"], "spiffe://cluster.local/ns/shop/sa/shop");
+    let with = |names: &str| {
+        policy(
+            "shop",
+            &format!(
+                "{{hostname: shop.internal, subjectAltNames: {names}, caCertificateRefs: [{{group: '', kind: ConfigMap, name: ca}}]}}"
+            ),
+        )
+    };
+    let uri = with(
+        "[{type: Hostname, hostname: a.internal}, {type: URI, uri: 'spiffe://cluster.local/ns/shop/sa/shop'}]",
+    );
+    let site = Site::new(&leaf, None, &[ca.config_map("ca"), uri]);
+    assert_eq!(site.status(), 200);
+    site.scene.write(
+        "more.yaml",
+        &[ca.config_map("ca"), with("[{type: URI, uri: 'spiffe://cluster.local/ns/x'}]")].concat(),
+    );
+    until("another name is asked for", || site.status() == 503);
+    site.scene.write(
+        "more.yaml",
+        &[ca.config_map("ca"), with("[{type: Hostname, hostname: other.internal}]")].concat(),
+    );
+    until("its own name is asked for", || site.status() == 200);
+}
+
+#[test]
+fn a_backend_is_shown_the_gateways_certificate() {
+    let (ca, clients) = (Authority::new(), Authority::new());
+    let site = Site::new(
+        &ca.leaf(&["shop.internal"]),
+        Some(&clients),
+        &[ca.config_map("ca"), policy("shop", BY_CA)],
+    );
+    assert_eq!(site.status(), 503);
+    let mine = clients.leaf(&["gateway"]);
+    let port = site.port;
+    site.scene.write(
+        "all.yaml",
+        &std::fs::read_to_string(site.scene.manifest("all.yaml")).unwrap().replace(
+            "  gatewayClassName: varnish\n",
+            "  gatewayClassName: varnish\n  tls: {backend: {clientCertificateRef: {name: mine}}}\n",
+        ),
+    );
+    site.program
+        .wait_for_line(&["Gateway default/web", "clientCertificateRef: Secret default/mine does not exist"]);
+    site.scene.write("mine.yaml", &secret("mine", &mine.chain, &mine.key));
+    until("the certificate is shown", || get(port, "x", "/").status == 200);
+}
+
+#[test]
+fn an_endpoint_that_is_down_is_followed_by_another() {
+    let (port, origin, ca) = (free_port(), Origin::new("shop"), Authority::new());
+    let tls = TlsOrigin::new(&ca.leaf(&["shop.internal"]), origin.address(), None);
+    let down = ([127, 0, 0, 1], free_port()).into();
+    let all = [
+        class(),
+        gateway("web", &[port]),
+        service("shop", &[tls.address(), down]),
+        route_to("shop", "/", "shop"),
+        ca.config_map("ca"),
+        policy("shop", BY_CA),
+    ];
+    let scene = Scene::new(&all.concat());
+    let program = scene.serve();
+    for round in 0..20 {
+        let ask = Ask::new("POST", "x", "/").body(vec![b'x'; round * 1000]);
+        assert_eq!(ask.send(port).status, 200, "round {round}");
+    }
+    drop(program);
+}

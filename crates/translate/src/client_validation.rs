@@ -1,0 +1,147 @@
+//! What a Gateway asks of its clients: `tls.frontend`, by port.
+//!
+//! Guarantees that a port whose CA certificates are all bad is not served at all: nobody comes in unchecked.
+
+use std::collections::BTreeMap;
+
+use gateway_api::gateways::{
+    Gateway as GatewayObject, GatewayTlsFrontendDefaultValidationMode as DefaultMode,
+    GatewayTlsFrontendPerPortTlsValidationMode as PerPortMode,
+};
+use model::ClientValidation;
+
+use crate::authorities::{self, Bundle, Reference, Refused};
+use crate::grants::{From, Grants};
+use crate::listener::{Fault, GATEWAY_API_GROUP, Listener, Protocol};
+use crate::snapshot::{Key, Snapshot};
+
+/// The validation of all ports.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    default: Option<Validation>,
+    /// Without a validation: the port asks for nothing, whatever the default says.
+    per_port: BTreeMap<u16, Option<Validation>>,
+}
+
+#[derive(Debug)]
+struct Validation {
+    bundles: Vec<Bundle>,
+    insecure: bool,
+    unresolved: Option<Fault>,
+}
+
+impl Clients {
+    pub(crate) fn new(key: &Key, object: &GatewayObject, grants: &Grants<'_>, snapshot: &Snapshot) -> Self {
+        let Some(frontend) = object.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref()) else {
+            return Self::default();
+        };
+        let find = |refs: Vec<Reference<'_>>, insecure: bool, field: &str| {
+            Validation::new(key, &refs, insecure, field, grants, snapshot)
+        };
+        macro_rules! refs {
+            ($validation:expr) => {
+                $validation
+                    .ca_certificate_refs
+                    .iter()
+                    .map(|one| Reference {
+                        group: &one.group,
+                        kind: &one.kind,
+                        namespace: one.namespace.as_deref().unwrap_or(&key.namespace),
+                        name: &one.name,
+                    })
+                    .collect()
+            };
+        }
+        let default = frontend.default.validation.as_ref().map(|validation| {
+            let insecure = validation.mode == Some(DefaultMode::AllowInsecureFallback);
+            find(refs!(validation), insecure, "tls.frontend.default")
+        });
+        let per_port = frontend.per_port.iter().flatten().filter_map(|one| {
+            let validation = one.tls.validation.as_ref().map(|validation| {
+                let insecure = validation.mode == Some(PerPortMode::AllowInsecureFallback);
+                find(refs!(validation), insecure, &format!("tls.frontend.perPort of port {}", one.port))
+            });
+            Some((u16::try_from(one.port).ok()?, validation))
+        });
+        Self { default, per_port: per_port.collect() }
+    }
+
+    fn of(&self, port: u16) -> Option<&Validation> {
+        match self.per_port.get(&port) {
+            Some(validation) => validation.as_ref(),
+            None => self.default.as_ref(),
+        }
+    }
+
+    /// Tells HTTPS listeners what is wrong with the CA certificates of their port.
+    pub(crate) fn judge(&self, listeners: &mut [Listener<'_>]) {
+        for listener in listeners.iter_mut().filter(|listener| listener.protocol == Protocol::Https) {
+            if let Some(validation) = self.of(listener.port)
+                && let Some(fault) = &validation.unresolved
+            {
+                listener.distrust(fault.clone(), validation.bundles.is_empty());
+            }
+        }
+    }
+
+    /// For the ports of HTTPS listeners.
+    pub(crate) fn by_port(&self, listeners: &[Listener<'_>]) -> BTreeMap<u16, ClientValidation> {
+        let https = listeners.iter().filter(|listener| listener.protocol == Protocol::Https);
+        https
+            .filter_map(|listener| {
+                let Validation { bundles, insecure, .. } = self.of(listener.port)?;
+                let authorities = bundles.iter().map(|bundle| bundle.name.clone()).collect();
+                Some((listener.port, ClientValidation { authorities, insecure_fallback: *insecure }))
+            })
+            .collect()
+    }
+
+    pub(crate) fn authorities(&self) -> BTreeMap<String, String> {
+        let all = self.default.iter().chain(self.per_port.values().flatten());
+        all.flat_map(|validation| &validation.bundles)
+            .map(|bundle| (bundle.name.clone(), bundle.pem.clone()))
+            .collect()
+    }
+
+    /// For people.
+    pub(crate) fn insecure_ports(&self) -> Vec<String> {
+        let default = self.default.as_ref().is_some_and(|validation| validation.insecure);
+        let ports = self
+            .per_port
+            .iter()
+            .filter(|(_, validation)| validation.as_ref().is_some_and(|validation| validation.insecure));
+        let ports = ports.map(|(port, _)| format!("port {port}"));
+        default.then(|| "all ports without a word of their own".to_owned()).into_iter().chain(ports).collect()
+    }
+}
+
+impl Validation {
+    fn new(
+        gateway: &Key,
+        refs: &[Reference<'_>],
+        insecure: bool,
+        field: &str,
+        grants: &Grants<'_>,
+        snapshot: &Snapshot,
+    ) -> Self {
+        let from = From { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: &gateway.namespace };
+        let mut found = Self { bundles: Vec::new(), insecure, unresolved: None };
+        for (index, reference) in refs.iter().enumerate() {
+            match authorities::find(*reference, from, grants, snapshot) {
+                Ok(bundle) => found.bundles.push(bundle),
+                Err(why) => {
+                    let reason = match why {
+                        Refused::Kind(_) => "InvalidCACertificateKind",
+                        Refused::NotPermitted(_) => "RefNotPermitted",
+                        Refused::Invalid(_) => "InvalidCACertificateRef",
+                    };
+                    let message = format!("{field}: caCertificateRefs[{index}]: {}", why.message());
+                    let fault = found.unresolved.get_or_insert(Fault { reason, message: String::new() });
+                    let then = if fault.message.is_empty() { "" } else { "; " };
+                    fault.message = format!("{}{then}{message}", fault.message);
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,160 @@
+//! TLSRoutes: each is attached to its parents as an HTTPRoute is, and gives the names of their TLS listeners their backends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gateway_api::httproutes::{HttpRouteParentRefs, HttpRouteRulesBackendRefs};
+use gateway_api::tlsroutes::TlsRoute;
+use model::{TlsBackend, TlsHost};
+
+use crate::attach::{Candidate, Section, attach};
+use crate::backend_tls_policy::Policies;
+use crate::gateway::Gateway;
+use crate::grants::Grants;
+use crate::hostname;
+use crate::http_route::backends::target;
+use crate::http_route::{parents, resolved};
+use crate::listener::{Fault, RouteKind};
+use crate::notice::Notice;
+use crate::snapshot::{Key, Snapshot};
+use crate::status::{ACCEPTED, Condition, HttpRouteStatus, ParentStatus};
+
+/// Adds all TLSRoutes to the Gateways that they attach to, and returns their statuses.
+pub(crate) fn translate(
+    snapshot: &Snapshot,
+    grants: &Grants<'_>,
+    backend_tls: &Policies<'_>,
+    gateways: &mut BTreeMap<&Key, Gateway<'_>>,
+    notices: &mut Vec<Notice>,
+) -> BTreeMap<Key, HttpRouteStatus> {
+    let mut statuses = BTreeMap::new();
+    for (key, route) in by_precedence(snapshot) {
+        let refs: Vec<HttpRouteParentRefs> =
+            route.spec.parent_refs.iter().flatten().map(parent_ref).collect();
+        let parents = parents("TLSRoute", key, &refs, gateways, snapshot, notices);
+        if parents.is_empty() {
+            continue;
+        }
+        let (backends, unresolved) = backends(key, route, snapshot, grants, backend_tls);
+        let candidate = Candidate {
+            kind: RouteKind::TlsRoute,
+            namespace: &key.namespace,
+            hostnames: route.spec.hostnames.iter().filter_map(|name| hostname::normal(Some(name))).collect(),
+        };
+        let generation = route.metadata.generation.unwrap_or_default();
+        let mut status = HttpRouteStatus::default();
+        // A route that comes to a listener by two parentRefs is there once.
+        let mut attached: BTreeMap<&Key, BTreeSet<usize>> = BTreeMap::new();
+        let mut hosts: BTreeMap<&Key, BTreeSet<(usize, String)>> = BTreeMap::new();
+        for (gateway_key, parent) in &parents {
+            let Some(gateway) = gateways.get(gateway_key) else { continue };
+            let section = Section { name: parent.section_name.as_deref(), port: parent.port };
+            let accepted = match attach(&candidate, section, gateway, snapshot) {
+                Ok(attachment) => {
+                    attached.entry(gateway_key).or_default().extend(attachment.listeners);
+                    let of_gateway = hosts.entry(gateway_key).or_default();
+                    of_gateway.extend(attachment.hosts.into_iter().map(|(host, at)| (at, host)));
+                    Condition::new(ACCEPTED, true, "Accepted", "The route is attached", generation)
+                }
+                Err(fault) => Condition::new(ACCEPTED, false, fault.reason, fault.message, generation),
+            };
+            status.parents.push(ParentStatus {
+                parent_ref: (*parent).clone(),
+                conditions: vec![accepted, resolved(&unresolved, generation)],
+            });
+        }
+        for (gateway_key, listeners) in attached {
+            let Some(gateway) = gateways.get_mut(gateway_key) else { continue };
+            for at in listeners {
+                gateway.listeners[at].attached_routes += 1;
+            }
+        }
+        for (gateway_key, hosts) in hosts {
+            let Some(gateway) = gateways.get_mut(gateway_key) else { continue };
+            for (at, host) in hosts {
+                write(gateway, at, host, key, &backends);
+            }
+        }
+        statuses.insert(key.clone(), status);
+    }
+    statuses
+}
+
+/// Of two routes with the same name on a listener, the first has it.
+fn write(gateway: &mut Gateway<'_>, at: usize, hostname: String, route: &Key, backends: &[TlsBackend]) {
+    let name = gateway.listeners[at].name();
+    let Some(listener) = gateway.routing.tls_listeners.iter_mut().find(|listener| listener.name == name)
+    else {
+        return;
+    };
+    if listener.hosts.iter().all(|host| host.hostname != hostname) {
+        let backends = backends.to_vec();
+        listener.hosts.push(TlsHost { hostname, route_name: route.to_string(), backends });
+    }
+}
+
+/// Oldest first, then by `namespace/name`.
+fn by_precedence(snapshot: &Snapshot) -> Vec<(&Key, &Arc<TlsRoute>)> {
+    let mut routes: Vec<_> = snapshot.tls_routes.iter().collect();
+    routes.sort_by_cached_key(|(key, route)| {
+        let created = route.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created.is_none(), created, key.to_string())
+    });
+    routes
+}
+
+/// The backends of the route's rule; those that lead nowhere keep their weight, and close their share of connections.
+fn backends(
+    key: &Key,
+    route: &TlsRoute,
+    snapshot: &Snapshot,
+    grants: &Grants<'_>,
+    backend_tls: &Policies<'_>,
+) -> (Vec<TlsBackend>, Vec<Fault>) {
+    let mut unresolved = Vec::new();
+    let refs = backend_refs(route).enumerate();
+    let backends = refs.map(|(index, reference)| {
+        let weight = reference.weight.map_or(1, |weight| u32::try_from(weight).unwrap_or(0));
+        match target(RouteKind::TlsRoute, key, &reference, snapshot, grants, backend_tls) {
+            Ok(target) => TlsBackend {
+                weight,
+                service: Some(target.service.name),
+                namespace: Some(target.service.namespace),
+                port: Some(target.port),
+                port_name: Some(target.port_name),
+                backend_tls: None,
+            },
+            Err(fault) => {
+                let message = format!("spec.rules[0].backendRefs[{index}]: {}", fault.message);
+                unresolved.push(Fault { message, ..fault });
+                TlsBackend { weight, ..TlsBackend::default() }
+            }
+        }
+    });
+    (backends.collect(), unresolved)
+}
+
+/// The API has one rule.
+pub(crate) fn backend_refs(route: &TlsRoute) -> impl Iterator<Item = HttpRouteRulesBackendRefs> {
+    let refs = route.spec.rules.first().map(|rule| rule.backend_refs.as_slice()).unwrap_or_default();
+    refs.iter().map(|one| HttpRouteRulesBackendRefs {
+        group: one.group.clone(),
+        kind: one.kind.clone(),
+        name: one.name.clone(),
+        namespace: one.namespace.clone(),
+        port: one.port,
+        weight: one.weight,
+        ..HttpRouteRulesBackendRefs::default()
+    })
+}
+
+fn parent_ref(of: &gateway_api::tlsroutes::TlsRouteParentRefs) -> HttpRouteParentRefs {
+    HttpRouteParentRefs {
+        group: of.group.clone(),
+        kind: of.kind.clone(),
+        name: of.name.clone(),
+        namespace: of.namespace.clone(),
+        port: of.port,
+        section_name: of.section_name.clone(),
+    }
+}
