@@ -109,10 +109,10 @@ async fn carry(greeted: Greeted, client: SocketAddr, idle: Duration, shared: &Sh
         // Whether these are to stay, only their bytes can say.
         Greeted::Forwarded(mut stream, backends) => match Box::pin(backends.connect()).await? {
             Reached::Plain(mut backend) => {
-                relay_until_idle(&mut *stream, &mut backend, from_clients, to_clients, idle).await;
+                Box::pin(relay_until_idle(&mut *stream, &mut backend, from_clients, to_clients, idle)).await;
             }
             Reached::Tls(mut backend) => {
-                relay_until_idle(&mut *stream, &mut *backend, from_clients, to_clients, idle).await;
+                Box::pin(relay_until_idle(&mut *stream, &mut *backend, from_clients, to_clients, idle)).await;
             }
         },
         Greeted::Passed(mut stream, hello, backends) => {
@@ -120,7 +120,7 @@ async fn carry(greeted: Greeted, client: SocketAddr, idle: Duration, shared: &Sh
             backend.write_all(&hello).await?;
             drop(hello);
             shared.counters.passed_on();
-            relay_until_idle(&mut stream, &mut backend, from_clients, to_clients, idle).await;
+            Box::pin(relay_until_idle(&mut stream, &mut backend, from_clients, to_clients, idle)).await;
         }
     }
     Ok(())
