@@ -37,7 +37,7 @@ pub(crate) enum Recognised {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::GatewayClass,
         Self::Gateway,
         Self::HttpRoute,
