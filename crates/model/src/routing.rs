@@ -97,7 +97,7 @@ impl Routing {
         let of_listeners =
             of_listeners.chain(self.tls_listeners.iter().filter_map(|listener| listener.tls.as_ref()));
         let of_clients = self.backend_tls.values().filter_map(|tls| tls.client_certificate.as_ref());
-        of_listeners.flat_map(|tls| &tls.certificates).chain(of_clients)
+        of_listeners.flat_map(|tls| tls.names()).chain(of_clients)
     }
 }
 
