@@ -49,6 +49,9 @@ pub struct Vhost {
     pub routes: Vec<Route>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_route: Option<Route>,
+    /// Another host whose routes are this one's too: many hosts of one Ingress have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<String>,
 }
 
 /// One match of one rule, with all groups that share its requests.

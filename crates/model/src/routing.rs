@@ -130,6 +130,9 @@ pub struct Vhost {
     /// For requests of this host that no route matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_route: Option<Route>,
+    /// Another host whose routes are this one's too: many hosts of one Ingress have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<String>,
 }
 
 /// One match of one rule with one backend. Neighbours that differ in nothing but their backend are one rule's groups.

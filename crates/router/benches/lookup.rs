@@ -135,7 +135,7 @@ impl Size {
     fn config(self) -> Config {
         let vhost = |host| Vhost {
             routes: (0..self.routes_per_host).map(|nth| self.route(host, nth)).collect(),
-            default_route: None,
+            ..Vhost::default()
         };
         let vhosts = (0..self.hosts).map(|host| (hostname(host), vhost(host))).collect();
         let listener = model::Listener {

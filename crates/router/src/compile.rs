@@ -1,6 +1,6 @@
 //! ghost.json into tables.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use model::ghost::{Config, Route};
@@ -47,12 +47,23 @@ impl Router {
             TrustedProxies::default()
         });
         let mut building = Building::new(config);
+        let shared: HashSet<&str> = config.vhosts.values().filter_map(|v| v.same_as.as_deref()).collect();
+        let mut ids: HashMap<&str, Vec<(u32, &Route)>> = HashMap::new();
         for (host, vhost) in &config.vhosts {
             for route in &vhost.routes {
-                building.add(host, route, &mut problems, |hosts, id| hosts.rules.push(id));
+                let id = building.add(host, route, &mut problems, |hosts, id| hosts.rules.push(id));
+                if let Some(id) = id.filter(|_| shared.contains(host.as_str())) {
+                    ids.entry(host).or_default().push((id, route));
+                }
             }
             if let Some(route) = &vhost.default_route {
                 building.add(host, route, &mut problems, |hosts, id| hosts.default_rule = Some(id));
+            }
+        }
+        for (host, vhost) in &config.vhosts {
+            let Some(other) = vhost.same_as.as_deref() else { continue };
+            for (id, route) in ids.get(other).into_iter().flatten() {
+                building.place(host, route, *id, &mut |hosts, id| hosts.rules.push(id));
             }
         }
         if let Some(route) = &config.default {
@@ -187,8 +198,13 @@ impl Building {
         route: &Route,
         problems: &mut Vec<Problem>,
         mut place: impl FnMut(&mut HostRoutes, u32),
-    ) {
-        let Some(id) = self.compile(host, route, problems) else { return };
+    ) -> Option<u32> {
+        let id = self.compile(host, route, problems)?;
+        self.place(host, route, id, &mut place);
+        Some(id)
+    }
+
+    fn place(&mut self, host: &str, route: &Route, id: u32, place: &mut impl FnMut(&mut HostRoutes, u32)) {
         let of_ingress = route.kind == RouteKind::Ingress;
         let host = normal_hostname(host);
         let host = one_label(&host).filter(|_| of_ingress).unwrap_or(host);
@@ -234,8 +250,14 @@ impl Building {
         let with_rules = listeners.iter().filter(|l| l.default_rule.is_some() || !l.hosts.is_empty());
         let several_listeners = with_rules.count() > 1;
         let mut paths = path::Building::new(&rules);
+        // Hosts with the same rules share their paths.
+        let mut known: HashMap<Vec<u32>, path::HostPaths> = HashMap::new();
+        let mut paths_of = |rules: &Vec<u32>| match known.get(rules) {
+            Some(paths) => *paths,
+            None => *known.entry(rules.clone()).or_insert(paths.add(rules)),
+        };
         let mut host_rules = |routes: &HostRoutes| HostRules {
-            paths: paths.add(&routes.rules),
+            paths: paths_of(&routes.rules),
             default_rule: routes.default_rule,
             keyed_by_rule: several_listeners
                 || routes.rules.iter().any(|id| rules[*id as usize].looks_beyond_the_path()),

@@ -142,7 +142,7 @@ fn paths_are_compared_and_not_only_their_hashes() {
     let path = |n: u32| PathMatch { kind: PathMatchType::Exact, value: format!("/{n}") };
     let route = |n| Route { path_match: Some(path(n)), rule_index: n, ..Route::default() };
     let there = 0..150_000;
-    let vhost = Vhost { routes: there.clone().map(route).collect(), default_route: None };
+    let vhost = Vhost { routes: there.clone().map(route).collect(), ..Vhost::default() };
     let config = Config { vhosts: [("a.com".to_owned(), vhost)].into(), ..Config::default() };
     let router = Router::compile(&config).unwrap().router;
     for n in 0..450_000 {
@@ -512,4 +512,43 @@ fn explain_says_when_no_listener_or_another_one_takes_the_host() {
     assert_eq!(verdict(&http), "it is attached to another listener");
     let other_host = Sample { socket: "https-443".into(), ..Sample::get("b.com", "/") };
     assert_eq!(verdict(&other_host), "no listener takes this socket and host");
+}
+
+#[test]
+fn a_host_may_have_the_routes_of_another() {
+    let router = compile(json!({"version": 2, "vhosts": {
+        "a.com": {"routes": [route("one", and(prefix("/x"), json!({"kind": "Ingress"})))]},
+        "b.com": {"same_as": "a.com"},
+        "*.c.com": {"same_as": "a.com"},
+        "d.com": {"same_as": "nobody.com"},
+    }}))
+    .router;
+    assert_eq!(router.rules().len(), 1);
+    for (host, expected) in
+        [("a.com", "one"), ("b.com", "one"), ("x.c.com", "one"), ("x.y.c.com", "404"), ("d.com", "404")]
+    {
+        assert_eq!(winner(&router, &Sample::get(host, "/x/1")), expected, "{host}");
+        assert_eq!(winner(&router, &Sample::get(host, "/y")), "404", "{host}");
+    }
+}
+
+#[test]
+fn an_ingress_differs_from_a_route_in_its_wildcard_its_default_and_what_no_endpoints_are() {
+    let ingress = |name: &str, more: Value| route(name, and(more, json!({"kind": "Ingress"})));
+    let router = compile(json!({"version": 2, "default": ingress("default", json!({})), "vhosts": {
+        "*.a.com": {"routes": [route("wide", prefix("/wide")), ingress("narrow", prefix("/narrow"))]},
+        "empty.com": {"routes": [ingress("empty", json!({"backend_groups": [{"weight": 1, "backends": []}]}))]},
+    }}))
+    .router;
+    for (host, path, expected) in [
+        ("x.a.com", "/narrow", "narrow"),
+        ("x.a.com", "/wide", "wide"),
+        ("x.a.com", "/other", "default"),
+        ("x.y.a.com", "/wide", "wide"),
+        ("x.y.a.com", "/narrow", "404"),
+        ("unknown.com", "/", "default"),
+    ] {
+        assert_eq!(winner(&router, &Sample::get(host, path)), expected, "{host}{path}");
+    }
+    assert_eq!(router.decide(&Sample::get("empty.com", "/"), 0).action(), Action::Unavailable);
 }

@@ -12,14 +12,14 @@ mod rules;
 mod tls;
 mod varnish;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use api::IngressMerge;
 use k8s_openapi::api::networking::v1::Ingress;
 use model::RouteKind;
 use model::matches::{PathMatch, priority};
 use model::names::ANY_HOST;
-use model::routing::Route;
+use model::routing::{Route, Routing, Vhost};
 
 pub use self::made::OWNER_KIND;
 pub(crate) use self::made::{Made, owner};
@@ -232,7 +232,15 @@ impl<'a> Merged<'a> {
             }
         }
         let default = self.taken.iter().find_map(|(_, rules)| rules.default.clone());
+        // A host of one Ingress only may have the routes of another host of it.
+        let alone = gateway.ingress_options().merge == IngressMerge::DistinctHosts
+            && gateway.routing.listeners.iter().all(|listener| listener.hostname.is_none());
         let routing = &mut gateway.routing;
+        for (_, rules) in &mut self.taken {
+            if alone {
+                share(&mut rules.hosts, routing);
+            }
+        }
         for (host, entries) in self.taken.into_iter().flat_map(|(_, rules)| rules.hosts) {
             // A host without paths is the default backend's, whatever wildcard holds it.
             let entries = match (entries.is_empty(), &default) {
@@ -254,6 +262,31 @@ impl<'a> Merged<'a> {
         routing.default = default;
         faults
     }
+}
+
+/// Takes the hosts away that have the same paths and backends as the first, and names it instead: files with thousands of
+/// hosts stay small.
+fn share(hosts: &mut Vec<(String, Vec<Route>)>, routing: &mut Routing) {
+    let same = |one: &Route, two: &Route| {
+        one.path_match == two.path_match
+            && one.service == two.service
+            && one.port == two.port
+            && one.port_name == two.port_name
+    };
+    let Some(((first, model), others)) = hosts.split_first_mut() else { return };
+    if model.is_empty() || routing.vhosts.contains_key(first) {
+        return;
+    }
+    let mut shared = HashSet::new();
+    for (host, entries) in others {
+        let equal = entries.len() == model.len() && entries.iter().zip(&*model).all(|(a, b)| same(a, b));
+        if equal && host != ANY_HOST && !routing.vhosts.contains_key(host) {
+            shared.insert(host.clone());
+            let same_as = Some(first.clone());
+            routing.vhosts.insert(host.clone(), Vhost { same_as, ..Vhost::default() });
+        }
+    }
+    hosts.retain(|(host, _)| !shared.contains(host));
 }
 
 fn everything(default: &Route, host: &str) -> Route {

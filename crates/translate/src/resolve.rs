@@ -16,6 +16,7 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
         let resolved = Vhost {
             routes: resolver.routes(&vhost.routes),
             default_route: vhost.default_route.as_ref().map(|entry| resolver.route(entry)),
+            same_as: vhost.same_as.clone(),
         };
         (host.clone(), resolved)
     });

@@ -55,7 +55,7 @@ type Routes = (BTreeMap<String, Vhost>, Option<Route>);
 fn routes(listeners: Vec<String>) -> impl Strategy<Value = Routes> {
     let route = route(listeners).boxed();
     let vhost = (vec(route.clone(), 0..10), option::weighted(0.2, route.clone()))
-        .prop_map(|(routes, default_route)| Vhost { routes, default_route });
+        .prop_map(|(routes, default_route)| Vhost { routes, default_route, ..Vhost::default() });
     (btree_map(select(&HOSTNAMES[..]).prop_map(str::to_owned), vhost, 1..5), option::weighted(0.3, route))
 }
 
