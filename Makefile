@@ -3,7 +3,7 @@ CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
 .PHONY: help setup build demo test test-rust test-browser test-trixie bless bench bench-router bench-cluster fmt lint deny clean \
-  images cluster-build cluster-up cluster-down test-cluster test-faults test-conformance test-conformance-single test-conformance-report
+  images cluster-build cluster-up cluster-down test-cluster test-faults test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
 
 help: ## Show the habits
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 26
@@ -51,6 +51,12 @@ test-cluster: setup ## The operator against a real API server
 
 test-faults: setup ## Faults on a whole cluster, under load: rolling pods, no API server, a dead container
 	scripts/test-faults
+
+test-invalidation: setup ## VarnishCacheInvalidations on a whole cluster: three pods, and pods that come and go
+	scripts/test-invalidation
+
+bench-invalidation: setup ## How fast objects go: on three pods, by tag out of a million, and hits under 10,000 bans
+	scripts/bench-invalidation
 
 test-conformance: setup ## The Gateway API's conformance suite on a real cluster (KEEP=1, FAST=1, CHANNEL=experimental)
 	scripts/conformance

@@ -51,7 +51,7 @@ pub(super) async fn run(here: Here, state: watch::Receiver<State>) {
         let mut new = Vec::new();
         for one in objects.values() {
             let Some(uid) = one.metadata.uid.clone() else { continue };
-            if is_due(&here, one, old.contains(&uid)) && !done.contains(&uid) {
+            if is_due(&here.gateway, &here.pod, one, old.contains(&uid)) && !done.contains(&uid) {
                 new.push((uid.clone(), Arc::clone(one)));
             }
             there.insert(uid);
@@ -85,11 +85,12 @@ pub(super) async fn run(here: Here, state: watch::Receiver<State>) {
     }
 }
 
-fn is_due(here: &Here, one: &VarnishCacheInvalidation, old: bool) -> bool {
+/// Is it for this pod to carry out? `old`: it was there before the pod started.
+fn is_due(gateway: &str, here: &str, one: &VarnishCacheInvalidation, old: bool) -> bool {
     let status = one.status.clone().unwrap_or_default();
-    let counted = status.pods.iter().flatten().any(|pod| *pod == here.pod);
-    let told = status.pod_results.iter().flatten().any(|result| result.pod_name == here.pod);
-    one.spec.gateway_ref.name == here.gateway
+    let counted = status.pods.iter().flatten().any(|pod| pod == here);
+    let told = status.pod_results.iter().flatten().any(|result| result.pod_name == here);
+    one.spec.gateway_ref.name == gateway
         && one.metadata.deletion_timestamp.is_none()
         && !status.phase.is_some_and(api::InvalidationPhase::is_final)
         && !told
@@ -139,5 +140,52 @@ async fn tell(here: &Here, one: &VarnishCacheInvalidation, mut result: PodResult
                 pause = (pause * 2).min(RETRY.1);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn object(status: &Value) -> VarnishCacheInvalidation {
+        serde_json::from_value(json!({
+            "apiVersion": "gateway.varnish-software.com/v1alpha1", "kind": "VarnishCacheInvalidation",
+            "metadata": { "name": "purge" },
+            "spec": { "gatewayRef": { "name": "shop" }, "type": "Purge", "hostname": "a", "paths": ["/", "/b"] },
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_appears_is_carried_out_and_what_was_there_is_not() {
+        let due = |status: Value, old| is_due("shop", "pod-1", &object(&status), old);
+        assert!(due(json!({}), false));
+        assert!(due(json!({ "phase": "InProgress", "pods": ["pod-2"] }), false));
+        // Before its start there was nothing in its cache.
+        assert!(!due(json!({}), true));
+        assert!(!due(json!({ "phase": "InProgress", "pods": ["pod-2"] }), true));
+        // Its container was started again, and the operator waits for it.
+        assert!(due(json!({ "phase": "InProgress", "pods": ["pod-1", "pod-2"] }), true));
+        for phase in ["Complete", "Failed"] {
+            assert!(!due(json!({ "phase": phase, "pods": ["pod-1"] }), false));
+        }
+        let told = json!([{ "podName": "pod-1", "success": true }]);
+        assert!(!due(json!({ "phase": "InProgress", "pods": ["pod-1"], "podResults": told }), true));
+        assert!(!is_due("other", "pod-1", &object(&json!({})), false));
+    }
+
+    #[test]
+    fn a_result_names_every_path() {
+        let good = Outcome { objects: Some(2), error: None };
+        let bad = Outcome { objects: None, error: Some("no".to_owned()) };
+        let result = result("pod-1", &object(&json!({})), &[good, bad]);
+        assert!(!result.success);
+        assert_eq!(result.message.as_deref(), Some("1 of 2 failed: no"));
+        let paths = result.path_results.unwrap();
+        assert_eq!((paths[0].path.as_str(), paths[0].success), ("/", true));
+        assert_eq!((paths[1].path.as_str(), paths[1].message.as_deref()), ("/b", Some("no")));
     }
 }

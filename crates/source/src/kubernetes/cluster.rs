@@ -99,7 +99,7 @@ impl Cluster {
         }
     }
 
-    /// Until every kind was listed once, or is known to be missing.
+    /// Until every kind that routing depends on was listed once, or is known to be missing.
     pub async fn synced(&self) {
         self.gateway_classes.synced().await;
         self.gateways.synced().await;
@@ -109,7 +109,6 @@ impl Cluster {
         self.reference_grants.synced().await;
         self.parameters.synced().await;
         self.cache_policies.synced().await;
-        self.cache_invalidations.synced().await;
         self.services.synced().await;
         self.secrets.synced().await;
         self.namespaces.synced().await;
