@@ -29,12 +29,13 @@ cases! {
     a_failed_reload_keeps_the_old_configuration
     a_fetch_that_a_purge_overtakes_is_not_kept
     a_file_without_listeners_goes_by_sockets
+    a_new_rule_takes_over_no_objects
     a_new_vcl_reads_the_file_before_it_is_used
     a_policy_that_cannot_be_read_lets_its_rule_pass
     a_policys_grace_and_keep_hold
+    a_refused_websocket_ends_its_connection
     a_reload_swaps_the_configuration
     a_reload_with_many_bad_entries_succeeds
-    a_refused_websocket_ends_its_connection
     a_restart_is_routed_by_the_same_configuration
     a_retry_of_user_vcl_is_not_edited_twice
     a_rolled_back_request_is_routed_anew

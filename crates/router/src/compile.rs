@@ -246,9 +246,6 @@ impl Building {
     fn finish(self, timeouts: model::Timeouts, trusted_proxies: TrustedProxies) -> Router {
         let Self { rules, mut listeners, sockets, other, turns, .. } = self;
         listeners.iter_mut().for_each(ListenerRoutes::complete);
-        // One listener's rules are told apart by host and path, several listeners' are not.
-        let with_rules = listeners.iter().filter(|l| l.default_rule.is_some() || !l.hosts.is_empty());
-        let several_listeners = with_rules.count() > 1;
         let mut paths = path::Building::new(&rules);
         // Hosts with the same rules share their paths.
         let mut known: HashMap<Vec<u32>, path::HostPaths> = HashMap::new();
@@ -259,8 +256,6 @@ impl Building {
         let mut host_rules = |routes: &HostRoutes| HostRules {
             paths: paths_of(&routes.rules),
             default_rule: routes.default_rule,
-            keyed_by_rule: several_listeners
-                || routes.rules.iter().any(|id| rules[*id as usize].looks_beyond_the_path()),
         };
         let listeners = listeners.into_iter().map(|ListenerRoutes { listener, hosts, default_rule }| {
             let hosts =

@@ -15,8 +15,6 @@ pub struct Decision<'r> {
     action: Action,
     /// The group whose share the request is, with endpoints or without.
     group: Option<usize>,
-    /// Host and URL alone do not tell this host's rules apart.
-    keyed_by_rule: bool,
 }
 
 /// What the carrier of the request does.
@@ -45,27 +43,14 @@ fn no_backend(rule: &Rule) -> Action {
 
 impl<'r> Decision<'r> {
     pub(crate) fn not_found(listener: Option<&'r Listener>) -> Self {
-        Self { listener, rule: None, action: Action::NotFound, group: None, keyed_by_rule: false }
+        Self { listener, rule: None, action: Action::NotFound, group: None }
     }
 
     pub(crate) fn misdirected(listener: &'r Listener) -> Self {
-        Self {
-            listener: Some(listener),
-            rule: None,
-            action: Action::Misdirected,
-            group: None,
-            keyed_by_rule: false,
-        }
+        Self { listener: Some(listener), rule: None, action: Action::Misdirected, group: None }
     }
 
-    pub(crate) fn of_rule(
-        listener: &'r Listener,
-        id: u32,
-        rule: &'r Rule,
-        fate: Fate,
-        keyed_by_rule: bool,
-        random: u64,
-    ) -> Self {
+    pub(crate) fn of_rule(listener: &'r Listener, id: u32, rule: &'r Rule, fate: Fate, random: u64) -> Self {
         let group = match fate {
             Fate::Redirect => None,
             Fate::Forward => Some(0),
@@ -78,7 +63,7 @@ impl<'r> Decision<'r> {
             }
             _ => no_backend(rule),
         };
-        Self { listener: Some(listener), rule: Some((id, rule)), action, group, keyed_by_rule }
+        Self { listener: Some(listener), rule: Some((id, rule)), action, group }
     }
 
     pub fn action(&self) -> Action {
@@ -117,12 +102,10 @@ impl<'r> Decision<'r> {
         }
     }
 
-    /// What belongs into the cache key beside host and URL: the rule, where more than these chose it, and the group,
-    /// where chance chose it.
+    /// What belongs into the cache key beside host and URL: the rule, and the group, where chance chose it.
     pub fn cache_key(&self) -> (Option<&'r str>, Option<&'r str>) {
         let Some((_, rule)) = self.rule else { return (None, None) };
         let group = self.group.filter(|_| rule.splits()).map(|group| rule.groups()[group].name());
-        let identity = (self.keyed_by_rule || group.is_some()).then(|| rule.identity());
-        (identity, group)
+        (Some(rule.identity()), group)
     }
 }

@@ -58,7 +58,6 @@ impl Listener {
 pub(crate) struct HostRules {
     pub(crate) paths: HostPaths,
     pub(crate) default_rule: Option<u32>,
-    pub(crate) keyed_by_rule: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -99,7 +98,7 @@ impl Router {
             return Decision::misdirected(listener);
         }
         let default = |id: Option<u32>| match id.map(|id| (id, &self.rules[id as usize])) {
-            Some((id, rule)) => Decision::of_rule(listener, id, rule, rule.fate(), true, random),
+            Some((id, rule)) => Decision::of_rule(listener, id, rule, rule.fate(), random),
             None => Decision::not_found(Some(listener)),
         };
         let Some(of_host) = table.hosts.get(host.as_bytes()) else { return default(table.default_rule) };
@@ -107,7 +106,7 @@ impl Router {
         match self.paths.find(&of_host.paths, &self.rules, path, |rule| rule.accepts(request, query)) {
             Some(Entry { rule: id, fate, .. }) => {
                 let rule = &self.rules[*id as usize];
-                Decision::of_rule(listener, *id, rule, *fate, of_host.keyed_by_rule, random)
+                Decision::of_rule(listener, *id, rule, *fate, random)
             }
             None => default(of_host.default_rule),
         }
