@@ -1,5 +1,7 @@
 //! Cache keys: the same for requests that a policy calls the same, different for all others, and without an allocation.
 
+#![allow(clippy::unwrap_used, reason = "whatever goes wrong here must fail the test")]
+
 #[path = "support/request.rs"]
 mod request;
 
