@@ -98,6 +98,9 @@ fn explain(
         writeln!(to, "  route: {}", shown(rule))?;
     }
     writeln!(to, "  answer: {}", answer(request, explanation))?;
+    if matches!(decision.action(), Action::Forward { .. }) {
+        writeln!(to, "  cache: {}", cache(request, explanation))?;
+    }
     let others = explanation.candidates.iter().filter(|c| c.verdict != Verdict::Chosen);
     for Candidate { rule, verdict } in others.clone().take(SHOWN) {
         let why = match verdict {
@@ -125,6 +128,25 @@ fn shown(rule: &Rule) -> String {
         rule.rule_index(),
         rule.conditions()
     )
+}
+
+/// As the postamble of main.vcl decides it; user VCL may decide otherwise.
+fn cache(request: &Asked<'_>, explanation: &Explanation<'_>) -> String {
+    let Some(cache) = explanation.decision.cache() else {
+        return "passed by, there is no cache policy".to_owned();
+    };
+    if !matches!(request.method(), b"GET" | b"HEAD") {
+        return "passed by, the method is neither GET nor HEAD".to_owned();
+    }
+    if request.any_header("Authorization", &mut |_| true) {
+        return "passed by, the request has an Authorization".to_owned();
+    }
+    if cache.is_bypassed_by(request) {
+        return "passed by, the policy's bypass has a header of the request".to_owned();
+    }
+    let mut url = Vec::new();
+    cache.write_url(request.url(), &mut url);
+    format!("asked, for `{}`", String::from_utf8_lossy(&url))
 }
 
 fn answer(request: &Asked<'_>, explanation: &Explanation<'_>) -> String {

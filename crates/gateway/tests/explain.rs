@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::support::{Program, Scene, class, gateway, route, service};
+use crate::support::{Program, Scene, cache_policy, class, gateway, route, service};
 
 fn scene() -> Scene {
     let at = |port: u16| [SocketAddr::from(([127, 0, 0, 1], port))];
@@ -76,6 +76,22 @@ fn headers_count_and_redirects_say_where_to() {
     has(&text, &["route: HTTPRoute default/shop, rule 1"]);
     let (_, text) = explain(&scene, &[&host[..], &["--path", "/old?a=b"]].concat());
     has(&text, &["answer: 301", "Location: http://new.example.com:8080/old?a=b"]);
+}
+
+#[test]
+fn the_cache_policy_is_told() {
+    let scene = scene();
+    let policy = "  defaultTTL: 1m\n  cacheKey: {queryParameters: {exclude: [utm]}}\n  bypass: {headers: [{name: Cookie}]}";
+    scene.write("policy.yaml", &cache_policy("shop", "shop", policy));
+    let about = |more: &[&str]| {
+        explain(&scene, &[&["--host", "shop.example.com", "--path", "/x?b=1&utm=2&a=3"], more].concat()).1
+    };
+    has(&about(&[]), &["cache: asked, for `/x?a=3&b=1`"]);
+    has(&about(&["--method", "DELETE"]), &["cache: passed by", "method"]);
+    has(&about(&["--header", "Authorization: x"]), &["cache: passed by", "Authorization"]);
+    has(&about(&["--header", "Cookie: x"]), &["cache: passed by", "bypass"]);
+    scene.remove("policy.yaml");
+    has(&about(&[]), &["cache: passed by, there is no cache policy"]);
 }
 
 #[test]
