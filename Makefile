@@ -3,7 +3,7 @@ CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
 .PHONY: help setup build demo test test-rust test-browser test-trixie bless bench bench-router bench-cluster fmt lint deny clean \
-  images cluster-build cluster-up cluster-down test-cluster test-faults test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
+  test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
 
 help: ## Show the habits
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 26
@@ -48,6 +48,12 @@ cluster-down: ## Take the cluster down
 
 test-cluster: setup ## The operator against a real API server
 	scripts/test-cluster
+
+test-ingress: setup ## Ingresses in a whole cluster: classes, hosts, TLS, balancing, paths
+	scripts/test-ingress
+
+bench-ingress: setup ## Measure 5,000 Ingresses in a cluster, and write docs/results
+	scripts/bench-ingress
 
 test-faults: setup ## Faults on a whole cluster, under load: rolling pods, no API server, a dead container
 	scripts/test-faults
