@@ -101,7 +101,7 @@ impl Way {
         timeout(PATIENCE, self.events.recv()).await.unwrap().unwrap()
     }
 
-    /// As varnishd does it: what comes back, or nothing.
+    /// As varnishd does it: what comes back, or nothing where the front says that it has not reached the backend.
     async fn ask(&self, endpoint: SocketAddr, profile: &str) -> Option<Vec<u8>> {
         let mut stream = UnixStream::connect(self.path()).await.unwrap();
         let addresses = Some((SocketAddr::from(([0; 4], 0)), endpoint));
@@ -109,7 +109,15 @@ impl Way {
         // One write, as one packet: nothing may be lost behind the header.
         stream.write_all(&[&header[..], b"hello"].concat()).await.unwrap();
         let mut got = vec![0; 5];
-        timeout(PATIENCE, stream.read_exact(&mut got)).await.unwrap().ok().map(|_| got)
+        timeout(PATIENCE, stream.read_exact(&mut got)).await.unwrap().ok()?;
+        if got == b"HTTP/" {
+            let mut rest = String::new();
+            stream.shutdown().await.unwrap();
+            timeout(PATIENCE, stream.read_to_string(&mut rest)).await.unwrap().unwrap();
+            assert!(rest.starts_with("1.1 502 Backend TLS: "), "{rest}");
+            return None;
+        }
+        Some(got)
     }
 
     async fn fails(&mut self, endpoint: SocketAddr, reason: BackendFailure) -> String {
