@@ -145,7 +145,7 @@ async fn handshake(
                 return Ok(Greeted::Passed(stream, bytes, Arc::clone(backends)));
             }
             Some(Service::Terminate(_) | Service::Forward(..)) => {}
-            found => return Err(refuse(&mut stream, found).await),
+            found => return Err(refuse(&mut stream, found, &services).await),
         }
     }
     let _turn = gate.handshake().await;
@@ -154,7 +154,7 @@ async fn handshake(
     let (server, backends) = match services.find(accepted.client_hello().server_name()) {
         Some(Service::Terminate(server)) => (server, None),
         Some(Service::Forward(server, backends)) => (server, Some(backends)),
-        found => return Err(refuse(&mut stream, found).await),
+        found => return Err(refuse(&mut stream, found, &services).await),
     };
     let start = StartHandshake::from_parts(accepted, stream);
     let stream = Box::new(start.into_stream(Arc::clone(&server.config)).await.map_err(|e| failure(&e))?);
@@ -164,14 +164,18 @@ async fn handshake(
     })
 }
 
-async fn refuse(stream: &mut TcpStream, found: Option<&Service>) -> Failure {
+async fn refuse(stream: &mut TcpStream, found: Option<&Service>, services: &Services) -> Failure {
     let why = match found {
         None | Some(Service::Refused) => Failure::UnknownName,
         Some(Service::Nothing) => Failure::NoCertificate,
         // We and rustls read the name differently: a client that plays tricks.
         Some(_) => Failure::Misbehaved,
     };
-    hello::refuse(stream, why).await;
+    // Where bytes are passed on, TLS is not ours to speak: whom nobody takes, the connection is closed.
+    let routed = |s: &Service| matches!(s, Service::Passthrough(_) | Service::Forward(..) | Service::Refused);
+    if why != Failure::UnknownName || !services.values().any(routed) {
+        hello::refuse(stream, why).await;
+    }
     why
 }
 

@@ -38,6 +38,10 @@ impl<T> Hosts<T> {
         named.or(self.any.as_ref())
     }
 
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.exact.values().chain(self.wild.values()).chain(&self.any)
+    }
+
     fn find_named(&self, name: &str) -> Option<&T> {
         if let Some(found) = self.exact.get(name) {
             return Some(found);

@@ -109,6 +109,9 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
                 message.remove_header(name);
             }
         }
+        if untouched {
+            leave_out_hop_by_hop(message);
+        }
         lower_case_host(message);
         // Without one the postamble answers 400.
         if message.header("Host").is_some_and(|host| !is_host(host)) {
@@ -154,6 +157,19 @@ fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Dir
         Action::Unavailable => ghost.unavailable.raw(),
         _ => ghost.no_backend.raw(),
     })
+}
+
+/// Varnish does not hand on what `Connection` names. It must not choose a route, or be part of a cache key, either: what the
+/// origin answers without it would be kept for those who send it.
+fn leave_out_hop_by_hop(message: Message<'_>) {
+    let kept = [&b"close"[..], b"keep-alive", b"upgrade"];
+    let lines: Vec<Vec<u8>> = message.headers("Connection").map(<[u8]>::to_vec).collect();
+    let tokens = lines.iter().flat_map(|line| line.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
+    for name in tokens.filter(|token| !kept.iter().any(|kept| token.eq_ignore_ascii_case(kept))) {
+        if let Some(name) = std::str::from_utf8(name).ok().filter(|name| !name.is_empty()) {
+            message.remove_header(name);
+        }
+    }
 }
 
 /// As Varnish's builtin VCL does, so that the cache key does not depend on the case.

@@ -36,7 +36,8 @@ pub(crate) fn translate(
     ingresses: &BTreeMap<Key, IngressStatus>,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
 ) -> BTreeMap<Key, PolicyStatus> {
-    let mut in_force: BTreeMap<Target, (&Key, CachePolicy)> = BTreeMap::new();
+    let mut in_force: BTreeMap<Target, (&Key, Option<CachePolicy>)> = BTreeMap::new();
+    let mut invalid = Vec::new();
     let mut statuses = BTreeMap::new();
     for (key, policy) in by_age(snapshot) {
         let target = target(key, &policy.spec.target_ref);
@@ -71,9 +72,15 @@ pub(crate) fn translate(
         };
         let ancestors = ancestors.into_iter().take(MOST_ANCESTORS).map(status).collect();
         statuses.insert(key.clone(), PolicyStatus { ancestors });
-        if let Ok(read) = verdict {
-            in_force.insert(target, (key, read));
+        match verdict {
+            Ok(read) => drop(in_force.insert(target, (key, Some(read)))),
+            Err(fault) if fault.reason == "Invalid" => invalid.push((target, key)),
+            Err(_) => {}
         }
+    }
+    // Nobody knows what it was to keep apart: its target passes the cache by, whatever a wider policy says.
+    for (target, key) in invalid {
+        in_force.entry(target).or_insert((key, None));
     }
     if !in_force.is_empty() {
         let force = Force::new(&in_force);
@@ -194,21 +201,25 @@ fn reference(kind: &str, key: &Key, section_name: Option<String>) -> AncestorRef
 
 /// All policies in force, by what they are for as routing.json names it.
 struct Force<'a> {
-    gateways: HashMap<&'a Key, &'a CachePolicy>,
+    gateways: HashMap<&'a Key, Directions<'a>>,
     routes: HashMap<String, OfRoute<'a>>,
-    ingresses: HashMap<String, &'a CachePolicy>,
+    ingresses: HashMap<String, Directions<'a>>,
 }
+
+/// `None`: to pass.
+type Directions<'a> = Option<&'a CachePolicy>;
 
 #[derive(Default)]
 struct OfRoute<'a> {
-    whole: Option<&'a CachePolicy>,
-    rules: HashMap<&'a str, &'a CachePolicy>,
+    whole: Option<Directions<'a>>,
+    rules: HashMap<&'a str, Directions<'a>>,
 }
 
 impl<'a> Force<'a> {
-    fn new(in_force: &'a BTreeMap<Target, (&Key, CachePolicy)>) -> Self {
+    fn new(in_force: &'a BTreeMap<Target, (&Key, Option<CachePolicy>)>) -> Self {
         let mut force = Self { gateways: HashMap::new(), routes: HashMap::new(), ingresses: HashMap::new() };
         for (target, (_, policy)) in in_force {
+            let policy = policy.as_ref();
             match target {
                 Target::Gateway(key) => drop(force.gateways.insert(key, policy)),
                 Target::Ingress(key) => drop(force.ingresses.insert(key.to_string(), policy)),
@@ -230,7 +241,7 @@ impl<'a> Force<'a> {
             if route.kind == RouteKind::Ingress {
                 // Without any, as the origin says: that is there already.
                 if let Some(policy) = self.ingresses.get(&route.route_name).copied().or(of_gateway) {
-                    route.cache_policy = Some(policy.clone());
+                    route.cache_policy = policy.cloned();
                 }
                 continue;
             }
@@ -241,7 +252,7 @@ impl<'a> Force<'a> {
             let of_route = self.routes.get(&route.route_name);
             let of_rule = of_route.zip(route.rule_name.as_deref()).and_then(|(of, name)| of.rules.get(name));
             let policy = of_rule.copied().or_else(|| of_route?.whole).or(of_gateway);
-            route.cache_policy = policy.cloned();
+            route.cache_policy = policy.flatten().cloned();
         }
     }
 }

@@ -87,13 +87,14 @@ impl Clients {
     /// For the ports of HTTPS listeners.
     pub(crate) fn by_port(&self, listeners: &[Listener<'_>]) -> BTreeMap<u16, ClientValidation> {
         let https = listeners.iter().filter(|listener| listener.protocol == Protocol::Https);
-        https
-            .filter_map(|listener| {
-                let Validation { bundles, insecure, .. } = self.of(listener.port)?;
-                let authorities = bundles.iter().map(|bundle| bundle.name.clone()).collect();
-                Some((listener.port, ClientValidation { authorities, insecure_fallback: *insecure }))
-            })
-            .collect()
+        https.filter_map(|listener| Some((listener.port, self.for_port(listener.port)?))).collect()
+    }
+
+    /// For one that serves HTTPS.
+    pub(crate) fn for_port(&self, port: u16) -> Option<ClientValidation> {
+        let Validation { bundles, insecure, .. } = self.of(port)?;
+        let authorities = bundles.iter().map(|bundle| bundle.name.clone()).collect();
+        Some(ClientValidation { authorities, insecure_fallback: *insecure })
     }
 
     pub(crate) fn authorities(&self) -> BTreeMap<String, String> {

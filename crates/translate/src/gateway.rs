@@ -33,6 +33,8 @@ pub(crate) struct Gateway<'a> {
     pub(crate) client_certificate: Option<ClientCertificate>,
     /// Where clients without a valid certificate are served; none: for all ports that have no other word.
     insecure: Vec<String>,
+    /// What is asked of clients on a port that is opened for Ingresses.
+    pub(crate) ingress_validation: Option<model::ClientValidation>,
     parameters: Parameters<'a>,
     pub(crate) routing: Routing,
 }
@@ -128,7 +130,18 @@ impl<'a> Gateway<'a> {
             ..Routing::default()
         };
         let insecure = clients.insecure_ports();
-        Self { key, object, listeners, certificates, client_certificate, insecure, parameters, routing }
+        let ingress_validation = clients.for_port(parameters.ingress.https_port);
+        Self {
+            key,
+            object,
+            listeners,
+            certificates,
+            client_certificate,
+            insecure,
+            ingress_validation,
+            parameters,
+            routing,
+        }
     }
 
     /// Does its Service carry the label by which Ingresses find it?

@@ -210,18 +210,9 @@ impl<'a> Merged<'a> {
         let mut faults: BTreeMap<&Key, Vec<Fault>> = BTreeMap::new();
         // Whose host it is, him belongs the name in TLS: nobody gives a certificate for another's.
         let hosts = &self.hosts;
-        self.tls.retain(|claim| {
-            let Some(owner) =
-                hosts.get(&claim.host).filter(|owner| owner.namespace != claim.ingress.namespace)
-            else {
-                return true;
-            };
-            let message = format!(
-                "spec.tls names the host {}, which is that of Ingress {owner}: it is left out, remove it",
-                claim.host
-            );
-            faults.entry(claim.ingress).or_default().push(Fault { reason: "HostConflict", message });
-            false
+        let claims = std::mem::take(&mut self.tls);
+        self.tls = tls::own(claims, hosts, &gateway.routing, |ingress, message| {
+            faults.entry(ingress).or_default().push(Fault { reason: "HostConflict", message });
         });
         for (key, fault) in tls::write(gateway, &self.tls) {
             faults.entry(key).or_default().push(fault);

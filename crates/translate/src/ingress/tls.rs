@@ -1,11 +1,12 @@
 //! TLS of Ingresses: certificates for single names on the listeners that take them. Where there is no HTTPS listener, one is
 //! opened.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use k8s_openapi::api::networking::v1::IngressSpec;
 use model::ListenerTls;
 use model::names::{ANY_HOST, socket_name, socket_parts};
+use model::routing::Routing;
 
 use super::attach::takes;
 use super::class::Ours;
@@ -42,6 +43,61 @@ pub(super) struct Claim<'a> {
     pub(super) secret: Key,
 }
 
+/// Those claims that are for names of the Ingress's own namespace; the others are told. A wildcard that is nobody's rule is
+/// narrowed to the hosts of the namespace that it covers.
+pub(super) fn own<'a>(
+    claims: Vec<Claim<'a>>,
+    hosts: &HashMap<String, &'a Key>,
+    routing: &Routing,
+    mut left_out: impl FnMut(&'a Key, String),
+) -> Vec<Claim<'a>> {
+    let mut below: HashMap<(&str, String), Vec<&String>> = HashMap::new();
+    if claims.iter().any(|claim| claim.host.starts_with("*.") && !hosts.contains_key(&claim.host)) {
+        for (host, owner) in hosts {
+            if let Some(wildcard) = wildcard(host) {
+                below.entry((owner.namespace.as_str(), wildcard)).or_default().push(host);
+            }
+        }
+    }
+    let mut own = Vec::with_capacity(claims.len());
+    for claim in claims {
+        let Claim { ingress, host, secret } = &claim;
+        let namespace = ingress.namespace.as_str();
+        let owner = hosts.get(host).or_else(|| hosts.get(&wildcard(host)?));
+        let narrowed = below.get(&(namespace, host.clone())).filter(|_| owner.is_none());
+        let why = match owner {
+            _ if host == ANY_HOST => None,
+            _ if routing.vhosts.contains_key(host) => Some("which is that of an HTTPRoute".to_owned()),
+            Some(owner) if owner.namespace != namespace => Some(format!("which is that of Ingress {owner}")),
+            None if narrowed.is_none() => Some("for which no Ingress of its namespace has a rule".to_owned()),
+            _ => None,
+        };
+        if let Some(why) = why {
+            left_out(ingress, format!("spec.tls names the host {host}, {why}: it is left out, remove it"));
+            continue;
+        }
+        match narrowed {
+            Some(hosts) => {
+                let mut hosts = hosts.clone();
+                hosts.sort();
+                own.extend(hosts.into_iter().map(|host| Claim {
+                    ingress,
+                    host: host.clone(),
+                    secret: secret.clone(),
+                }));
+            }
+            None => own.push(claim),
+        }
+    }
+    own
+}
+
+/// `*.example.com` for `www.example.com`.
+fn wildcard(host: &str) -> Option<String> {
+    let (label, rest) = host.split_once('.')?;
+    (label != "*").then(|| format!("*.{rest}"))
+}
+
 /// Puts the certificates where their names are asked for, and says what is wrong with which Ingress. Of two for one name
 /// the first counts.
 pub(super) fn write<'a>(gateway: &mut Gateway<'_>, claims: &[Claim<'a>]) -> Vec<(&'a Key, Fault)> {
@@ -76,6 +132,13 @@ pub(super) fn write<'a>(gateway: &mut Gateway<'_>, claims: &[Claim<'a>]) -> Vec<
 
 fn open(gateway: &mut Gateway<'_>, good: &BTreeMap<&str, Vec<String>>) -> Result<(), Fault> {
     let https_port = gateway.ingress_options().https_port;
+    let passed_on = gateway
+        .routing
+        .tls_listeners
+        .iter()
+        .find(|listener| socket_parts(&listener.socket).is_some_and(|(_, port)| port == https_port));
+    let passed_on = passed_on.map(|listener| listener.name.clone());
+    let validation = gateway.ingress_validation.clone();
     let listeners = &mut gateway.routing.listeners;
     let of_protocol = |listener: &model::Listener, wanted: &str| {
         socket_parts(&listener.socket).is_some_and(|(protocol, _)| protocol == wanted)
@@ -89,15 +152,28 @@ fn open(gateway: &mut Gateway<'_>, good: &BTreeMap<&str, Vec<String>>) -> Result
         let taken = |listener: &&model::Listener| {
             socket_parts(&listener.socket).is_some_and(|(_, port)| port == https_port)
         };
-        if let Some(other) = listeners.iter().find(taken) {
+        if let Some(other) = listeners.iter().find(taken).map(|listener| listener.name.clone()).or(passed_on)
+        {
             return Err(Fault {
                 reason: "PortUnavailable",
                 message: format!(
                     "spec.tls: port {https_port} is that of listener {}, so HTTPS is not served: add an HTTPS listener, \
                      or set ingress.httpsPort in GatewayClassParameters",
-                    other.name
+                    other
                 ),
             });
+        }
+        if let Some(validation) = validation {
+            if validation.authorities.is_empty() {
+                return Err(Fault {
+                    reason: "PortUnavailable",
+                    message: format!(
+                        "spec.tls: port {https_port} asks clients for certificates, and none of the CA certificates of the \
+                         Gateway's tls.frontend is good, so HTTPS is not served: mend them"
+                    ),
+                });
+            }
+            gateway.routing.client_validation.insert(https_port, validation);
         }
         sockets.insert(socket_name("https", https_port));
     }
