@@ -157,9 +157,8 @@ fn open(gateway: &mut Gateway<'_>, good: &BTreeMap<&str, Vec<String>>) -> Result
             return Err(Fault {
                 reason: "PortUnavailable",
                 message: format!(
-                    "spec.tls: port {https_port} is that of listener {}, so HTTPS is not served: add an HTTPS listener, \
-                     or set ingress.httpsPort in GatewayClassParameters",
-                    other
+                    "spec.tls: port {https_port} is that of listener {other}, so HTTPS is not served: add an HTTPS listener, \
+                     or set ingress.httpsPort in GatewayClassParameters"
                 ),
             });
         }
