@@ -129,20 +129,23 @@ def address(api, patience=180):
     raise RuntimeError(f"the Gateway was not programmed within {patience} s: {json.dumps(status)}")
 
 
-def create_routes(api, numbers, threads=8):
-    """Many routes, side by side; seconds that it took."""
-    begun = time.monotonic()
-    numbers = iter(list(numbers))
+def create_routes(api, numbers):
+    return create_all(api, [route(f"r{number:05}", *host(number)) for number in numbers])
+
+
+def create_all(api, objects, threads=8):
+    """Many objects, each a path and a body, side by side; seconds that it took."""
+    begun, objects = time.monotonic(), iter(objects)
     lock, failed = threading.Lock(), []
 
     def work():
         while not failed:
             with lock:
-                number = next(numbers, None)
-            if number is None:
+                one = next(objects, None)
+            if one is None:
                 return
             try:
-                api.create(*route(f"r{number:05}", *host(number)))
+                api.create(*one)
             except (OSError, RuntimeError, http.client.HTTPException) as error:
                 failed.append(error)
 
@@ -152,5 +155,5 @@ def create_routes(api, numbers, threads=8):
     for worker in workers:
         worker.join()
     if failed:
-        raise RuntimeError(f"routes could not be created: {failed[0]}")
+        raise RuntimeError(f"objects could not be created: {failed[0]}")
     return time.monotonic() - begun

@@ -9,12 +9,9 @@ import kube
 import memory
 
 
-def prepare(api):
-    api.create(*kube.namespace())
-    for path, body in kube.origin():
+def prepare(api, gateway=None):
+    for path, body in [kube.namespace(), *kube.origin(), gateway or kube.gateway()]:
         api.create(path, body)
-    path, body = kube.gateway()
-    api.create(path, body)
     return kube.address(api)
 
 
@@ -23,18 +20,27 @@ def memories():
 
 
 def new_routes(api, address, first, count, existing):
-    """Routes one at a time: from the POST to the first 200, and what was answered before and after it."""
+    def new(number):
+        at = (f"new{number}.example.com", f"/n{number}")
+        return kube.route(f"new{number:05}", *at), [at]
+
+    return one_at_a_time(api, address, [new(number) for number in range(first, first + count)], existing)
+
+
+def one_at_a_time(api, address, objects, existing):
+    """Objects, each with the hosts and paths that it serves: from the POST to the first 200 of the last of these, and what was
+    answered before and after it."""
     ask, found = client.Client(address), []
     with client.Load(address, existing) as load:
         time.sleep(1)
-        for number in range(first, first + count):
-            hostname, path = f"new{number}.example.com", f"/n{number}"
+        for one, places in objects:
+            last = places[-1]
             api.call("GET", "/version")  # a connection that is open
-            before = {str(ask.status(hostname, path))}
+            before = {str(ask.status(*last))}
             sent = time.monotonic()
-            api.create(*kube.route(f"new{number:05}", hostname, path))
+            api.create(*one)
             created = time.monotonic()
-            while (status := ask.status(hostname, path)) != 200 and time.monotonic() - created < 30:
+            while (status := ask.status(*last)) != 200 and time.monotonic() - created < 30:
                 before.add(str(status))
                 time.sleep(0.001)
             served = time.monotonic()
@@ -42,7 +48,7 @@ def new_routes(api, address, first, count, existing):
             after = {}
             while time.monotonic() - served < 0.5:
                 ask.close()
-                again = str(ask.status(hostname, path))
+                again = str(ask.status(*random.choice(places)))
                 after[again] = after.get(again, 0) + 1
                 time.sleep(0.02)
             found.append({

@@ -1,8 +1,6 @@
 """Many Ingresses on one Varnish Service; runs where the cluster's addresses are reachable."""
 
-import http.client
 import random
-import threading
 import time
 
 import client
@@ -34,62 +32,14 @@ def hosts(number):
     return [f"h{number}-{nth}.example.com" for nth in range(HOSTS)]
 
 
-def create(api, count, threads=8):
-    """Seconds that it took."""
-    begun, numbers, lock, failed = time.monotonic(), iter(range(count)), threading.Lock(), []
-
-    def work():
-        while not failed:
-            with lock:
-                number = next(numbers, None)
-            if number is None:
-                return
-            try:
-                api.create(*ingress(f"i{number:05}", hosts(number)))
-            except (OSError, RuntimeError, http.client.HTTPException) as error:
-                failed.append(error)
-
-    workers = [threading.Thread(target=work) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    if failed:
-        raise RuntimeError(f"Ingresses could not be created: {failed[0]}")
-    return time.monotonic() - begun
-
-
 def one_more(api, address, count, existing):
     """One at a time: from the POST to the first 200 of its last host."""
-    ask, found = client.Client(address), []
-    with client.Load(address, existing) as load:
-        time.sleep(1)
-        for number in range(count):
-            names = [f"new{number}-{nth}.example.com" for nth in range(HOSTS)]
-            api.call("GET", "/version")  # a connection that is open
-            before = {str(ask.status(names[-1], "/"))}
-            sent = time.monotonic()
-            api.create(*ingress(f"new{number:05}", names))
-            created = time.monotonic()
-            while (status := ask.status(names[-1], "/")) != 200 and time.monotonic() - created < 30:
-                before.add(str(status))
-                time.sleep(0.001)
-            served = time.monotonic()
-            after = {}
-            while time.monotonic() - served < 0.5:
-                ask.close()
-                again = str(ask.status(random.choice(names), "/"))
-                after[again] = after.get(again, 0) + 1
-                time.sleep(0.02)
-            found.append({
-                "ms_from_sent": round((served - sent) * 1000, 1),
-                "ms_from_created": round((served - created) * 1000, 1),
-                "before": sorted(before),
-                "after": after,
-                "answered": status == 200,
-            })
-            time.sleep(random.uniform(0.2, 0.5))
-    return {"each": found, "load": load.result(), **scale.summary(found)}
+
+    def new(number):
+        names = [f"new{number}-{nth}.example.com" for nth in range(HOSTS)]
+        return ingress(f"new{number:05}", names), [(name, "/") for name in names]
+
+    return scale.one_at_a_time(api, address, [new(number) for number in range(count)], existing)
 
 
 def with_address(api):
@@ -99,14 +49,10 @@ def with_address(api):
 
 def measure(count, more, patience, say):
     api = kube.Api()
-    api.create(*kube.namespace())
-    for path, body in kube.origin():
-        api.create(path, body)
-    api.create(*varnish())
-    address = kube.address(api)
+    address = scale.prepare(api, varnish())
     say(f"Varnish Service at {address}")
     empty = scale.memories()
-    created = create(api, count)
+    created = kube.create_all(api, (ingress(f"i{number:05}", hosts(number)) for number in range(count)))
     say(f"{count} Ingresses with {HOSTS} hosts each created in {created:.1f} s")
     routes = [(host, "/") for number in range(count) for host in hosts(number)]
     some = random.sample(routes, min(2000, len(routes))) + routes[-100:]

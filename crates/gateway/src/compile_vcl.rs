@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
+use tempfile::TempDir;
 
 use crate::cli::Varnish;
 use crate::vmod;
@@ -17,8 +18,7 @@ pub(crate) enum Compiled {
 }
 
 pub(crate) fn compile(varnish: &Varnish, vcl: &str) -> anyhow::Result<Compiled> {
-    let dir = tempfile::Builder::new().prefix("varnish-gateway-check-").tempdir()?;
-    make_readable(dir.path())?;
+    let dir = directory()?;
     let file = dir.path().join("main.vcl");
     let text = match vmod::find(varnish.vmod.as_deref()) {
         // varnishd's compiler runs as its own user, who may not reach the place of the original.
@@ -30,17 +30,11 @@ pub(crate) fn compile(varnish: &Varnish, vcl: &str) -> anyhow::Result<Compiled> 
         None => vcl.to_owned(),
     };
     std::fs::write(&file, text)?;
-    let mut command = Command::new(&varnish.varnishd);
-    command.arg("-C").arg("-f").arg(&file).arg("-n").arg(dir.path().join("varnishd"));
-    match command.output() {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Compiled::NotTried),
-        Err(e) => Err(e).context("varnishd -C"),
-        Ok(output) if output.status.success() => Ok(Compiled::Yes),
-        Ok(output) => {
-            let message = String::from_utf8_lossy(&output.stderr);
-            Ok(Compiled::No(chaperone::compiler_message(vcl, &message)))
-        }
-    }
+    Ok(match try_out(varnish, &dir, &file, &[])? {
+        Tried::Good => Compiled::Yes,
+        Tried::NoVarnishd => Compiled::NotTried,
+        Tried::Refused(message) => Compiled::No(chaperone::compiler_message(vcl, &message)),
+    })
 }
 
 /// What varnishd has against these arguments. Storage on files is left out: trying it would write to them.
@@ -58,22 +52,37 @@ pub(crate) fn refused_arguments(varnish: &Varnish, arguments: &[String]) -> anyh
     if tried.is_empty() {
         return Ok(None);
     }
-    let dir = tempfile::Builder::new().prefix("varnish-gateway-check-").tempdir()?;
-    make_readable(dir.path())?;
+    let dir = directory()?;
     let file = dir.path().join("none.vcl");
     std::fs::write(&file, "vcl 4.1;\nbackend none none;\n")?;
+    let Tried::Refused(message) = try_out(varnish, &dir, &file, &tried)? else { return Ok(None) };
+    let said = message.lines().map(str::trim).filter(|l| !l.is_empty() && *l != "(-? gives usage)");
+    Ok(Some(said.collect::<Vec<_>>().join(" ")))
+}
+
+/// What varnishd says, on standard error where it refuses.
+enum Tried {
+    Good,
+    Refused(String),
+    NoVarnishd,
+}
+
+fn try_out(varnish: &Varnish, dir: &TempDir, vcl: &Path, arguments: &[String]) -> anyhow::Result<Tried> {
     let mut command = Command::new(&varnish.varnishd);
-    command.arg("-C").arg("-f").arg(&file).arg("-n").arg(dir.path().join("varnishd")).args(&tried);
+    command.arg("-C").arg("-f").arg(vcl).arg("-n").arg(dir.path().join("varnishd")).args(arguments);
     match command.output() {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Tried::NoVarnishd),
         Err(e) => Err(e).context("varnishd -C"),
-        Ok(output) if output.status.success() => Ok(None),
-        Ok(output) => {
-            let message = String::from_utf8_lossy(&output.stderr);
-            let said = message.lines().map(str::trim).filter(|l| !l.is_empty() && *l != "(-? gives usage)");
-            Ok(Some(said.collect::<Vec<_>>().join(" ")))
-        }
+        Ok(output) if output.status.success() => Ok(Tried::Good),
+        Ok(output) => Ok(Tried::Refused(String::from_utf8_lossy(&output.stderr).into_owned())),
     }
+}
+
+/// varnishd's own user must be able to read in it.
+fn directory() -> anyhow::Result<TempDir> {
+    let dir = tempfile::Builder::new().prefix("varnish-gateway-check-").tempdir()?;
+    make_readable(dir.path())?;
+    Ok(dir)
 }
 
 fn make_readable(dir: &Path) -> std::io::Result<()> {

@@ -163,13 +163,18 @@ fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Dir
 /// origin answers without it would be kept for those who send it.
 fn leave_out_hop_by_hop(message: Message<'_>) {
     let kept = [&b"close"[..], b"keep-alive", b"upgrade"];
-    let lines: Vec<Vec<u8>> = message.headers("Connection").map(<[u8]>::to_vec).collect();
-    let tokens = lines.iter().flat_map(|line| line.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
-    for name in tokens.filter(|token| !kept.iter().any(|kept| token.eq_ignore_ascii_case(kept))) {
-        if let Some(name) = std::str::from_utf8(name).ok().filter(|name| !name.is_empty()) {
-            message.remove_header(name);
-        }
+    let is_header = |token: &&[u8]| !kept.iter().any(|kept| token.eq_ignore_ascii_case(kept));
+    // A copy, since headers move when one is removed. Nearly all requests name none.
+    let named: Vec<Vec<u8>> = tokens(message, "Connection").filter(is_header).map(<[u8]>::to_vec).collect();
+    for name in named.iter().filter_map(|name| std::str::from_utf8(name).ok()).filter(|name| !name.is_empty())
+    {
+        message.remove_header(name);
     }
+}
+
+/// The elements of a header that is a list.
+fn tokens<'a>(message: Message<'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    message.headers(name).flat_map(|value| value.split(|b| *b == b',')).map(<[u8]>::trim_ascii)
 }
 
 /// As Varnish's builtin VCL does, so that the cache key does not depend on the case.
@@ -214,10 +219,9 @@ fn forwards(ctx: *const Ctx, ghost: *const Ghost) -> Option<bool> {
 
 /// No other protocol is piped: `Upgrade: h2c` would take requests past the gateway's rules.
 fn asks_for_websocket(message: Message<'_>) -> bool {
-    let tokens = |name| message.headers(name).flat_map(|v| v.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
     message.method() == b"GET"
-        && tokens("Upgrade").any(|t| t.eq_ignore_ascii_case(b"websocket"))
-        && tokens("Connection").any(|t| t.eq_ignore_ascii_case(b"upgrade"))
+        && tokens(message, "Upgrade").any(|t| t.eq_ignore_ascii_case(b"websocket"))
+        && tokens(message, "Connection").any(|t| t.eq_ignore_ascii_case(b"upgrade"))
 }
 
 #[unsafe(no_mangle)]

@@ -61,7 +61,7 @@ fn identity(from: &ghost::Route) -> String {
         return format!("{kind}{}#{name}", from.route_name);
     }
     let mut hasher = DefaultHasher::new();
-    format!("{:?}", (&from.path_match, &from.method, &from.headers, &from.query_params)).hash(&mut hasher);
+    (&from.path_match, &from.method, &from.headers, &from.query_params).hash(&mut hasher);
     format!("{kind}{}#{:016x}", from.route_name, hasher.finish())
 }
 

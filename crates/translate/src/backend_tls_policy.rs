@@ -22,7 +22,7 @@ use crate::grants::Grants;
 use crate::infra::sha256;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
 use crate::notice::Notice;
-use crate::snapshot::{Key, Snapshot};
+use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{
     ACCEPTED, AncestorStatus, Condition, HttpRouteStatus, PolicyStatus, RESOLVED_REFS, UNSUPPORTED_FIELDS,
 };
@@ -54,11 +54,7 @@ type Used = (Key, Option<String>);
 
 impl<'a> Policies<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, grants: &Grants<'_>) -> Self {
-        let mut objects: Vec<_> = snapshot.backend_tls_policies.iter().collect();
-        objects.sort_by_cached_key(|(key, policy)| {
-            let created = policy.metadata.creation_timestamp.as_ref().map(|time| time.0);
-            (created.is_none(), created, key.to_string())
-        });
+        let objects = oldest_first(&snapshot.backend_tls_policies, |policy| &policy.metadata);
         let mut policies = Self { all: Vec::new(), targets: BTreeMap::new() };
         for (at, (key, object)) in objects.into_iter().enumerate() {
             for target in object.spec.target_refs.iter().filter(|t| t.group.is_empty() && t.kind == "Service")

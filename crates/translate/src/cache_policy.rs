@@ -6,7 +6,6 @@
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 
 use api::{AncestorRef, PolicyTargetRef, VarnishCachePolicy};
 use gateway_api::httproutes::HttpRoute;
@@ -14,7 +13,7 @@ use model::{CachePolicy, RouteKind};
 
 use crate::gateway::Gateway;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
-use crate::snapshot::{Key, Snapshot};
+use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{ACCEPTED, AncestorStatus, Condition, IngressStatus, PolicyStatus};
 
 /// The API server takes no more.
@@ -39,7 +38,7 @@ pub(crate) fn translate(
     let mut in_force: BTreeMap<Target, (&Key, Option<CachePolicy>)> = BTreeMap::new();
     let mut invalid = Vec::new();
     let mut statuses = BTreeMap::new();
-    for (key, policy) in by_age(snapshot) {
+    for (key, policy) in oldest_first(&snapshot.cache_policies, |policy| &policy.metadata) {
         let target = target(key, &policy.spec.target_ref);
         let ancestors = match ancestors(&target, snapshot, ingresses, gateways) {
             Ok(ancestors) if ancestors.is_empty() => continue,
@@ -87,16 +86,6 @@ pub(crate) fn translate(
         gateways.values_mut().for_each(|gateway| force.write(gateway));
     }
     statuses
-}
-
-/// Oldest first, then by `namespace/name`.
-fn by_age(snapshot: &Snapshot) -> Vec<(&Key, &Arc<VarnishCachePolicy>)> {
-    let mut policies: Vec<_> = snapshot.cache_policies.iter().collect();
-    policies.sort_by_cached_key(|(key, policy)| {
-        let created = policy.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created.is_none(), created, key.to_string())
-    });
-    policies
 }
 
 fn target(key: &Key, reference: &PolicyTargetRef) -> Target {

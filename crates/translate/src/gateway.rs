@@ -95,6 +95,10 @@ impl<'a> Gateway<'a> {
         let client_certificate = backend
             .and_then(|backend| backend.client_certificate_ref.as_ref())
             .map(|reference| certificates.of_client(reference));
+        let pairs = |listener: &Listener<'_>| {
+            let found = listener.certificates.as_ref()?;
+            Some(model::ListenerTls { certificates: found.names.clone(), ..Default::default() })
+        };
         let routing = Routing {
             listeners: routed(&listeners)
                 .filter(|listener| listener.protocol != Protocol::Tls)
@@ -102,10 +106,7 @@ impl<'a> Gateway<'a> {
                     name: listener.name().to_owned(),
                     socket: listener.socket(),
                     hostname: listener.hostname.clone(),
-                    tls: listener.certificates.as_ref().map(|found| model::ListenerTls {
-                        certificates: found.names.clone(),
-                        ..Default::default()
-                    }),
+                    tls: pairs(listener),
                 })
                 .collect(),
             tls_listeners: routed(&listeners)
@@ -114,10 +115,7 @@ impl<'a> Gateway<'a> {
                     name: listener.name().to_owned(),
                     socket: listener.socket(),
                     hostname: listener.hostname.clone(),
-                    tls: listener.certificates.as_ref().map(|found| model::ListenerTls {
-                        certificates: found.names.clone(),
-                        ..Default::default()
-                    }),
+                    tls: pairs(listener),
                     hosts: Vec::new(),
                 })
                 .collect(),

@@ -7,7 +7,6 @@ mod matches;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use gateway_api::httproutes::{HttpRoute, HttpRouteParentRefs};
 
@@ -19,7 +18,7 @@ use crate::grants::Grants;
 use crate::hostname;
 use crate::listener::{Fault, GATEWAY_API_GROUP, RouteKind};
 use crate::notice::Notice;
-use crate::snapshot::{Key, Snapshot};
+use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{
     ACCEPTED, Condition, HttpRouteStatus, PARTIALLY_INVALID, ParentStatus, RESOLVED_REFS, UNSUPPORTED_FIELDS,
 };
@@ -34,7 +33,8 @@ pub(crate) fn translate(
 ) -> BTreeMap<Key, HttpRouteStatus> {
     let mut context = Context::new(snapshot, grants, backend_tls);
     let mut statuses = BTreeMap::new();
-    for (key, route) in by_precedence(snapshot) {
+    // Age decides between routes whose matches are equally specific.
+    for (key, route) in oldest_first(&snapshot.http_routes, |route| &route.metadata) {
         let refs = route.spec.parent_refs.as_deref().unwrap_or_default();
         let parents = parents("HTTPRoute", key, refs, gateways, snapshot, notices);
         if parents.is_empty() {
@@ -45,18 +45,6 @@ pub(crate) fn translate(
         statuses.insert(key.clone(), status);
     }
     statuses
-}
-
-/// Oldest first, then by `namespace/name`: what decides between routes whose matches are equally specific.
-fn by_precedence(snapshot: &Snapshot) -> Vec<(&Key, &Arc<HttpRoute>)> {
-    let mut routes: Vec<_> = snapshot.http_routes.iter().collect();
-    routes.sort_by_cached_key(|(key, route)| {
-        let created = route.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        // One without a time is taken for the youngest. The name is one text: `a-b/c` comes before `a/b`, though
-        // namespace `a` comes before `a-b`.
-        (created.is_none(), created, key.to_string())
-    });
-    routes
 }
 
 /// The route's parentRefs to Gateways of ours. Others are other controllers' to judge, but a reference to a Gateway

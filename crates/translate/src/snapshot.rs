@@ -14,6 +14,7 @@ use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Namespace and name; the namespace of cluster-wide objects is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +46,21 @@ impl fmt::Display for Key {
 
 /// Objects by kind and key. Shared, so that a snapshot costs pointers, not copies.
 pub type Objects<T> = BTreeMap<Key, Arc<T>>;
+
+/// Oldest first, then by `namespace/name`: who comes first, where two cannot both have it.
+pub(crate) fn oldest_first<T>(
+    objects: &Objects<T>,
+    metadata: impl Fn(&T) -> &ObjectMeta,
+) -> Vec<(&Key, &Arc<T>)> {
+    let mut objects: Vec<_> = objects.iter().collect();
+    objects.sort_by_cached_key(|(key, object)| {
+        let created = metadata(object).creation_timestamp.as_ref().map(|time| time.0);
+        // One without a time is taken for the youngest. The name is one text: `a-b/c` comes before `a/b`, though
+        // namespace `a` comes before `a-b`.
+        (created.is_none(), created, key.to_string())
+    });
+    objects
+}
 
 /// The objects of one moment. Each has been admitted: defaults filled in, schema checked, `metadata.namespace`,
 /// `creationTimestamp` and `generation` set, by the API server or by the file source.

@@ -1,7 +1,6 @@
 //! TLSRoutes: each is attached to its parents as an HTTPRoute is, and gives the names of their TLS listeners their backends.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use gateway_api::httproutes::{HttpRouteParentRefs, HttpRouteRulesBackendRefs};
 use gateway_api::tlsroutes::TlsRoute;
@@ -16,7 +15,7 @@ use crate::http_route::backends::target;
 use crate::http_route::{parents, resolved};
 use crate::listener::{Fault, RouteKind};
 use crate::notice::Notice;
-use crate::snapshot::{Key, Snapshot};
+use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{ACCEPTED, Condition, HttpRouteStatus, ParentStatus};
 
 /// Adds all TLSRoutes to the Gateways that they attach to, and returns their statuses.
@@ -28,7 +27,7 @@ pub(crate) fn translate(
     notices: &mut Vec<Notice>,
 ) -> BTreeMap<Key, HttpRouteStatus> {
     let mut statuses = BTreeMap::new();
-    for (key, route) in by_precedence(snapshot) {
+    for (key, route) in oldest_first(&snapshot.tls_routes, |route| &route.metadata) {
         let refs: Vec<HttpRouteParentRefs> =
             route.spec.parent_refs.iter().flatten().map(parent_ref).collect();
         let parents = parents("TLSRoute", key, &refs, gateways, snapshot, notices);
@@ -91,16 +90,6 @@ fn write(gateway: &mut Gateway<'_>, at: usize, hostname: String, route: &Key, ba
         let backends = backends.to_vec();
         listener.hosts.push(TlsHost { hostname, route_name: route.to_string(), backends });
     }
-}
-
-/// Oldest first, then by `namespace/name`.
-fn by_precedence(snapshot: &Snapshot) -> Vec<(&Key, &Arc<TlsRoute>)> {
-    let mut routes: Vec<_> = snapshot.tls_routes.iter().collect();
-    routes.sort_by_cached_key(|(key, route)| {
-        let created = route.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created.is_none(), created, key.to_string())
-    });
-    routes
 }
 
 /// The backends of the route's rule; those that lead nowhere keep their weight, and close their share of connections.

@@ -6,7 +6,7 @@ use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use model::names::{DEFAULT_CLASS_ANNOTATION, INGRESS_CLASS_ANNOTATION, INGRESS_CONTROLLER};
 
 use crate::notice::Notice;
-use crate::snapshot::{Key, Snapshot};
+use crate::snapshot::{Key, Snapshot, oldest_first};
 
 /// An Ingress of ours.
 #[derive(Debug, Clone, Copy)]
@@ -20,20 +20,12 @@ pub(super) struct Ours<'a> {
 /// All of ours, oldest first, then by `namespace/name`: who comes first keeps what it has.
 pub(super) fn ours<'a>(snapshot: &'a Snapshot, notices: &mut Vec<Notice>) -> Vec<Ours<'a>> {
     let default = default_class(snapshot);
-    let mut ours: Vec<Ours<'a>> = snapshot
-        .ingresses
-        .iter()
-        .filter_map(|(key, object)| {
-            let class = class_of(key, object, default, snapshot, notices)?;
-            Some(Ours { key, object, class })
-        })
-        .collect();
-    ours.sort_by_cached_key(|Ours { key, object, .. }| {
-        let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        // One without a time is taken for the youngest.
-        (created.is_none(), created, key.to_string())
-    });
-    ours
+    let all = oldest_first(&snapshot.ingresses, |ingress| &ingress.metadata).into_iter();
+    all.filter_map(|(key, object)| {
+        let class = class_of(key, object, default, snapshot, notices)?;
+        Some(Ours { key, object, class })
+    })
+    .collect()
 }
 
 /// Does the class name our controller?
