@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
-.PHONY: help setup build demo test test-rust test-browser test-trixie bless bench bench-router bench-cluster fmt lint deny clean \
+.PHONY: help setup build demo docs test-docs test test-rust test-browser test-trixie bless bench bench-router bench-cluster fmt lint deny clean \
   test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
 
 help: ## Show the habits
@@ -77,6 +77,7 @@ bless: ## Regenerate golden files, schemas, CRDs and deploy/00-prereqs.yaml
 	INSTA_UPDATE=always $(CARGO) test -p translate -p source
 	BLESS=1 $(CARGO) test -p api
 	scripts/prereqs
+	scripts/docs write
 
 bench: setup ## Measure, and write docs/results
 	scripts/bench
@@ -90,6 +91,13 @@ bench-cluster: ## Measure 3,000 and 20,000 routes in a cluster, and write docs/r
 bench-router: ## The router alone (Criterion)
 	$(CARGO) bench -p router
 
+docs: ## Build the book into target/book (mdBook is installed into the user's cache)
+	scripts/docs build
+
+test-docs: setup ## Every command, YAML and VCL of the docs, on one machine and in a cluster (KEEP=1, FAST=1, NO_BUILD=1)
+	$(CARGO) build --workspace
+	scripts/test-docs
+
 fmt: ## Format
 	$(CARGO) fmt --all
 
@@ -97,6 +105,7 @@ lint: ## Formatting and clippy, without a warning
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/prereqs --check
+	scripts/docs check
 
 deny: ## Licences, bans and sources of dependencies
 	scripts/deny
