@@ -2,6 +2,7 @@
 
 mod ingress;
 mod logging;
+mod metrics;
 mod pod;
 mod service;
 mod storage;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::ingress::{HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters};
 pub use self::logging::{LogMode, LoggingParameters};
+pub use self::metrics::MetricsParameters;
 pub use self::pod::{DisruptionBudgetParameters, Embedded, ResourceParameters};
 pub use self::service::{ServiceParameters, ServiceType, TrafficPolicy};
 pub use self::storage::{StorageParameters, StorageType};
@@ -133,6 +135,9 @@ pub struct GatewayClassParametersSpec {
     /// Whether answers say in `X-Cache` what the cache did: HIT, MISS, PASS or STALE. They do where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_status_header: Option<bool>,
+    /// What is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<MetricsParameters>,
     /// How Ingresses are served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress: Option<IngressParameters>,

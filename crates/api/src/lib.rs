@@ -22,8 +22,8 @@ pub use cache_policy::{
 };
 pub use gateway_class_parameters::{
     DisruptionBudgetParameters, Embedded, GatewayClassParameters, GatewayClassParametersSpec, HostlessRules,
-    ImplementationSpecific, IngressMerge, IngressParameters, LogMode, LoggingParameters, ResourceParameters,
-    ServiceParameters, ServiceType, StorageParameters, StorageType, TimeoutParameters, TlsParameters,
-    TrafficPolicy, UserVclConfigMapRef,
+    ImplementationSpecific, IngressMerge, IngressParameters, LogMode, LoggingParameters, MetricsParameters,
+    ResourceParameters, ServiceParameters, ServiceType, StorageParameters, StorageType, TimeoutParameters,
+    TlsParameters, TrafficPolicy, UserVclConfigMapRef,
 };
 pub use policy_status::{AncestorRef, PolicyAncestorStatus, PolicyStatus};

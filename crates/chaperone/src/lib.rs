@@ -17,6 +17,7 @@ mod metrics;
 mod ports;
 mod reload;
 mod settings;
+pub mod stats;
 mod supervise;
 mod tls;
 mod varnishd;

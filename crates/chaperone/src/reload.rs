@@ -9,7 +9,8 @@ use hyper::Request;
 use hyper::http::request::Builder;
 use hyper_util::rt::TokioIo;
 use model::invalidation::{Order, Outcomes};
-use model::names::{DRAIN_PATH, ERROR_HEADER, INVALIDATE_PATH, RELOAD_PATH, STATUS_PATH};
+use model::names::{DRAIN_PATH, ERROR_HEADER, INVALIDATE_PATH, RELOAD_PATH, STATS_PATH, STATUS_PATH};
+use model::stats::Stats;
 use tokio::net::TcpStream;
 
 use crate::Error;
@@ -27,6 +28,10 @@ pub(crate) struct GhostStatus {
 /// A reload compiles every rule; 100,000 take seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LARGEST_ANSWER: usize = 1 << 20;
+/// Half a kilobyte for each of 100,000 rules.
+const LARGEST_STATS: usize = 64 << 20;
+/// Whoever looks at numbers looks again soon.
+const PATIENCE_FOR_STATS: Duration = Duration::from_secs(5);
 
 /// Makes ghost read its file again.
 pub(crate) async fn reload(address: SocketAddr) -> Result<GhostStatus, Error> {
@@ -55,9 +60,19 @@ pub(crate) async fn invalidate(address: SocketAddr, order: &Order) -> Result<Out
     }
 }
 
+/// What ghost has counted.
+pub(crate) async fn stats(address: SocketAddr) -> Result<Stats, Error> {
+    let unreachable = |cause: String| Error::ReloadUnreachable { address, cause };
+    let asked = exchange(address, Request::get(STATS_PATH), Bytes::new(), LARGEST_STATS);
+    let asked = tokio::time::timeout(PATIENCE_FOR_STATS, asked).await;
+    let asked = asked.map_err(|_| unreachable(format!("no answer within {PATIENCE_FOR_STATS:?}")))?;
+    let (_, _, body) = asked.map_err(unreachable)?;
+    serde_json::from_slice(&body).map_err(|e| unreachable(e.to_string()))
+}
+
 async fn ask(address: SocketAddr, request: Builder, body: Bytes) -> Result<Answer, Error> {
     let unreachable = |cause: String| Error::ReloadUnreachable { address, cause };
-    let asked = tokio::time::timeout(PATIENCE, exchange(address, request, body)).await;
+    let asked = tokio::time::timeout(PATIENCE, exchange(address, request, body, LARGEST_ANSWER)).await;
     let asked = asked.map_err(|_| unreachable(format!("no answer within {PATIENCE:?}")))?;
     asked.map_err(unreachable)
 }
@@ -74,7 +89,12 @@ async fn get(address: SocketAddr, path: &str) -> Result<GhostStatus, Error> {
 
 type Answer = (bool, Option<String>, Bytes);
 
-async fn exchange(address: SocketAddr, request: Builder, body: Bytes) -> Result<Answer, String> {
+async fn exchange(
+    address: SocketAddr,
+    request: Builder,
+    body: Bytes,
+    largest: usize,
+) -> Result<Answer, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let stream = TcpStream::connect(address).await.map_err(|e| text(&e))?;
     let (mut sender, connection) =
@@ -89,7 +109,7 @@ async fn exchange(address: SocketAddr, request: Builder, body: Bytes) -> Result<
     let ok = response.status().is_success();
     let error =
         response.headers().get(ERROR_HEADER).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
-    let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await.map_err(|e| text(&e))?;
+    let body = Limited::new(response.into_body(), largest).collect().await.map_err(|e| text(&e))?;
     driver.abort();
     Ok((ok, error, body.to_bytes()))
 }

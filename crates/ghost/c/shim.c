@@ -231,6 +231,7 @@ gs_server_name(VRT_CTX)
 
 const char *gs_client_ip(VRT_CTX) { return (SES_Get_String_Attr(ctx->sp, SA_CLIENT_IP)); }
 int gs_on_backend_side(VRT_CTX) { return (ctx->bo != NULL && ctx->req == NULL); }
+int gs_in_synth(VRT_CTX) { return (ctx->method == VCL_MET_SYNTH); }
 void gs_hint(VRT_CTX, VCL_BACKEND d) { VRT_l_req_backend_hint(ctx, d); }
 VCL_BACKEND gs_hinted(VRT_CTX) { return (ctx->req->director_hint); }
 VCL_BACKEND gs_bereq_backend(VRT_CTX) { return (ctx->bo->director_req); }
@@ -272,8 +273,20 @@ gs_log(VRT_CTX, const char *line)
 }
 
 /* What Rust keeps for one task, in the task's workspace, until the task is over. */
-extern void ghost_task_fini(void *);
-static void gs_task_fini(VRT_CTX, void *p) { (void)ctx; ghost_task_fini(p); }
+extern void ghost_task_fini(void *, uint64_t bytes, double seconds);
+
+/* Its answer is on the way, with its last byte; Varnish has noted the time. */
+static void
+gs_task_fini(VRT_CTX, void *p)
+{
+	const struct req *req = ctx == NULL ? NULL : ctx->req;
+
+	if (req == NULL)
+		ghost_task_fini(p, 0, 0);
+	else
+		ghost_task_fini(p, req->acct.resp_hdrbytes + req->acct.resp_bodybytes, req->t_prev - req->t_req);
+}
+
 static const struct vmod_priv_methods gs_task_methods[1] = {{
 	.magic = VMOD_PRIV_METHODS_MAGIC, .type = "ghost", .fini = gs_task_fini,
 }};
@@ -520,6 +533,8 @@ extern VCL_BACKEND ghost_target_pick(const void *target, size_t *at);
 extern void ghost_leaving(struct http *bereq);
 extern void ghost_arrived(struct http *beresp);
 extern void ghost_target_free(void *target);
+/* A fetch has brought an answer, or none, after so many seconds. */
+extern void ghost_fetched(const void *target, double seconds, int answered);
 
 /* What the front says of a backend that it has not reached, or not verified (front/src/backend/serve.rs). */
 static const char gs_tls_failed[] = "Backend TLS: ";
@@ -539,7 +554,7 @@ gs_not_verified(const struct busyobj *bo)
  * was asked of it: so this holds for every method.
  */
 static int
-gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
+gs_target_try(VRT_CTX, VCL_BACKEND d)
 {
 	struct busyobj *bo = ctx->bo;
 	size_t at = SIZE_MAX, before;
@@ -547,7 +562,6 @@ gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 	VCL_BACKEND be;
 	int i = -1;
 
-	ghost_leaving(bo->bereq);
 	for (int tries = 0; tries < 2; tries++) {
 		before = at;
 		be = ghost_target_pick(d->priv, &at);
@@ -574,6 +588,18 @@ gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 		if (bo->acct.bereq_hdrbytes != sent || bo->htc != NULL || bo->no_retry != NULL)
 			return (i);
 	}
+	return (i);
+}
+
+static int
+gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
+{
+	vtim_mono begun = VTIM_mono();
+	int i;
+
+	ghost_leaving(ctx->bo->bereq);
+	i = gs_target_try(ctx, d);
+	ghost_fetched(d->priv, VTIM_mono() - begun, i == 0);
 	return (i);
 }
 
@@ -626,8 +652,49 @@ gs_target_new(VRT_CTX, const char *name, void *target)
 struct gs_answer {
 	unsigned	status;
 	const char	*header;	/* "Name: value" beside the usual ones, or NULL; ends in a zero byte */
-	struct gs_text	body;		/* lives as long as the task */
+	struct gs_text	body;		/* given back by ghost_body_free */
 };
+
+extern void ghost_body_free(void *p, size_t n);
+
+/* A body may be too large for the workspace: it goes with the task. */
+static void
+gs_body_fini(VRT_CTX, void *p)
+{
+	struct gs_text *body = p;
+
+	(void)ctx;
+	ghost_body_free((void *)(uintptr_t)body->p, body->n);
+	body->p = NULL;
+	body->n = 0;
+}
+
+static const struct vmod_priv_methods gs_body_methods[1] = {{
+	.magic = VMOD_PRIV_METHODS_MAGIC, .type = "ghost body", .fini = gs_body_fini,
+}};
+
+static int
+gs_keep_body(VRT_CTX, struct gs_text body)
+{
+	static const char id[1];
+	struct vmod_priv *p = VRT_priv_task(ctx, id);
+	struct gs_text *kept;
+
+	if (p != NULL && p->priv != NULL) {
+		/* Of an earlier try. */
+		gs_body_fini(ctx, p->priv);
+		kept = p->priv;
+	} else
+		kept = p == NULL ? NULL : WS_Alloc(ctx->ws, sizeof *kept);
+	if (kept == NULL) {
+		ghost_body_free((void *)(uintptr_t)body.p, body.n);
+		return (-1);
+	}
+	*kept = body;
+	p->priv = kept;
+	p->methods = gs_body_methods;
+	return (0);
+}
 
 extern int ghost_answer(VRT_CTX, const void *priv, struct gs_answer *);
 
@@ -657,7 +724,7 @@ gs_answer_gethdrs(VRT_CTX, VCL_BACKEND d)
 	struct gs_text *body;
 	struct vfp_entry *vfe;
 
-	if (ghost_answer(ctx, d->priv, &a) != 0)
+	if (ghost_answer(ctx, d->priv, &a) != 0 || gs_keep_body(ctx, a.body) != 0)
 		return (-1);
 	http_PutResponse(bo->beresp, "HTTP/1.1", (uint16_t)a.status, NULL);
 	if (a.header != NULL)

@@ -144,20 +144,31 @@ unsafe extern "C" fn ghost_answer(ctx: *const Ctx, answer: *const c_void, to: *m
     });
     let mut header = said.header.unwrap_or_default();
     header.iter_mut().filter(|b| matches!(b, b'\r' | b'\n' | b'\0')).for_each(|b| *b = b' ');
-    // SAFETY: ctx is live; the copies live in the task's workspace, as long as the task. NULL: out of workspace.
+    // SAFETY: ctx is live; the copy lives in the task's workspace, as long as the task. NULL: out of workspace.
     unsafe {
-        let body = ffi::gs_ws_copy(ctx, said.body.as_ptr(), said.body.len());
         let line = ffi::gs_ws_copy(ctx, header.as_ptr(), header.len());
-        if body.is_null() || line.is_null() {
+        if line.is_null() {
             return -1;
         }
+        let body: Box<[u8]> = said.body.into_bytes().into();
+        let n = body.len();
+        // The shim gives it back.
+        let body = Box::into_raw(body).cast::<u8>();
         *to = RawAnswer {
             status: said.status.into(),
             header: if header.is_empty() { std::ptr::null() } else { line },
-            body: Text { p: body.cast(), n: said.body.len() },
+            body: Text { p: body, n },
         };
     }
     0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_body_free(p: *mut u8, n: usize) {
+    if !p.is_null() {
+        // SAFETY: made by Box::into_raw in ghost_answer, of this length, freed once.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(p, n)) });
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -14,7 +14,7 @@ use crate::ffi::{self, Ctx, Text};
 use crate::index;
 use crate::message::{ClientRequest, Message};
 use crate::task::Task;
-use crate::{answer, target};
+use crate::{answer, stats, target};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -235,18 +235,19 @@ pub(crate) fn is_to_be_rescued(task: &mut Task, resp: Message<'_>) -> bool {
     first
 }
 
-/// In vcl_deliver: takes away what is for the cache alone, and says what the cache did.
+/// In vcl_deliver: takes away what is for the cache alone, and says what the cache did. Also gives it back, as a position in
+/// [`model::stats::CACHE_RESULTS`].
 ///
 /// # Safety
 /// `ctx` must be the live context whose response `resp` is.
-pub(crate) unsafe fn tell(ctx: *const Ctx, tells_status: bool, resp: Message<'_>) {
+pub(crate) unsafe fn tell(ctx: *const Ctx, tells_status: bool, resp: Message<'_>) -> u8 {
     // SAFETY: the caller's promise; the lines are static.
     unsafe {
-        let (line, looked_up) = match ffi::gs_cache_status(ctx) {
-            0 => (c"X-Cache: PASS", false),
-            1 => (c"X-Cache: MISS", true),
-            2 => (c"X-Cache: HIT", true),
-            _ => (c"X-Cache: STALE", true),
+        let (line, looked_up, result) = match ffi::gs_cache_status(ctx) {
+            0 => (c"X-Cache: PASS", false, stats::PASS),
+            1 => (c"X-Cache: MISS", true, stats::MISS),
+            2 => (c"X-Cache: HIT", true, stats::HIT),
+            _ => (c"X-Cache: STALE", true, stats::STALE),
         };
         if looked_up {
             resp.remove_header(CACHE_HOST_HEADER);
@@ -257,6 +258,7 @@ pub(crate) unsafe fn tell(ctx: *const Ctx, tells_status: bool, resp: Message<'_>
             resp.remove_header(CACHE_STATUS_HEADER);
             resp.add_static(line);
         }
+        result
     }
 }
 

@@ -1,8 +1,8 @@
-//! What ghost answers on its loopback socket: reload, status, invalidation. Nothing of it is reachable on a public listener.
+//! What ghost answers on its loopback socket: reload, status, statistics, invalidation. Nothing of it is reachable on a public listener.
 
 use std::sync::atomic::Ordering;
 
-use model::names::{DRAIN_PATH, ERROR_HEADER, INVALIDATE_PATH, RELOAD_PATH, STATUS_PATH};
+use model::names::{DRAIN_PATH, ERROR_HEADER, INVALIDATE_PATH, RELOAD_PATH, STATS_PATH, STATUS_PATH};
 use serde_json::json;
 
 use crate::answer::Said;
@@ -13,8 +13,7 @@ use crate::message::Message;
 use crate::object::{DRAINING, Ghost, IN_FLIGHT};
 use crate::table::Table;
 
-/// An answer lives in the fetch's workspace (`workspace_backend`, 64 KiB by default). One that does not fit would make
-/// a reload that was done look failed.
+/// Somebody is to read it.
 const ROOM_FOR_PROBLEMS: usize = 16 << 10;
 const LONGEST_ERROR: usize = 2000;
 
@@ -57,11 +56,17 @@ impl Control {
                 }
                 Err(why) => said(400, Some(format!("{ERROR_HEADER}: {why}")), &json!({ "error": why })),
             }
+        } else if path == STATS_PATH.as_bytes() {
+            let table = ghost.table();
+            let stats = table.counters().read(table.router());
+            let body = serde_json::to_string(&stats).unwrap_or_default();
+            Said { status: 200, header: None, body: format!("{body}\n") }
         } else if path == STATUS_PATH.as_bytes() {
             said(200, None, &status(ghost, &ghost.table()))
         } else {
-            let paths =
-                format!("this socket knows {RELOAD_PATH}, {STATUS_PATH}, {INVALIDATE_PATH} and {DRAIN_PATH}");
+            let paths = format!(
+                "this socket knows {RELOAD_PATH}, {STATUS_PATH}, {STATS_PATH}, {INVALIDATE_PATH} and {DRAIN_PATH}"
+            );
             said(404, None, &json!({ "error": paths }))
         }
     }

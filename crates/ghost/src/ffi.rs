@@ -96,6 +96,7 @@ unsafe extern "C" {
     pub(crate) fn gs_server_name(ctx: *const Ctx) -> Text;
     pub(crate) fn gs_client_ip(ctx: *const Ctx) -> *const c_char;
     pub(crate) fn gs_on_backend_side(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_in_synth(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_hint(ctx: *const Ctx, director: Director);
     pub(crate) fn gs_hinted(ctx: *const Ctx) -> Director;
     pub(crate) fn gs_bereq_backend(ctx: *const Ctx) -> Director;

@@ -6,7 +6,7 @@
 //! The way of a request: `vmod.rs` (what VCL calls) → `task.rs` (the decision, kept while the request lives) →
 //! `target.rs` (a director that carries the decision to the fetch and picks the endpoint) or `answer.rs` (404, 500,
 //! redirects); `cache.rs` carries out the rule's cache policy on both sides. The way of a reload: `control.rs` → `object.rs` → `table.rs` → `backend.rs`, and
-//! `retire.rs` for endpoints that are gone. The way out of the cache: `control.rs` → `invalidate.rs` → `index.rs`.
+//! `retire.rs` for endpoints that are gone. What is counted: `stats.rs`. The way out of the cache: `control.rs` → `invalidate.rs` → `index.rs`.
 
 mod answer;
 mod backend;
@@ -22,6 +22,7 @@ mod object;
 mod preamble;
 mod retire;
 mod socket;
+mod stats;
 mod table;
 mod target;
 mod task;

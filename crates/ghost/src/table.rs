@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::backend::{Backend, BackendKey, Cluster};
 use crate::error::Error;
 use crate::ffi::{Ctx, Director, OwnedDirector, c_string};
+use crate::stats::RouteCounters;
 use crate::target::Target;
 
 pub(crate) struct Table {
@@ -29,6 +30,7 @@ pub(crate) struct Table {
     sockets: Box<[(Box<[u8]>, SocketLines)]>,
     /// Of each policy that leaves parts of URLs out, a rule that has it.
     url_rules: Box<[u32]>,
+    counters: RouteCounters,
     /// Entries that had to be left out.
     pub(crate) problems: Vec<String>,
 }
@@ -69,6 +71,7 @@ impl Table {
         }
         let router = Arc::new(router);
         let backends = backends(ctx, &router, front, old)?;
+        let counters = RouteCounters::new(&router);
         let mut first = Vec::with_capacity(router.rules().len());
         let mut directors = Vec::with_capacity(router.rules().len());
         for (id, rule) in router.rules().iter().enumerate() {
@@ -86,7 +89,8 @@ impl Table {
                     group.endpoints().iter().map(|a| backends.get(&key(*a)).cloned()).collect();
                 directors.push(match of_group {
                     Some(some) if !some.is_empty() => {
-                        Some(Target::director(ctx, &router, id, at as u32, some)?)
+                        let counted = counters.of(Some(id)).cloned();
+                        Some(Target::director(ctx, &router, id, at as u32, some, counted)?)
                     }
                     _ if rule.cache().is_some() => {
                         let name = format!("{}.{}.{at}.empty", rule.route_name(), rule.rule_index());
@@ -111,6 +115,7 @@ impl Table {
         Ok(Self {
             url_rules: url_rules.collect(),
             sockets: sockets.collect(),
+            counters,
             route_lines: router.rules().iter().map(line).collect(),
             first: first.into(),
             directors: directors.into(),
@@ -134,6 +139,10 @@ impl Table {
             Action::NotFound | Action::Misdirected => return None,
         };
         self.directors.get(at)?.as_ref().map(OwnedDirector::raw)
+    }
+
+    pub(crate) fn counters(&self) -> &RouteCounters {
+        &self.counters
     }
 
     /// `X-Gateway-Route: …` of a rule.

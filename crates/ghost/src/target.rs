@@ -1,7 +1,7 @@
 //! One group of one rule as a Varnish director. Whoever holds the director holds the decision: this is how it
 //! comes from the client's side to the fetch, without a header and across a reload.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use model::names::GHOST_PREFIX;
@@ -11,6 +11,7 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::ffi::{self, Ctx, Director, Http, OwnedDirector, c_string};
 use crate::message::Message;
+use crate::stats::Counters;
 
 pub(crate) struct Target {
     router: Arc<Router>,
@@ -18,6 +19,8 @@ pub(crate) struct Target {
     group: u32,
     /// In the order of the group's endpoints.
     backends: Box<[Arc<Backend>]>,
+    /// The rule's, where they are wanted.
+    counters: Option<Arc<Counters>>,
 }
 
 impl Target {
@@ -28,10 +31,12 @@ impl Target {
         rule: u32,
         group: u32,
         backends: Box<[Arc<Backend>]>,
+        counters: Option<Arc<Counters>>,
     ) -> Result<OwnedDirector, Error> {
         let shown = &router.rules()[rule as usize];
         let name = format!("{}.{}.{}", shown.route_name(), shown.rule_index(), group);
-        let target = Box::into_raw(Box::new(Self { router: Arc::clone(router), rule, group, backends }));
+        let target =
+            Box::into_raw(Box::new(Self { router: Arc::clone(router), rule, group, backends, counters }));
         // SAFETY: ctx is live; the director gives the target back in ghost_target_free.
         let director = unsafe { ffi::gs_target_new(ctx, c_string(&name).as_ptr(), target.cast()) };
         OwnedDirector::new(director).ok_or_else(|| {
@@ -72,6 +77,14 @@ unsafe extern "C" fn ghost_target_pick(target: *const c_void, at: *mut usize) ->
             target.backends.get(picked).map_or(std::ptr::null(), |b| b.raw())
         }
         None => std::ptr::null(),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_fetched(target: *const c_void, seconds: f64, answered: c_int) {
+    // SAFETY: the shim passes a director's private part.
+    if let Some(counters) = unsafe { &(*target.cast::<Target>()).counters } {
+        counters.fetched(seconds, answered == 1);
     }
 }
 

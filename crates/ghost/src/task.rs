@@ -4,11 +4,12 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use router::{Decision, Rule};
+use router::{Action, Decision, Rule};
 
 use crate::ffi::{self, Ctx};
 use crate::object::{Ghost, IN_FLIGHT};
 use crate::retire;
+use crate::stats;
 use crate::table::Table;
 
 /// Lives in the task's workspace, so that a hit costs no allocation.
@@ -20,7 +21,14 @@ pub(crate) struct Task {
     random: u64,
     /// The origin has failed, and what is stale is to be served.
     pub(crate) rescued: bool,
+    /// What is counted at the end; 0 until there is an answer.
+    status: u16,
+    /// A position in [`model::stats::CACHE_RESULTS`].
+    cache: u8,
 }
+
+/// As a status: the connection is handed on, and what is said by it is not looked at.
+const PIPED: u16 = u16::MAX;
 
 impl Task {
     /// The task's state, made at the first call: one configuration from the first byte to the last, over restarts too.
@@ -42,10 +50,12 @@ impl Task {
                 table: ghost.table(),
                 random: router::random::next(),
                 rescued: false,
+                status: 0,
+                cache: stats::OTHER,
             });
             IN_FLIGHT.fetch_add(1, Ordering::Relaxed);
             if ffi::gs_task_set(ctx, id(ghost), place.cast()) != 0 {
-                ghost_task_fini(place.cast());
+                ghost_task_fini(place.cast(), 0, 0.0);
                 return None;
             }
             Some(&mut *place)
@@ -71,6 +81,21 @@ impl Task {
         self.decision.as_ref()?.rule()
     }
 
+    /// This is the answer, unless another one comes after it.
+    pub(crate) fn answers(&mut self, status: u16, cache: u8) {
+        self.status = status;
+        self.cache = if self.decision.as_ref().is_some_and(is_ours) { stats::OTHER } else { cache };
+    }
+
+    /// The answer that is known has another status now.
+    pub(crate) fn changes_status(&mut self, status: u16) {
+        self.status = status;
+    }
+
+    pub(crate) fn is_piped(&mut self) {
+        self.answers(PIPED, stats::OTHER);
+    }
+
     /// Decides by the task's own table.
     pub(crate) fn decide(&mut self, request: &impl router::Request) -> &Decision<'static> {
         let decision = self.table.router().decide(request, self.random);
@@ -81,15 +106,26 @@ impl Task {
     }
 }
 
+/// Does ghost answer itself, without the cache?
+fn is_ours(decision: &Decision<'_>) -> bool {
+    !matches!(decision.action(), Action::Forward { .. }) && decision.cache().is_none()
+}
+
 /// Tasks are kept by the object, so that two routers in one VCL do not mix.
 fn id(ghost: &Ghost) -> *const c_void {
     (&raw const *ghost).cast()
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ghost_task_fini(task: *mut c_void) {
+unsafe extern "C" fn ghost_task_fini(task: *mut c_void, bytes: u64, seconds: f64) {
     IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: written by Task::of, taken once; the memory is the workspace's.
-    let Task { table, .. } = unsafe { task.cast::<Task>().read() };
+    let Task { table, decision, status, cache, .. } = unsafe { task.cast::<Task>().read() };
+    // std.rollback(req) ends a task's state before there is an answer.
+    if status != 0
+        && let Some(counters) = table.counters().of(decision.and_then(|decision| decision.rule_id()))
+    {
+        counters.answered(status, cache, bytes, seconds);
+    }
     retire::release(table);
 }

@@ -13,7 +13,7 @@ use crate::object::{DRAINING, Ghost};
 use crate::socket::Socket;
 use crate::table::Table;
 use crate::task::Task;
-use crate::{answer, cache, forwarded, retire, target};
+use crate::{answer, cache, forwarded, retire, stats, target};
 
 fn guarded<T>(ctx: *const Ctx, otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
@@ -232,6 +232,10 @@ unsafe extern "C" fn vmod_router_pipe(ctx: *const Ctx, ghost: *const Ghost) {
             (Task::existing(ctx, &*ghost), Message::new(ffi::gs_req(ctx)), Message::new(ffi::gs_bereq(ctx)))
         };
         let Some(mut bereq) = bereq else { return };
+        let mut task = task;
+        if let Some(task) = &mut task {
+            task.is_piped();
+        }
         if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
             rule.edit_request(bereq.url(), &mut bereq);
         }
@@ -334,9 +338,12 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         let Some(mut resp) = resp else { return };
         let tells_status = task.as_ref().is_some_and(|task| task.table().router().tells_cache_status());
         // SAFETY: as above.
-        unsafe { cache::tell(ctx, tells_status, resp) };
+        let result = unsafe { cache::tell(ctx, tells_status, resp) };
         if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
             rule.edit_response(&mut resp);
+        }
+        if let Some(task) = task {
+            task.answers(resp.status(), result);
         }
         if DRAINING.load(Ordering::Relaxed) {
             resp.set_header("Connection", b"close");
@@ -344,6 +351,21 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         resp.remove_headers_with(GHOST_PREFIX);
         // SAFETY: as above.
         unsafe { resp.fail_if_lost(ctx) };
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_count(ctx: *const Ctx, ghost: *const Ghost) {
+    guarded(ctx, (), || {
+        // SAFETY: Varnish passes a live context and our object; the response is this thread's.
+        let (task, resp) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_resp(ctx))) };
+        let Some((task, resp)) = task.zip(resp) else { return };
+        // SAFETY: as above.
+        if unsafe { ffi::gs_in_synth(ctx) } == 1 {
+            task.answers(resp.status(), stats::OTHER);
+        } else {
+            task.changes_status(resp.status());
+        }
     });
 }
 

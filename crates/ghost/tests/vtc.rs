@@ -84,6 +84,7 @@ cases! {
     request_headers_are_set_added_and_removed
     requests_in_flight_keep_their_backend_across_a_reload
     requests_that_wait_for_one_fetch_survive_a_reload
+    requests_are_counted_for_each_route
     response_headers_are_edited_on_every_delivery
     rules_with_a_policy_share_no_objects
     sockets_keep_their_routes_apart
@@ -134,6 +135,7 @@ fn run(case: &str) {
         .args(["-D", &format!("args=-p vmod_path={vmods} -p thread_pool_min=20 -p thread_pool_max=200")])
         .args(["-D", &format!("preamble={}", at("preamble.vcl"))])
         .args(["-D", &format!("postamble={}", at("postamble.vcl"))])
+        .args(["-D", &format!("count={}", at("count.vcl"))])
         .arg(&file)
         .output();
     let output = match output {
@@ -166,7 +168,7 @@ impl ReadableFiles {
         fs::set_permissions(dir.path(), everyone).unwrap();
         let vcl = crate_dir().join("../translate/src/vcl");
         let vmod = VMOD.clone().unwrap_or_else(|e| panic!("{e}"));
-        for file in [vmod, vcl.join("preamble.vcl"), vcl.join("postamble.vcl")] {
+        for file in [vmod, vcl.join("preamble.vcl"), vcl.join("postamble.vcl"), vcl.join("count.vcl")] {
             let to = dir.path().join(file.file_name().unwrap());
             fs::copy(&file, &to).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
             fs::set_permissions(to, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();

@@ -22,6 +22,8 @@ pub struct Config {
     pub trusted_proxies: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_status_header: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route_metrics: Option<bool>,
     #[serde(default)]
     pub vhosts: BTreeMap<String, Vhost>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,6 +38,7 @@ impl Default for Config {
             timeouts: None,
             trusted_proxies: Vec::new(),
             cache_status_header: None,
+            route_metrics: None,
             vhosts: BTreeMap::new(),
             default: None,
         }

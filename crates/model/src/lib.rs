@@ -11,6 +11,7 @@ pub mod matches;
 pub mod names;
 mod report;
 pub mod routing;
+pub mod stats;
 mod tls;
 mod version;
 

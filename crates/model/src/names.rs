@@ -39,6 +39,8 @@ pub const TLS_BACKENDS_SOCKET: &str = "backends.sock";
 pub const RELOAD_PATH: &str = "/.varnish-ghost/reload";
 /// What ghost serves now, as JSON.
 pub const STATUS_PATH: &str = "/.varnish-ghost/status";
+/// What ghost has counted, as [`crate::stats::Stats`].
+pub const STATS_PATH: &str = "/.varnish-ghost/stats";
 /// Makes every answer from then on end its connection.
 pub const DRAIN_PATH: &str = "/.varnish-ghost/drain";
 /// Takes objects out of the cache: a POST of [`crate::invalidation::Order`].

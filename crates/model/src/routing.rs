@@ -27,6 +27,9 @@ pub struct Routing {
     /// Whether answers say in X-Cache what the cache did; they do where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_status_header: Option<bool>,
+    /// Whether ghost counts the requests of each route; it does where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route_metrics: Option<bool>,
     /// Those of protocol TLS, whose connections go by TLSRoutes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tls_listeners: Vec<TlsListener>,
@@ -109,6 +112,7 @@ impl Default for Routing {
             timeouts: None,
             trusted_proxies: Vec::new(),
             cache_status_header: None,
+            route_metrics: None,
             tls_listeners: Vec::new(),
             client_validation: BTreeMap::new(),
             tls_limits: None,

@@ -71,6 +71,7 @@ impl Router {
         }
         let mut router = building.finish(config.timeouts.unwrap_or_default(), trusted_proxies);
         router.cache_status = config.cache_status_header.unwrap_or(true);
+        router.route_metrics = config.route_metrics.unwrap_or(true);
         Ok(Compiled { router, problems })
     }
 }
@@ -278,6 +279,7 @@ impl Building {
             trusted_proxies,
             turns,
             cache_status: true,
+            route_metrics: true,
         }
     }
 }

@@ -82,6 +82,7 @@ pub struct Router {
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) turns: Turns,
     pub(crate) cache_status: bool,
+    pub(crate) route_metrics: bool,
 }
 
 impl Router {
@@ -144,6 +145,11 @@ impl Router {
     /// Whether answers are to say in X-Cache what the cache did.
     pub fn tells_cache_status(&self) -> bool {
         self.cache_status
+    }
+
+    /// Whether requests are counted for each route.
+    pub fn counts_routes(&self) -> bool {
+        self.route_metrics
     }
 
     pub fn timeouts(&self) -> Timeouts {

@@ -125,6 +125,7 @@ impl<'a> Gateway<'a> {
             timeouts: parameters.timeouts,
             trusted_proxies: parameters.trusted_proxies.clone(),
             cache_status_header: (!parameters.cache_status_header).then_some(false),
+            route_metrics: (!parameters.route_metrics).then_some(false),
             ..Routing::default()
         };
         let insecure = clients.insecure_ports();

@@ -60,6 +60,7 @@ pub(crate) struct Parameters<'a> {
     pub(crate) tls_limits: Option<TlsLimits>,
     pub(crate) trusted_proxies: Vec<String>,
     pub(crate) cache_status_header: bool,
+    pub(crate) route_metrics: bool,
     pub(crate) varnishd_args: Vec<String>,
     pub(crate) user_vcl: UserVclText<'a>,
     /// For whoever runs the Gateway in pods.
@@ -125,6 +126,10 @@ impl<'a> Parameters<'a> {
             trusted_proxies: trusted_proxies(layers, &mut problems),
             cache_status_header: layers
                 .field(|spec| spec.cache_status_header.as_ref())
+                .copied()
+                .unwrap_or(true),
+            route_metrics: layers
+                .field(|spec| spec.metrics.as_ref()?.per_route.as_ref())
                 .copied()
                 .unwrap_or(true),
             varnishd_args,

@@ -27,6 +27,7 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
         timeouts: routing.timeouts,
         trusted_proxies: routing.trusted_proxies.clone(),
         cache_status_header: routing.cache_status_header,
+        route_metrics: routing.route_metrics,
         vhosts,
         default: routing.default.as_ref().map(|entry| resolver.route(entry)),
     };

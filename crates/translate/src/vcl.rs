@@ -1,11 +1,13 @@
 //! main.vcl: the generated part, the user's own, and the postamble, one after the other.
 //!
 //! Varnish joins subroutines of one name in the order in which they stand, so nothing of the user's is parsed. No
-//! generated code stands in vcl_synth or vcl_backend_error, and none returns before user VCL had its turn, except for
-//! requests of ghost's own loopback socket.
+//! generated code returns before user VCL had its turn, except for requests of ghost's own loopback socket. In vcl_synth and
+//! vcl_backend_error it never does.
 
 const PREAMBLE: &str = include_str!("vcl/preamble.vcl");
 const POSTAMBLE: &str = include_str!("vcl/postamble.vcl");
+/// Only behind user VCL, which may have changed the answer's status.
+const COUNT: &str = include_str!("vcl/count.vcl");
 
 /// Lines that frame the user's part, by which [`locate`] finds it again.
 const USER_BEGIN: &str = "# >>> user VCL: ";
@@ -26,7 +28,8 @@ pub fn main_vcl(user: Option<&UserVcl<'_>>) -> String {
         let end = if text.ends_with('\n') { "" } else { "\n" };
         format!("{USER_BEGIN}{origin}\n{text}{end}{USER_END}\n\n")
     });
-    format!("{PREAMBLE}\n{}{POSTAMBLE}", user.unwrap_or_default())
+    let count = if user.is_some() { COUNT } else { "" };
+    format!("{PREAMBLE}\n{}{POSTAMBLE}{count}", user.unwrap_or_default())
 }
 
 /// User VCL may begin with `vcl 4.1;` like any VCL, but only one may stand in a file. It becomes blanks, so that

@@ -45,6 +45,10 @@ sub vcl_backend_error {
 	router.failed();
 }
 
+sub vcl_synth {
+	router.count();
+}
+
 sub vcl_deliver {
 	if (router.internal()) {
 		return (deliver);

@@ -1,0 +1,49 @@
+//! What ghost counts, for whoever shows it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::stats::Stats;
+use tokio::sync::watch;
+
+use crate::{State, reload};
+
+const EVERY: Duration = Duration::from_secs(1);
+/// Of the time that we spend on it: thousands of routes take their while to be written and read.
+const REST: u32 = 30;
+
+/// The numbers at one time.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    pub at: Instant,
+    pub stats: Arc<Stats>,
+}
+
+/// The numbers of now; `None` while varnishd is not there.
+pub async fn read(state: &watch::Receiver<State>) -> Option<Sample> {
+    // Not within the call below: nobody must wait for ghost to change the state.
+    let address = state.borrow().control;
+    let stats = reload::stats(address?).await.ok()?;
+    Some(Sample { at: Instant::now(), stats: Arc::new(stats) })
+}
+
+/// The numbers of each second, as long as somebody holds what comes back; less often where there are thousands of routes.
+/// Begins to read with the call; `None` while varnishd is not there.
+pub fn watch(state: watch::Receiver<State>) -> watch::Receiver<Option<Sample>> {
+    let (to, samples) = watch::channel(None);
+    tokio::spawn(async move {
+        loop {
+            let begun = Instant::now();
+            let sample = read(&state).await;
+            if to.send(sample).is_err() {
+                return;
+            }
+            let pause = EVERY.max(begun.elapsed() * REST).saturating_sub(begun.elapsed());
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = to.closed() => return,
+            }
+        }
+    });
+    samples
+}

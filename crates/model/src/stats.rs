@@ -1,0 +1,150 @@
+//! What ghost has counted for each rule of each route: its answer to [`crate::names::STATS_PATH`].
+//!
+//! Numbers only grow while varnishd's child lives, over reloads too. A child that starts anew begins with zero.
+
+use serde::{Deserialize, Serialize};
+
+use crate::RouteKind;
+
+/// `1xx` to `5xx`, and whatever is none of these: a WebSocket, an odd status of user VCL.
+pub const CODES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
+/// What the cache did. `other`: nobody asked it, since the gateway answered itself, or handed the connection on.
+pub const CACHE_RESULTS: [&str; 5] = ["hit", "miss", "pass", "stale", "other"];
+/// Upper bounds of all but the last bucket, in microseconds.
+pub const BOUNDS_MICROS: [u64; 12] = [
+    1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
+    10_000_000,
+];
+pub const BUCKETS: usize = BOUNDS_MICROS.len() + 1;
+
+/// The bucket that a time falls into.
+pub fn bucket(micros: u64) -> usize {
+    BOUNDS_MICROS.iter().position(|bound| micros <= *bound).unwrap_or(BUCKETS - 1)
+}
+
+/// The position of a status in [`CODES`].
+pub fn code(status: u16) -> usize {
+    match status / 100 {
+        class @ 1..=5 => usize::from(class) - 1,
+        _ => CODES.len() - 1,
+    }
+}
+
+/// The whole answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stats {
+    /// False where `metrics.perRoute: false` has switched it off.
+    pub per_route: bool,
+    /// Requests that were routed and are not yet over.
+    pub in_flight: u64,
+    /// Requests that no route took.
+    pub unrouted: Counts,
+    /// In no order. Rules that no request has come to are left out.
+    pub routes: Vec<RouteStats>,
+}
+
+/// One rule of one route, over all its matches and hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteStats {
+    #[serde(default, skip_serializing_if = "RouteKind::is_http_route")]
+    pub kind: RouteKind,
+    /// `namespace/name`
+    pub route: String,
+    /// The rule's position in the route, from 0.
+    pub rule: u32,
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Answers to clients, by [`CODES`].
+    pub codes: [u64; CODES.len()],
+    /// The same ones by [`CACHE_RESULTS`].
+    pub cache: [u64; CACHE_RESULTS.len()],
+    /// Bytes of answers, heads and bodies.
+    pub bytes: u64,
+    /// From the request's head to the answer's last byte.
+    pub seconds: Histogram,
+    /// From the fetch's beginning to the head of the origin's answer.
+    pub backend: Histogram,
+    /// Fetches that brought no answer.
+    pub backend_failures: u64,
+}
+
+/// Times by bucket: not cumulated; the last one is for all that is longer than the last bound.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Histogram {
+    pub buckets: [u64; BUCKETS],
+    pub sum_micros: u64,
+}
+
+impl Histogram {
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(to, from)| *to += from);
+        self.sum_micros += other.sum_micros;
+    }
+}
+
+impl Counts {
+    pub fn requests(&self) -> u64 {
+        self.codes.iter().sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.codes.iter_mut().zip(other.codes).for_each(|(to, from)| *to += from);
+        self.cache.iter_mut().zip(other.cache).for_each(|(to, from)| *to += from);
+        self.bytes += other.bytes;
+        self.seconds.add(&other.seconds);
+        self.backend.add(&other.backend);
+        self.backend_failures += other.backend_failures;
+    }
+}
+
+impl Stats {
+    /// Of all routes, and of requests that none took.
+    pub fn total(&self) -> Counts {
+        let mut total = self.unrouted.clone();
+        self.routes.iter().for_each(|route| total.add(&route.counts));
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_and_times_find_their_place() {
+        assert_eq!([100, 204, 301, 404, 503].map(code), [0, 1, 2, 3, 4]);
+        assert_eq!([0, 99, 600, 750].map(code), [5; 4]);
+        assert_eq!([0, 1_000, 1_001, 10_000_000, 10_000_001].map(bucket), [0, 0, 1, 11, 12]);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut stats = Stats { per_route: true, in_flight: 1, ..Stats::default() };
+        let mut counts = Counts { bytes: 7, ..Counts::default() };
+        counts.codes[1] = 3;
+        stats.routes.push(RouteStats {
+            kind: RouteKind::Ingress,
+            route: "shop/web".to_owned(),
+            rule: 2,
+            counts,
+        });
+        let json = serde_json::to_string(&stats).unwrap();
+        assert_eq!(serde_json::from_str::<Stats>(&json).unwrap(), stats);
+        assert_eq!(stats.total().requests(), 3);
+    }
+}

@@ -1,0 +1,8 @@
+
+sub vcl_deliver {
+	router.count();
+}
+
+sub vcl_synth {
+	router.count();
+}
