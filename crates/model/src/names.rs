@@ -1,8 +1,8 @@
 //! Names that users, operators and user VCL rely on. Changing one is a breaking change.
 
-/// The controller that GatewayClasses name.
+/// The controller that GatewayClasses name, unless an installation has a name of its own.
 pub const CONTROLLER_NAME: &str = "varnish-software.com/gateway";
-/// The controller that IngressClasses name.
+/// The controller that IngressClasses name, unless an installation has a name of its own.
 pub const INGRESS_CONTROLLER: &str = "varnish-software.com/ingress";
 /// The annotation of Ingresses from before there were IngressClasses.
 pub const INGRESS_CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
@@ -20,6 +20,9 @@ pub const INFRA_HASH_ANNOTATION: &str = "varnish.io/infra-hash";
 /// On everything that the operator makes.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "varnish-gateway";
+/// On everything that an operator makes whose controller has another name than [`CONTROLLER_NAME`]: which one. Those without
+/// the label are the default one's.
+pub const CONTROLLER_LABEL: &str = "gateway.varnish-software.com/controller";
 /// The Gateway that an object was made for.
 pub const GATEWAY_NAME_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
 /// Its namespace, since objects may lie in others.
@@ -86,6 +89,26 @@ pub fn socket_parts(socket: &str) -> Option<(&str, u16)> {
     Some((protocol, port.parse().ok()?))
 }
 
+/// What [`CONTROLLER_LABEL`] says for a controller; `None` for the default one, whose objects have no such label.
+pub fn controller_label(controller: &str) -> Option<String> {
+    (controller != CONTROLLER_NAME).then(|| controller.replacen('/', "_", 1))
+}
+
+/// Whether a controller may have this name. GatewayClasses may name others, but no label could tell what they made.
+pub fn is_controller_name(name: &str) -> bool {
+    let letter = |c: char| c.is_ascii_alphanumeric();
+    let Some((domain, path)) = name.split_once('/') else { return false };
+    let ends = |part: &str| part.starts_with(letter) && part.ends_with(letter);
+    let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.len() <= 63
+        && ends(domain)
+        && ends(path)
+        && domain.split('.').all(|part| {
+            part.starts_with(lower) && part.ends_with(lower) && part.chars().all(|c| lower(c) || c == '-')
+        })
+        && path.chars().all(|c| letter(c) || matches!(c, '-' | '.'))
+}
+
 /// The two keys under which a pair lies in the Secret that a Gateway's pods read. `name` is `namespace/name` of the Secret
 /// that it comes from; namespaces have no dots, so the keys say it all.
 pub fn certificate_keys(name: &str) -> Option<(String, String)> {
@@ -102,6 +125,30 @@ pub fn certificate_name(key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_controller_has_a_domain_and_a_path_that_fit_into_a_label() {
+        assert_eq!(controller_label(CONTROLLER_NAME), None);
+        assert_eq!(controller_label("example.com/blue").as_deref(), Some("example.com_blue"));
+        for good in [CONTROLLER_NAME, INGRESS_CONTROLLER, "example.com/blue-2.x"] {
+            assert!(is_controller_name(good), "{good}");
+        }
+        let long = format!("example.com/{}", "a".repeat(60));
+        for bad in [
+            "",
+            "blue",
+            "/blue",
+            "example.com/",
+            "Example.com/a",
+            "a..b/c",
+            "a.b/c/d",
+            "a.b/c_d",
+            "a.b/-c",
+            &long,
+        ] {
+            assert!(!is_controller_name(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn keys_of_certificates_lead_back_to_their_names() {

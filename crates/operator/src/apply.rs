@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource};
-use model::names::{GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY, MANAGED_BY_LABEL};
+use model::names::{
+    CONTROLLER_LABEL, GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY, MANAGED_BY_LABEL,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,6 +26,8 @@ const ECHO: Duration = Duration::from_secs(5);
 pub(crate) struct Ledger {
     client: Client,
     gateway: Key,
+    /// What the label of our controller says; none for the default one.
+    controller: Option<String>,
     written: HashMap<(String, Key, &'static str), Entry>,
 }
 
@@ -44,8 +48,8 @@ impl fmt::Debug for Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(client: Client, gateway: Key) -> Self {
-        Self { client, gateway, written: HashMap::new() }
+    pub(crate) fn new(client: Client, gateway: Key, controller: Option<String>) -> Self {
+        Self { client, gateway, controller, written: HashMap::new() }
     }
 
     /// Brings an object to what `desired` says of it, whoever changed our fields, and leaves all others as they are.
@@ -117,6 +121,7 @@ impl Ledger {
     fn is_ours<T: Resource>(&self, object: &T) -> bool {
         let label = |name: &str| object.meta().labels.as_ref()?.get(name).map(String::as_str);
         label(MANAGED_BY_LABEL) == Some(MANAGED_BY)
+            && label(CONTROLLER_LABEL) == self.controller.as_deref()
             && label(GATEWAY_NAME_LABEL) == Some(&self.gateway.name)
             && label(GATEWAY_NAMESPACE_LABEL) == Some(&self.gateway.namespace)
     }

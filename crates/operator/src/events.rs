@@ -3,7 +3,6 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource, ResourceExt};
-use model::names::CONTROLLER_NAME;
 
 /// The API server refuses longer notes.
 const LONGEST_NOTE: usize = 1000;
@@ -18,9 +17,8 @@ impl std::fmt::Debug for Events {
 }
 
 impl Events {
-    pub(crate) fn new(client: Client, identity: &str) -> Self {
-        let reporter =
-            Reporter { controller: CONTROLLER_NAME.to_owned(), instance: Some(identity.to_owned()) };
+    pub(crate) fn new(client: Client, controller: &str, identity: &str) -> Self {
+        let reporter = Reporter { controller: controller.to_owned(), instance: Some(identity.to_owned()) };
         Self(Recorder::new(client, reporter))
     }
 

@@ -30,6 +30,8 @@ const INFRASTRUCTURE: &str = "varnish-gateway";
 const ROUTES: &str = "varnish-gateway-routes";
 /// On Gateways with rights in other namespaces: owner references do not cross namespaces.
 const FINALIZER: &str = "gateway.varnish-software.com/role-bindings";
+/// The same where several installations are told apart: each takes away its own.
+const FINALIZER_OF: &str = "role-bindings.gateway.varnish-software.com";
 /// On the parts of a large routing.json.
 const SHARD_LABEL: &str = "gateway.varnish-software.com/routing-shard";
 
@@ -88,7 +90,7 @@ fn generation(work: &Work) -> i64 {
 
 impl Actor {
     pub(crate) async fn run(self, mut work: watch::Receiver<Arc<Work>>) {
-        let mut ledger = Ledger::new(self.client.clone(), self.key.clone());
+        let mut ledger = Ledger::new(self.client.clone(), self.key.clone(), self.options.controller.clone());
         let mut owned = self.owned.changed();
         let mut prepared: Option<Prepared> = None;
         let mut pause = RETRY.0;
@@ -225,19 +227,27 @@ impl Actor {
     async fn bindings(&self, gateway: &Gateway, objects: &Objects, ledger: &mut Ledger) -> Result<(), Error> {
         // What belongs to an IngressClass goes with it, in all namespaces.
         let of_class = is_of_class(&gateway.metadata);
-        let has = has_finalizer(&gateway.metadata);
+        let finalizer = finalizer(self.options.controller.as_deref());
+        let has = has_finalizer(&gateway.metadata, &finalizer);
         if !of_class && !objects.role_bindings.is_empty() && !has {
-            set_finalizer(&self.client, &self.key, true).await?;
+            set_finalizer(&self.client, &self.key, &finalizer, true).await?;
         }
         let mut done = Ok(());
         let mut wanted = BTreeSet::new();
         for binding in &objects.role_bindings {
-            let applied = ledger.apply(&self.owned.role_bindings, INFRASTRUCTURE, binding).await;
-            done = done.and(applied.map(|_| ()));
-            wanted.insert(Key::new(
+            let key = Key::new(
                 binding.metadata.namespace.clone().unwrap_or_default(),
                 binding.metadata.name.clone().unwrap_or_default(),
-            ));
+            );
+            // What a binding refers to cannot be changed: another ClusterRole needs another binding.
+            let there = self.owned.role_bindings.get(&key);
+            if let Some(old) = there.filter(|old| old.role_ref != binding.role_ref) {
+                done = done.and(delete::<RoleBinding>(&self.client, &key, old.metadata.uid.clone()).await);
+                ledger.forget("RoleBinding", &key);
+            }
+            let applied = ledger.apply(&self.owned.role_bindings, INFRASTRUCTURE, binding).await;
+            done = done.and(applied.map(|_| ()));
+            wanted.insert(key);
         }
         for (key, binding) in self.owned.role_bindings.objects() {
             let elsewhere = key.namespace != self.key.namespace;
@@ -249,7 +259,7 @@ impl Actor {
             }
         }
         if objects.role_bindings.is_empty() && has && done.is_ok() {
-            set_finalizer(&self.client, &self.key, false).await?;
+            set_finalizer(&self.client, &self.key, &finalizer, false).await?;
         }
         done
     }
@@ -369,22 +379,32 @@ fn is_of_class(metadata: &ObjectMeta) -> bool {
     metadata.owner_references.iter().flatten().any(|owner| owner.kind == translate::INGRESS_CLASS)
 }
 
-pub(crate) fn has_finalizer(metadata: &ObjectMeta) -> bool {
-    metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
+/// The finalizer of the installation with this label.
+pub(crate) fn finalizer(controller: Option<&str>) -> String {
+    controller.map_or_else(|| FINALIZER.to_owned(), |controller| format!("{FINALIZER_OF}/{controller}"))
+}
+
+pub(crate) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
+    metadata.finalizers.iter().flatten().any(|other| other == finalizer)
 }
 
 /// Puts our finalizer on a Gateway, or takes it away, whoever put it there; others stay.
-pub(crate) async fn set_finalizer(client: &Client, key: &Key, there: bool) -> Result<(), Error> {
+pub(crate) async fn set_finalizer(
+    client: &Client,
+    key: &Key,
+    finalizer: &str,
+    there: bool,
+) -> Result<(), Error> {
     let api: Api<Gateway> = Api::namespaced(client.clone(), &key.namespace);
     // Read anew: with an old version the write would be refused, and without one another's finalizer could be lost.
     let Some(now) = api.get_metadata_opt(&key.name).await.map_err(Error::write("Gateway", key))? else {
         return Ok(());
     };
-    if has_finalizer(&now.metadata) == there {
+    if has_finalizer(&now.metadata, finalizer) == there {
         return Ok(());
     }
-    let others = now.metadata.finalizers.iter().flatten().filter(|finalizer| *finalizer != FINALIZER);
-    let all: Vec<&str> = others.map(String::as_str).chain(there.then_some(FINALIZER)).collect();
+    let others = now.metadata.finalizers.iter().flatten().filter(|other| *other != finalizer);
+    let all: Vec<&str> = others.map(String::as_str).chain(there.then_some(finalizer)).collect();
     let patch = Patch::Merge(json!({
         "metadata": { "resourceVersion": now.metadata.resource_version, "finalizers": all },
     }));

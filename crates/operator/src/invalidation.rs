@@ -14,7 +14,6 @@ use k8s_openapi::api::core::v1::Pod as PodObject;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
-use model::names::CONTROLLER_NAME;
 use serde_json::json;
 use source::kubernetes::Cluster;
 use translate::Key;
@@ -67,7 +66,7 @@ impl Invalidations {
                     }
                     let gateway = Key::new(&key.namespace, &one.spec.gateway_ref.name);
                     let none = BTreeMap::new();
-                    match next(one, self.target(&gateway), pods.get(&gateway).unwrap_or(&none), now) {
+                    match next(one, self.target(&gateway, &pods), pods.get(&gateway).unwrap_or(&none), now) {
                         Next::Nothing => {}
                         Next::Wait(time) => wait = wait.min(time),
                         step => {
@@ -131,17 +130,15 @@ impl Invalidations {
         }
     }
 
-    fn target(&self, key: &Key) -> Target {
+    fn target(&self, key: &Key, pods: &BTreeMap<Key, BTreeMap<String, Pod>>) -> Target {
         let Some(gateway) = self.cluster.gateways.get(key) else {
-            return if self.cluster.gateways.unread().contains_key(key) {
-                Target::Ours
-            } else {
-                Target::Missing
-            };
+            // The pods are ours alone: they run for an IngressClass, or for a Gateway that has just been deleted.
+            let known = pods.contains_key(key) || self.cluster.gateways.unread().contains_key(key);
+            return if known { Target::Ours } else { Target::Missing };
         };
         let class = self.cluster.gateway_classes.get(&Key::cluster(&gateway.spec.gateway_class_name));
         match class {
-            Some(class) if class.spec.controller_name == CONTROLLER_NAME => Target::Ours,
+            Some(class) if class.spec.controller_name == self.cluster.controllers.gateway => Target::Ours,
             _ => Target::Others,
         }
     }

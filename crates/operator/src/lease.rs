@@ -10,7 +10,6 @@ use kube::{Api, Client};
 
 use crate::{Error, Settings};
 
-const NAME: &str = "varnish-gateway-operator";
 /// A holder that is silent for this long is no more.
 const DURATION: Duration = Duration::from_secs(15);
 /// A holder that cannot renew gives up before others take over.
@@ -21,6 +20,7 @@ const RETRY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Leadership {
     api: Api<Lease>,
+    name: String,
     identity: String,
 }
 
@@ -31,7 +31,11 @@ impl Leadership {
     /// `None` outside of a cluster.
     pub(crate) fn new(client: &Client, settings: &Settings) -> Option<Self> {
         let namespace = settings.namespace.as_deref()?;
-        Some(Self { api: Api::namespaced(client.clone(), namespace), identity: settings.identity.clone() })
+        Some(Self {
+            api: Api::namespaced(client.clone(), namespace),
+            name: settings.lease.clone(),
+            identity: settings.identity.clone(),
+        })
     }
 
     pub(crate) async fn acquire(&self) {
@@ -45,7 +49,7 @@ impl Leadership {
                     tracing::info!("{other} leads; waiting");
                 }
                 Ok(Some(_)) => {}
-                Err(e) => tracing::warn!("Lease {NAME}: {e}"),
+                Err(e) => tracing::warn!("Lease {}: {e}", self.name),
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -63,7 +67,7 @@ impl Leadership {
             match tokio::time::timeout(left, self.try_acquire(&mut seen)).await {
                 Ok(Ok(None)) => renewed = begun,
                 Ok(Ok(Some(other))) => return Error::LeadershipLost(format!("{other} leads now")),
-                Ok(Err(e)) => tracing::debug!("Lease {NAME}: {e}"),
+                Ok(Err(e)) => tracing::debug!("Lease {}: {e}", self.name),
                 Err(_) => return Error::LeadershipLost("the Lease was not renewed in time".to_owned()),
             }
         }
@@ -71,20 +75,20 @@ impl Leadership {
 
     /// So that the next one need not wait.
     pub(crate) async fn release(&self) {
-        let Ok(Some(mut lease)) = self.api.get_opt(NAME).await else { return };
+        let Ok(Some(mut lease)) = self.api.get_opt(&self.name).await else { return };
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_deref() == Some(&self.identity) {
             spec.holder_identity = Some(String::new());
-            let _ = self.api.replace(NAME, &PostParams::default(), &lease).await;
+            let _ = self.api.replace(&self.name, &PostParams::default(), &lease).await;
         }
     }
 
     /// `None`: it is ours. Else who has it.
     async fn try_acquire(&self, seen: &mut Seen) -> Result<Option<String>, kube::Error> {
         let now = MicroTime(Timestamp::now());
-        let Some(mut lease) = self.api.get_opt(NAME).await? else {
+        let Some(mut lease) = self.api.get_opt(&self.name).await? else {
             let lease = Lease {
-                metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
+                metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
                 spec: Some(self.spec(now, 0)),
             };
             self.api.create(&PostParams::default(), &lease).await?;
@@ -109,7 +113,7 @@ impl Leadership {
             lease.spec = Some(self.spec(now, changes + 1));
         }
         // With its resourceVersion: of two that try, one fails.
-        self.api.replace(NAME, &PostParams::default(), &lease).await?;
+        self.api.replace(&self.name, &PostParams::default(), &lease).await?;
         Ok(None)
     }
 

@@ -44,8 +44,8 @@ pub async fn run(
     let leadership = Leadership::new(&client, &settings);
     let work = async {
         // A replica that waits has everything at hand when its turn comes.
-        let cluster = Arc::new(Cluster::watch(&client, settings.ingress()));
-        let owned = Arc::new(Owned::watch(&client));
+        let cluster = Arc::new(Cluster::watch(&client, settings.controllers.clone(), settings.ingress()));
+        let owned = Arc::new(Owned::watch(&client, &settings.controllers.gateway));
         cluster.synced().await;
         owned.synced().await;
         ready.send_replace(true);

@@ -6,7 +6,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
-use model::names::{MANAGED_BY, MANAGED_BY_LABEL};
+use model::names::{CONTROLLER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, controller_label};
 use source::kubernetes::{Scope, Signal, Store, never_same};
 use tokio::sync::watch;
 
@@ -28,10 +28,20 @@ pub(crate) struct Owned {
     changed: Signal,
 }
 
+/// What an installation has made, and no other.
+pub(crate) fn selector(controller: &str) -> String {
+    let whose = match controller_label(controller) {
+        Some(name) => format!("{CONTROLLER_LABEL}={name}"),
+        None => format!("!{CONTROLLER_LABEL}"),
+    };
+    format!("{MANAGED_BY_LABEL}={MANAGED_BY},{whose}")
+}
+
 impl Owned {
-    pub(crate) fn watch(client: &Client) -> Self {
+    pub(crate) fn watch(client: &Client, controller: &str) -> Self {
         let changed = Signal::default();
-        let ours = || Scope::labels(format!("{MANAGED_BY_LABEL}={MANAGED_BY}"));
+        let selector = selector(controller);
+        let ours = || Scope::labels(&selector);
         macro_rules! all {
             ($scope:expr) => {
                 Store::watch(Api::all(client.clone()), $scope, never_same, changed.clone(), Signal::default())

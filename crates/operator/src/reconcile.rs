@@ -56,7 +56,7 @@ pub(crate) async fn run(
         owned: Arc::clone(&owned),
         runtimes,
         desired: statuses.subscribe(),
-        events: Events::new(client.clone(), &settings.identity),
+        events: Events::new(client.clone(), &settings.controllers.gateway, &settings.identity),
         metrics,
     };
     let invalidations = Invalidations {
@@ -93,6 +93,8 @@ fn options(settings: &Settings) -> workload::Options {
     workload::Options {
         image_pull_secrets: settings.image_pull_secrets.clone(),
         log_level: settings.log_level.clone(),
+        cluster_role: settings.cluster_role.clone(),
+        controller: model::names::controller_label(&settings.controllers.gateway),
         ..workload::Options::new(&settings.image)
     }
 }

@@ -2,9 +2,14 @@
 
 use std::net::SocketAddr;
 
+use model::names::{CONTROLLER_NAME, is_controller_name};
+use translate::snapshot::Controllers;
+use translate::workload::CHAPERONE_CLUSTER_ROLE;
+
 use crate::Error;
 
 const IMAGE: &str = "ghcr.io/varnish/gateway-chaperone:latest";
+const LEASE: &str = "varnish-gateway-operator";
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -24,6 +29,12 @@ pub struct Settings {
     pub log_level: Option<String>,
     /// `INGRESS_CLASS`, by default `varnish`: what the annotation kubernetes.io/ingress.class of our Ingresses says.
     pub ingress_class: String,
+    /// `CONTROLLER_NAME` and `INGRESS_CONTROLLER_NAME`: whose classes are ours. Each installation in a cluster has its own.
+    pub controllers: Controllers,
+    /// `CHAPERONE_CLUSTER_ROLE`: what pods of Gateways are bound to in other namespaces.
+    pub cluster_role: String,
+    /// `LEASE_NAME`: by which of several replicas one leads.
+    pub lease: String,
 }
 
 impl Settings {
@@ -49,6 +60,9 @@ impl Settings {
             metrics_address: address("METRICS_ADDR", get("METRICS_ADDR"), ":8080")?,
             log_level: get("CHAPERONE_LOG_LEVEL").or_else(|| get("LOG_LEVEL")),
             ingress_class: get("INGRESS_CLASS").unwrap_or_else(|| "varnish".to_owned()),
+            controllers: controllers(&get)?,
+            cluster_role: get("CHAPERONE_CLUSTER_ROLE").unwrap_or_else(|| CHAPERONE_CLUSTER_ROLE.to_owned()),
+            lease: get("LEASE_NAME").unwrap_or_else(|| LEASE.to_owned()),
         })
     }
 }
@@ -62,6 +76,24 @@ impl Settings {
             namespace: self.namespace.clone().unwrap_or(default.namespace),
         }
     }
+}
+
+fn controllers(get: impl Fn(&str) -> Option<String>) -> Result<Controllers, Error> {
+    let name = |variable: &'static str| match get(variable) {
+        Some(name) if !is_controller_name(&name) => Err(Error::Setting {
+            variable,
+            problem: format!(
+                "`{name}` is not a controller's name; write `domain/name`, 63 characters at most, after the `/` letters, \
+                 digits, `-` and `.`, as in `example.com/blue`"
+            ),
+        }),
+        name => Ok(name),
+    };
+    let default = Controllers::default();
+    let gateway = name("CONTROLLER_NAME")?.unwrap_or(default.gateway);
+    // Whoever has a name of his own leaves others' Ingresses alone, too.
+    let own = if gateway == CONTROLLER_NAME { default.ingress } else { format!("{gateway}-ingress") };
+    Ok(Controllers { ingress: name("INGRESS_CONTROLLER_NAME")?.unwrap_or(own), gateway })
 }
 
 /// `:8081` means all addresses.
@@ -91,6 +123,17 @@ mod tests {
         assert_eq!(set.image_pull_secrets, ["a", "b"]);
         assert_eq!(set.health_address.port(), 8081);
         assert_eq!(settings(&[]).unwrap().image, IMAGE);
+    }
+
+    #[test]
+    fn a_second_installation_has_names_of_its_own() {
+        assert_eq!(settings(&[]).unwrap().controllers, Controllers::default());
+        let set = settings(&[("CONTROLLER_NAME", "example.com/blue"), ("LEASE_NAME", "blue")]).unwrap();
+        assert_eq!(set.controllers.gateway, "example.com/blue");
+        assert_eq!(set.controllers.ingress, "example.com/blue-ingress");
+        assert_eq!(set.lease, "blue");
+        let e = settings(&[("CONTROLLER_NAME", "blue")]).unwrap_err().to_string();
+        assert!(e.contains("CONTROLLER_NAME") && e.contains("example.com/blue"), "{e}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::{Pod as PodObject, Service};
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use model::Report;
-use model::names::{CONTROLLER_NAME, GATEWAY_NAME_LABEL, INFRA_HASH_ANNOTATION};
+use model::names::{GATEWAY_NAME_LABEL, INFRA_HASH_ANNOTATION};
 use serde::Serialize;
 use serde_json::{Value, json};
 use source::kubernetes::{Cluster, Signal, Unread};
@@ -235,6 +235,7 @@ impl Writer {
     }
 
     fn writes(&self, statuses: &Statuses, settled: &mut Settled) -> Vec<Write> {
+        let controller = self.cluster.controllers.gateway.as_str();
         let mut writes = Vec::new();
         for (key, status) in &statuses.gateway_classes {
             if let Some(class) = self.cluster.gateway_classes.get(key) {
@@ -263,6 +264,7 @@ impl Writer {
                 continue;
             }
             match route_status(
+                controller,
                 "HTTPRoute",
                 &key,
                 &route.metadata.resource_version,
@@ -277,6 +279,7 @@ impl Writer {
             let status = statuses.tls_routes.get(&key).unwrap_or(&none);
             let observed = to_value(&route.status);
             writes.extend(route_status(
+                controller,
                 "TLSRoute",
                 &key,
                 &route.metadata.resource_version,
@@ -289,6 +292,7 @@ impl Writer {
             let status = statuses.backend_tls_policies.get(&key).unwrap_or(&no_ancestor);
             let observed = to_value(&policy.status);
             writes.extend(policy_status(
+                controller,
                 "BackendTLSPolicy",
                 &key,
                 &policy.metadata.resource_version,
@@ -301,13 +305,20 @@ impl Writer {
             let status = statuses.http_routes.get(&key).unwrap_or(&none);
             let version = unread.raw.pointer("/metadata/resourceVersion").and_then(Value::as_str);
             let observed = unread.raw.get("status").cloned().unwrap_or_default();
-            writes.extend(route_status("HTTPRoute", &key, &version.map(str::to_owned), &observed, status));
+            writes.extend(route_status(
+                controller,
+                "HTTPRoute",
+                &key,
+                &version.map(str::to_owned),
+                &observed,
+                status,
+            ));
         }
         let none = PolicyStatus::default();
         for (key, policy) in self.cluster.cache_policies.objects() {
             let status = statuses.cache_policies.get(&key).unwrap_or(&none);
             let (version, observed) = (&policy.metadata.resource_version, to_value(&policy.status));
-            writes.extend(policy_status("VarnishCachePolicy", &key, version, &observed, status));
+            writes.extend(policy_status(controller, "VarnishCachePolicy", &key, version, &observed, status));
         }
         writes
     }
@@ -604,6 +615,7 @@ fn listener_programmed(listener: &ListenerStatus, gateway: &Condition) -> Condit
 }
 
 fn route_status(
+    controller: &str,
     kind: &'static str,
     key: &Key,
     version: &Option<String>,
@@ -612,10 +624,11 @@ fn route_status(
 ) -> Option<Write> {
     let entry = |parent: &ParentStatus| (to_value(&parent.parent_ref), parent.conditions.clone());
     let wanted: Vec<_> = status.parents.iter().map(entry).collect();
-    entries(kind, ["parents", "parentRef"], key, version, observed, &wanted)
+    entries(controller, kind, ["parents", "parentRef"], key, version, observed, &wanted)
 }
 
 fn policy_status(
+    controller: &str,
     kind: &'static str,
     key: &Key,
     version: &Option<String>,
@@ -624,11 +637,12 @@ fn policy_status(
 ) -> Option<Write> {
     let entry = |one: &AncestorStatus| (to_value(&one.ancestor_ref), one.conditions.clone());
     let wanted: Vec<_> = status.ancestors.iter().map(entry).collect();
-    entries(kind, ["ancestors", "ancestorRef"], key, version, observed, &wanted)
+    entries(controller, kind, ["ancestors", "ancestorRef"], key, version, observed, &wanted)
 }
 
 /// A status that is a list to which each controller has entries of its own: `parents` of a route, `ancestors` of a policy.
 fn entries(
+    controller: &str,
     kind: &'static str,
     [list, reference]: [&str; 2],
     key: &Key,
@@ -638,7 +652,7 @@ fn entries(
 ) -> Option<Write> {
     let empty = Vec::new();
     let there = observed.get(list).and_then(Value::as_array).unwrap_or(&empty);
-    let ours = |entry: &&Value| entry.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
+    let ours = |entry: &&Value| entry.get("controllerName").and_then(Value::as_str) == Some(controller);
     let mine: Vec<&Value> = there.iter().filter(ours).collect();
     let find = |named: &Value| mine.iter().copied().find(|entry| entry.get(reference) == Some(named));
     let unchanged = mine.len() == wanted.len()
@@ -653,7 +667,7 @@ fn entries(
     for (named, conditions) in wanted {
         let (conditions, new) = merge(conditions, find(named).and_then(|there| there.get("conditions")));
         news.extend(new);
-        all.push(json!({ "controllerName": CONTROLLER_NAME, reference: named, "conditions": conditions }));
+        all.push(json!({ "controllerName": controller, reference: named, "conditions": conditions }));
     }
     // The list is written whole: with its version, lest another controller's entry be lost.
     let patch = json!({ "metadata": { "resourceVersion": version }, "status": { list: all } });

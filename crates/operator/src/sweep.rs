@@ -10,12 +10,12 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Client;
 use kube::api::ObjectMeta;
-use model::names::{CONTROLLER_NAME, INGRESS_CONTROLLER};
+use model::names::controller_label;
 use source::kubernetes::Cluster;
 use translate::{INGRESS_CLASS, Key, Snapshot};
 
 use crate::Error;
-use crate::gateway::{delete, gateway_of, has_finalizer, set_finalizer};
+use crate::gateway::{delete, finalizer, gateway_of, has_finalizer, set_finalizer};
 use crate::owned::Owned;
 
 /// What there is to be served.
@@ -69,16 +69,17 @@ pub(crate) async fn sweep(
     if !may_sweep {
         return failed.into_values().next().map_or(Ok(()), Err);
     }
+    let finalizer = finalizer(controller_label(&snapshot.controllers.gateway).as_deref());
     for (key, gateway) in &snapshot.gateways {
-        if gone(key) && !failed.contains_key(key) && has_finalizer(&gateway.metadata) {
-            set_finalizer(client, key, false).await?;
+        if gone(key) && !failed.contains_key(key) && has_finalizer(&gateway.metadata, &finalizer) {
+            set_finalizer(client, key, &finalizer, false).await?;
         }
     }
     for (key, unread) in &unread {
         let metadata = unread.raw.get("metadata").cloned().unwrap_or_default();
         let Ok(metadata) = serde_json::from_value::<ObjectMeta>(metadata) else { continue };
-        if gone(key) && !failed.contains_key(key) && has_finalizer(&metadata) {
-            set_finalizer(client, key, false).await?;
+        if gone(key) && !failed.contains_key(key) && has_finalizer(&metadata, &finalizer) {
+            set_finalizer(client, key, &finalizer, false).await?;
         }
     }
     failed.into_values().next().map_or(Ok(()), Err)
@@ -104,7 +105,8 @@ fn is_left_by_class(
     let Some(class) = snapshot.ingress_classes.get(&Key::cluster(class)) else { return true };
     let Some(spec) = &class.spec else { return true };
     let parameters = spec.parameters.as_ref().filter(|reference| {
-        spec.controller.as_deref() == Some(INGRESS_CONTROLLER) && reference.kind == "GatewayClassParameters"
+        spec.controller.as_deref() == Some(snapshot.controllers.ingress.as_str())
+            && reference.kind == "GatewayClassParameters"
     });
     // With parameters that are there it would be among those that were made, under this or another name.
     parameters.is_none_or(|reference| snapshot.parameters.contains_key(&Key::cluster(&reference.name)))
@@ -122,7 +124,7 @@ fn is_gone(key: &Key, snapshot: &Snapshot) -> bool {
         return true;
     }
     let class = snapshot.gateway_classes.get(&Key::cluster(&gateway.spec.gateway_class_name));
-    class.is_some_and(|class| class.spec.controller_name != CONTROLLER_NAME)
+    class.is_some_and(|class| class.spec.controller_name != snapshot.controllers.gateway)
 }
 
 /// Owned objects of a kind that the cluster lost are not orphans.

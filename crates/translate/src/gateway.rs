@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_api::gateways::{Gateway as GatewayObject, GatewayListenersTls};
-use model::names::{CONTROLLER_NAME, VARNISH_SERVICE_LABEL};
+use model::names::VARNISH_SERVICE_LABEL;
 use model::routing::Routing;
 
 use crate::GatewayPlan;
@@ -60,7 +60,8 @@ pub(crate) fn ours<'a>(
                 format!("Gateway {key}"),
                 format!(
                     "names GatewayClass {class_name}, which does not exist, so nobody serves it: create the class \
-                     with controllerName {CONTROLLER_NAME}, or correct spec.gatewayClassName"
+                     with controllerName {}, or correct spec.gatewayClassName",
+                    snapshot.controllers.gateway
                 ),
             ));
         }

@@ -1,7 +1,6 @@
 //! GatewayClasses that name our controller.
 
 use gateway_api::gatewayclasses::GatewayClass;
-use model::names::CONTROLLER_NAME;
 
 use crate::parameters::{self, Reference};
 use crate::snapshot::{Key, Snapshot};
@@ -18,8 +17,8 @@ pub(crate) struct Class<'a> {
 
 /// All GatewayClasses of ours, by name.
 pub(crate) fn ours(snapshot: &Snapshot) -> Vec<Class<'_>> {
-    let ours =
-        snapshot.gateway_classes.iter().filter(|(_, class)| class.spec.controller_name == CONTROLLER_NAME);
+    let ours = |class: &GatewayClass| class.spec.controller_name == snapshot.controllers.gateway;
+    let ours = snapshot.gateway_classes.iter().filter(|(_, class)| ours(class));
     ours.map(|(key, object)| {
         let fault = reference(object).and_then(|reference| parameters::find(reference, snapshot).err());
         Class { key, object, fault }

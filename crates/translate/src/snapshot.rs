@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use model::names::{CONTROLLER_NAME, INGRESS_CONTROLLER};
 
 /// Namespace and name; the namespace of cluster-wide objects is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +85,23 @@ pub struct Snapshot {
     pub ingress_classes: Objects<IngressClass>,
     /// Of whoever runs us.
     pub ingress_settings: IngressSettings,
+    /// Who we are.
+    pub controllers: Controllers,
+}
+
+/// Whose classes are ours. Several installations in one cluster have different names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controllers {
+    /// What GatewayClasses say in `spec.controllerName`.
+    pub gateway: String,
+    /// What IngressClasses say in `spec.controller`.
+    pub ingress: String,
+}
+
+impl Default for Controllers {
+    fn default() -> Self {
+        Self { gateway: CONTROLLER_NAME.to_owned(), ingress: INGRESS_CONTROLLER.to_owned() }
+    }
 }
 
 /// What concerns all Ingresses.

@@ -45,6 +45,8 @@ pub struct Options {
     /// `LOG_LEVEL` of the chaperone.
     pub log_level: Option<String>,
     pub cluster_role: String,
+    /// What the label of our controller says; none for the default one.
+    pub controller: Option<String>,
     /// Further ConfigMaps that the Gateway's pods may read: what did not fit into the first.
     pub shards: Vec<String>,
 }
@@ -56,6 +58,7 @@ impl Options {
             image_pull_secrets: Vec::new(),
             log_level: None,
             cluster_role: CHAPERONE_CLUSTER_ROLE.to_owned(),
+            controller: None,
             shards: Vec::new(),
         }
     }
@@ -84,7 +87,7 @@ pub fn objects(gateway: &Gateway, plan: &GatewayPlan, options: &Options) -> Opti
     if ports.public.is_empty() {
         return None;
     }
-    let owner = metadata::Owner::new(gateway);
+    let owner = metadata::Owner::new(gateway, options);
     Some(Objects {
         service_account: access::service_account(&owner),
         role: access::role(&owner, options),

@@ -131,6 +131,9 @@ impl World {
             metrics_address: loopback(0),
             log_level: None,
             ingress_class: "varnish".to_owned(),
+            controllers: translate::snapshot::Controllers::default(),
+            cluster_role: translate::workload::CHAPERONE_CLUSTER_ROLE.to_owned(),
+            lease: LEASE.to_owned(),
         };
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(operator::run(self.client.clone(), settings, stopped));

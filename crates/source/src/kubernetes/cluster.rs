@@ -15,7 +15,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use kube::{Api, Client, Resource};
 use tokio::sync::watch;
-use translate::snapshot::IngressSettings;
+use translate::snapshot::{Controllers, IngressSettings};
 use translate::{Key, Snapshot};
 
 use super::named::Named;
@@ -44,6 +44,8 @@ pub struct Cluster {
     pub ingresses: Store<Ingress>,
     ingress_classes: Store<IngressClass>,
     ingress_settings: IngressSettings,
+    /// Who we are.
+    pub controllers: Controllers,
     config_maps: Named<ConfigMap>,
     /// Those with CA certificates that are of another type.
     authorities: Named<Secret>,
@@ -61,7 +63,7 @@ pub struct Unreadable {
 }
 
 impl Cluster {
-    pub fn watch(client: &Client, ingress_settings: IngressSettings) -> Self {
+    pub fn watch(client: &Client, controllers: Controllers, ingress_settings: IngressSettings) -> Self {
         let (changed, touched) = (Signal::default(), Signal::default());
         let invalidations_changed = Signal::default();
         macro_rules! all {
@@ -91,6 +93,7 @@ impl Cluster {
             ingresses: all!(Scope::default(), same_generation),
             ingress_classes: all!(Scope::default(), same_generation),
             ingress_settings,
+            controllers,
             config_maps: Named::new(client.clone(), same_config_map, changed.clone()),
             authorities: Named::new(client.clone(), same_secret, changed.clone()),
             changed,
@@ -147,6 +150,7 @@ impl Cluster {
             ingresses: self.ingresses.objects(),
             ingress_classes: self.ingress_classes.objects(),
             ingress_settings: self.ingress_settings.clone(),
+            controllers: self.controllers.clone(),
             ..Snapshot::default()
         };
         self.config_maps.want(&config_maps(&snapshot)).await;

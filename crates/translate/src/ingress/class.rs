@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
-use model::names::{DEFAULT_CLASS_ANNOTATION, INGRESS_CLASS_ANNOTATION, INGRESS_CONTROLLER};
+use model::names::{DEFAULT_CLASS_ANNOTATION, INGRESS_CLASS_ANNOTATION};
 
 use crate::notice::Notice;
 use crate::snapshot::{Key, Snapshot, oldest_first};
@@ -29,8 +29,9 @@ pub(super) fn ours<'a>(snapshot: &'a Snapshot, notices: &mut Vec<Notice>) -> Vec
 }
 
 /// Does the class name our controller?
-pub(super) fn is_ours(class: &IngressClass) -> bool {
-    class.spec.as_ref().and_then(|spec| spec.controller.as_deref()) == Some(INGRESS_CONTROLLER)
+pub(super) fn is_ours(class: &IngressClass, snapshot: &Snapshot) -> bool {
+    let controller = class.spec.as_ref().and_then(|spec| spec.controller.as_deref());
+    controller == Some(snapshot.controllers.ingress.as_str())
 }
 
 /// `None`: another controller's. Otherwise its IngressClass, if it has one.
@@ -43,8 +44,9 @@ fn class_of<'a>(
 ) -> Option<Option<&'a str>> {
     let annotation = ingress.metadata.annotations.as_ref().and_then(|all| all.get(INGRESS_CLASS_ANNOTATION));
     if let Some(name) = annotation {
-        let of_ours =
-            |name: &&String| snapshot.ingress_classes.get(&Key::cluster(*name)).is_some_and(|c| is_ours(c));
+        let of_ours = |name: &&String| {
+            snapshot.ingress_classes.get(&Key::cluster(*name)).is_some_and(|class| is_ours(class, snapshot))
+        };
         return (*name == snapshot.ingress_settings.class)
             .then(|| Some(name).filter(of_ours).map(String::as_str));
     }
@@ -55,12 +57,13 @@ fn class_of<'a>(
             format!("Ingress {key}"),
             format!(
                 "names IngressClass {name}, which does not exist, so nobody serves it: create the class with controller \
-                 {INGRESS_CONTROLLER}, or correct spec.ingressClassName"
+                 {}, or correct spec.ingressClassName",
+                snapshot.controllers.ingress
             ),
         ));
         return None;
     };
-    is_ours(class).then_some(Some(name))
+    is_ours(class, snapshot).then_some(Some(name))
 }
 
 /// The default class, if it is ours. Of several the youngest counts, as for the API server.
@@ -73,5 +76,5 @@ fn default_class(snapshot: &Snapshot) -> Option<&str> {
     let (key, class) = defaults.min_by_key(|(key, class)| {
         (Reverse(class.metadata.creation_timestamp.as_ref().map(|time| time.0)), key.name.as_str())
     })?;
-    is_ours(class).then_some(key.name.as_str())
+    is_ours(class, snapshot).then_some(key.name.as_str())
 }

@@ -37,7 +37,7 @@ pub(crate) struct Made {
 impl Made {
     pub(crate) fn new(snapshot: &Snapshot) -> Self {
         let mut made = Self::default();
-        for (key, class) in snapshot.ingress_classes.iter().filter(|(_, class)| is_ours(class)) {
+        for (key, class) in snapshot.ingress_classes.iter().filter(|(_, class)| is_ours(class, snapshot)) {
             let Some(reference) = class.spec.as_ref().and_then(|spec| spec.parameters.as_ref()) else {
                 continue;
             };

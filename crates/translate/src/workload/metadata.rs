@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use gateway_api::gateways::Gateway;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
-use model::names::{GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY, MANAGED_BY_LABEL};
+use model::names::{
+    CONTROLLER_LABEL, GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY, MANAGED_BY_LABEL,
+};
 
+use super::Options;
 use crate::listener::GATEWAY_API_GROUP;
 
 type Map = BTreeMap<String, String>;
@@ -19,12 +22,14 @@ pub(super) struct Owner<'a> {
     uid: &'a str,
     /// Of a Gateway that nobody wrote: its IngressClass.
     class: Option<&'a OwnerReference>,
+    /// Who serves it, unless it is the default controller.
+    controller: Option<&'a str>,
     labels: Option<&'a Map>,
     annotations: Option<&'a Map>,
 }
 
 impl<'a> Owner<'a> {
-    pub(super) fn new(gateway: &'a Gateway) -> Self {
+    pub(super) fn new(gateway: &'a Gateway, options: &'a Options) -> Self {
         let metadata = &gateway.metadata;
         let infrastructure = gateway.spec.infrastructure.as_ref();
         Self {
@@ -32,6 +37,7 @@ impl<'a> Owner<'a> {
             name: metadata.name.as_deref().unwrap_or_default(),
             uid: metadata.uid.as_deref().unwrap_or_default(),
             class: crate::ingress::owner(gateway),
+            controller: options.controller.as_deref(),
             labels: infrastructure.and_then(|infrastructure| infrastructure.labels.as_ref()),
             annotations: infrastructure.and_then(|infrastructure| infrastructure.annotations.as_ref()),
         }
@@ -54,6 +60,11 @@ impl<'a> Owner<'a> {
         labels.extend(self.labels.cloned().unwrap_or_default());
         labels.extend(self.pod_labels());
         labels.insert(GATEWAY_NAMESPACE_LABEL.to_owned(), self.namespace.to_owned());
+        // The operator finds by it what it has made: nobody else may say something there.
+        match self.controller {
+            Some(controller) => drop(labels.insert(CONTROLLER_LABEL.to_owned(), controller.to_owned())),
+            None => drop(labels.remove(CONTROLLER_LABEL)),
+        }
         labels
     }
 
