@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
-.PHONY: help setup build demo docs test-docs test test-rust test-browser test-trixie bless bench bench-router bench-cluster fmt lint deny clean \
+.PHONY: help setup build demo docs test-docs test test-rust test-browser test-trixie bless bench bench-router bench-cluster fmt lint deny clean deploy-render \
   test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
 
 help: ## Show the habits
@@ -101,11 +101,19 @@ test-docs: setup ## Every command, YAML and VCL of the docs, on one machine and 
 fmt: ## Format
 	$(CARGO) fmt --all
 
-lint: ## Formatting and clippy, without a warning
+deploy-render: ## Render deploy/ from the chart, and write the chart's README
+	scripts/prereqs
+	scripts/deploy-render
+	scripts/chart-readme
+
+lint: ## Formatting, clippy, the chart and what is generated, without a warning
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/prereqs --check
 	scripts/docs check
+	scripts/helm lint --strict --quiet charts/varnish-gateway
+	scripts/deploy-render --check
+	scripts/chart-readme --check
 
 deny: ## Licences, bans and sources of dependencies
 	scripts/deny

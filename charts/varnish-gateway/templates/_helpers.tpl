@@ -1,8 +1,12 @@
+{{- /* Release names may hold dots and begin with a digit; names of Services may not. */ -}}
 {{- define "vg.fullname" -}}
-{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
-{{- else if contains "varnish-gateway" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}
-{{- else }}{{ printf "%s-varnish-gateway" .Release.Name | trunc 50 | trimSuffix "-" }}
-{{- end }}
+{{- $release := .Release.Name | replace "." "-" -}}
+{{- $name := printf "%s-varnish-gateway" ($release | trunc 30 | trimSuffix "-") -}}
+{{- if .Values.fullnameOverride }}{{ $name = .Values.fullnameOverride -}}
+{{- else if contains "varnish-gateway" $release }}{{ $name = $release -}}
+{{- end -}}
+{{- if regexMatch "^[0-9]" $name }}{{ $name = printf "vg-%s" $name }}{{ end -}}
+{{- $name | trunc 46 | trimSuffix "-" -}}
 {{- end }}
 
 {{- define "vg.operator" -}}{{ include "vg.fullname" . }}-operator{{- end }}
@@ -16,18 +20,33 @@ app.kubernetes.io/name: varnish-gateway-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- define "vg.labels" -}}
-{{ include "vg.selector" . }}
+{{- /* Labels of everything but the operator and what selects it. */ -}}
+{{- define "vg.labelsOf" -}}
+{{- $name := index . 0 }}{{ $root := index . 1 -}}
+app.kubernetes.io/name: {{ $name }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/part-of: varnish-gateway
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_") }}
 {{- end }}
+
+{{- define "vg.labels" -}}{{ include "vg.labelsOf" (list "varnish-gateway-operator" .) }}{{- end }}
 
 {{- define "vg.controllerName" -}}
 {{- if .Values.gatewayClass.controllerName }}{{ .Values.gatewayClass.controllerName }}
 {{- else if eq .Values.gatewayClass.name "varnish" }}varnish-software.com/gateway
 {{- else }}varnish-software.com/{{ .Values.gatewayClass.name }}
+{{- end }}
+{{- end }}
+
+{{- define "vg.ingressClass" -}}{{ .Values.ingressClass.name | default .Values.gatewayClass.name }}{{- end }}
+
+{{- define "vg.ingressControllerName" -}}
+{{- $controller := include "vg.controllerName" . -}}
+{{- if .Values.ingressClass.controllerName }}{{ .Values.ingressClass.controllerName }}
+{{- else if eq $controller "varnish-software.com/gateway" }}varnish-software.com/ingress
+{{- else }}{{ $controller }}-ingress
 {{- end }}
 {{- end }}
 
@@ -37,4 +56,44 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if $image.digest }}{{ $image.repository }}@{{ $image.digest }}
 {{- else }}{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
 {{- end }}
+{{- end }}
+
+{{- /* Whose classes are ours, and under which names we work. */ -}}
+{{- define "vg.identity" -}}
+- name: CONTROLLER_NAME
+  value: {{ include "vg.controllerName" . }}
+- name: INGRESS_CONTROLLER_NAME
+  value: {{ include "vg.ingressControllerName" . }}
+- name: INGRESS_CLASS
+  value: {{ include "vg.ingressClass" . }}
+- name: CHAPERONE_CLUSTER_ROLE
+  value: {{ include "vg.chaperone" . }}
+- name: LEASE_NAME
+  value: {{ include "vg.operator" . }}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- end }}
+
+{{- /* The pod of a Job that runs once around an upgrade or an uninstall. */ -}}
+{{- define "vg.jobPod" -}}
+      {{- with .Values.imagePullSecrets }}
+      imagePullSecrets: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      restartPolicy: Never
+      securityContext: {{- toYaml .Values.operator.podSecurityContext | nindent 8 }}
+      {{- with .Values.operator.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with .Values.operator.nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.operator.tolerations }}
+      tolerations: {{- toYaml . | nindent 8 }}
+      {{- end }}
 {{- end }}

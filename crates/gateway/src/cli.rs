@@ -32,7 +32,7 @@ pub(crate) enum Command {
     /// Run one varnishd and keep it fed, configured by environment variables (docs/reference/chaperone.md).
     Chaperone(ChaperoneArguments),
     /// Run the Gateways of a cluster, configured by environment variables (docs/reference/operator.md).
-    Operator,
+    Operator(OperatorArguments),
     /// Say what would become of every object, and compile the VCL. Ends with 1 where something would be rejected.
     Check(CheckArguments),
     /// Say which route, rule and backend would serve a request, and why the others would not.
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     #[command(after_help = BAN_EXAMPLES)]
     Ban(BanArguments),
     /// Print the CustomResourceDefinitions of the gateway's own kinds, for `kubectl apply --server-side -f -`.
-    Crds,
+    Crds(CrdsArguments),
 }
 
 #[derive(Debug, Args)]
@@ -94,6 +94,23 @@ pub(crate) struct ChaperoneArguments {
     /// How long requests may take to finish after SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) drain_timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OperatorArguments {
+    /// Run nothing: delete what the operator of this CONTROLLER_NAME has made for Gateways and IngressClasses, and end.
+    #[arg(long)]
+    pub(crate) clean_up: bool,
+    /// The operator's own Deployment in POD_NAMESPACE: it is ended first.
+    #[arg(long, value_name = "NAME", requires = "clean_up")]
+    pub(crate) deployment: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CrdsArguments {
+    /// Write them into the cluster instead, unless those there are of a newer release.
+    #[arg(long)]
+    pub(crate) apply: bool,
 }
 
 #[derive(Debug, Args)]

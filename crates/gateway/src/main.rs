@@ -32,12 +32,13 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(arguments) => run(serve::run(arguments)),
         Command::Chaperone(arguments) => run(chaperone_command::run(arguments)),
-        Command::Operator => run(operator_command::run()),
+        Command::Operator(arguments) => run(operator_command::run(arguments)),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Purge(arguments) => run(invalidate_command::purge(arguments)),
         Command::Ban(arguments) => run(invalidate_command::ban(arguments)),
-        Command::Crds => crds::run(),
+        Command::Crds(arguments) if arguments.apply => run(crds::apply()),
+        Command::Crds(_) => crds::print(),
     };
     done.unwrap_or_else(|e| {
         tracing::error!("{e:#}");

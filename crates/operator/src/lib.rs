@@ -5,6 +5,8 @@
 //! nothing is written that is not ours. Never decides what an object means.
 
 mod apply;
+mod clean_up;
+mod crds;
 mod error;
 mod events;
 mod gateway;
@@ -25,6 +27,8 @@ use kube::Client;
 use source::kubernetes::Cluster;
 use tokio::sync::watch;
 
+pub use clean_up::clean_up;
+pub use crds::apply_crds;
 pub use error::Error;
 pub use settings::Settings;
 

@@ -1,0 +1,110 @@
+//! Before an installation goes: what it has made goes first. Otherwise Gateways would be served on by pods that nobody looks
+//! after, and could not be deleted, since nobody would take their finalizer away.
+
+use std::time::{Duration, Instant};
+
+use gateway_api::gateways::Gateway;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, Resource};
+use model::names::controller_label;
+use serde_json::json;
+use translate::Key;
+
+use crate::gateway::{delete, finalizer, has_finalizer, set_finalizer};
+use crate::owned::selector;
+use crate::{Error, Settings};
+
+/// Pods let requests finish first.
+const FOR_PODS: Duration = Duration::from_secs(120);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Ends the operator whose Deployment is named, lest it make everything anew; deletes what it has made; lets Gateways go.
+pub async fn clean_up(client: &Client, settings: &Settings, deployment: Option<&str>) -> Result<(), Error> {
+    if let Some((name, namespace)) = deployment.zip(settings.namespace.as_deref()) {
+        end(client, &Key::new(namespace, name)).await?;
+    }
+    let ours = ListParams::default().labels(&selector(&settings.controllers.gateway));
+    delete_all::<Deployment>(client, &ours).await?;
+    delete_all::<Service>(client, &ours).await?;
+    delete_all::<PodDisruptionBudget>(client, &ours).await?;
+    delete_all::<ConfigMap>(client, &ours).await?;
+    delete_all::<Secret>(client, &ours).await?;
+    delete_all::<RoleBinding>(client, &ours).await?;
+    delete_all::<Role>(client, &ours).await?;
+    delete_all::<ServiceAccount>(client, &ours).await?;
+    let finalizer = finalizer(controller_label(&settings.controllers.gateway).as_deref());
+    for (key, metadata) in list::<Gateway>(client, &ListParams::default()).await? {
+        if has_finalizer(&metadata, &finalizer) {
+            set_finalizer(client, &key, &finalizer, false).await?;
+        }
+    }
+    until_no_pod(client, None, &ours).await
+}
+
+async fn end(client: &Client, key: &Key) -> Result<(), Error> {
+    let api: Api<Deployment> = Api::namespaced(client.clone(), &key.namespace);
+    let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
+    let there = match api.patch(&key.name, &PatchParams::default(), &none).await {
+        Ok(there) => there,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+        Err(e) => return Err(Error::write("Deployment", key)(e)),
+    };
+    tracing::info!("Deployment {key} is being ended");
+    let labels = there.spec.and_then(|spec| spec.selector.match_labels).unwrap_or_default();
+    let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    until_no_pod(client, Some(&key.namespace), &ListParams::default().labels(&labels.join(","))).await
+}
+
+async fn until_no_pod(client: &Client, namespace: Option<&str>, which: &ListParams) -> Result<(), Error> {
+    let begun = Instant::now();
+    loop {
+        let mut pods = list::<Pod>(client, which).await?;
+        pods.retain(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace));
+        let Some((first, _)) = pods.first() else { return Ok(()) };
+        if begun.elapsed() > FOR_PODS {
+            let (count, patience) = (pods.len(), FOR_PODS.as_secs());
+            return Err(Error::Name(format!(
+                "{count} pods have not ended within {patience} s, {first} among them: look at why, and try again"
+            )));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn delete_all<T>(client: &Client, ours: &ListParams) -> Result<(), Error>
+where
+    T: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + serde::de::DeserializeOwned
+        + std::fmt::Debug,
+{
+    for (key, metadata) in list::<T>(client, ours).await? {
+        delete::<T>(client, &key, metadata.uid).await?;
+    }
+    Ok(())
+}
+
+/// Of a kind that the cluster does not have there are none.
+async fn list<T>(client: &Client, which: &ListParams) -> Result<Vec<(Key, kube::api::ObjectMeta)>, Error>
+where
+    T: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + serde::de::DeserializeOwned
+        + std::fmt::Debug,
+{
+    let api: Api<T> = Api::all(client.clone());
+    let found = match api.list_metadata(which).await {
+        Ok(found) => found.items,
+        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        Err(e) => return Err(Error::Name(format!("{} cannot be listed: {e}", T::plural(&())))),
+    };
+    let key = |metadata: &kube::api::ObjectMeta| {
+        Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+    };
+    Ok(found.into_iter().map(|object| (key(&object.metadata), object.metadata)).collect())
+}
