@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
-.PHONY: help setup build demo docs test-docs test test-rust test-browser test-trixie bless bench bench-router bench-cluster fmt lint deny clean deploy-render \
+.PHONY: help setup build demo docs test-docs test test-rust test-browser test-trixie bless bench bench-router bench-cluster fmt lint deny clean deploy-render docker docker-push bump release test-chart \
   test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
 
 help: ## Show the habits
@@ -35,6 +35,25 @@ test-trixie: ## The VMOD against Varnish 7.7, in a root of Debian trixie
 images: ## Build the container images, without docker and registry (FAST=1: quicker to build, slower to run)
 	scripts/images $(if $(FAST),--fast)
 
+# A registry of yours: make docker-push REGISTRY=registry.example.com/team
+REGISTRY ?= ghcr.io/varnish
+TAG ?= $(shell scripts/bump --print)
+PROFILE ?= release
+PLATFORMS ?= linux/amd64,linux/arm64
+IMAGES = operator chaperone
+
+docker: ## Build both images with docker, for this machine's architecture (REGISTRY=, TAG=, PROFILE=fast)
+	for i in $(IMAGES); do docker build --build-arg PROFILE=$(PROFILE) -f images/Dockerfile.$$i -t $(REGISTRY)/gateway-$$i:$(TAG) . || exit; done
+
+docker-push: ## Build both images with docker buildx for PLATFORMS, and push them to REGISTRY
+	for i in $(IMAGES); do docker buildx build --platform $(PLATFORMS) --build-arg PROFILE=$(PROFILE) -f images/Dockerfile.$$i -t $(REGISTRY)/gateway-$$i:$(TAG) --push . || exit; done
+
+bump: ## Write a new version everywhere: VERSION=0.2.0
+	scripts/bump $(VERSION)
+
+release: ## Build everything of a release into dist/: VERSION=0.1.0 (FAST=1 to try it; needs root)
+	scripts/release $(VERSION)
+
 cluster-build: ## Build the Kubernetes of tests/cluster, once (Go 1.26 is taken for granted)
 	tests/cluster/build
 
@@ -57,6 +76,9 @@ bench-ingress: setup ## Measure 5,000 Ingresses in a cluster, and write docs/res
 
 test-faults: setup ## Faults on a whole cluster, under load: rolling pods, no API server, a dead container
 	scripts/test-faults
+
+test-chart: setup ## The Helm chart by real helm: two releases, upgrade under load, uninstall (FAST=1, NO_BUILD=1, KEEP=1)
+	scripts/test-chart
 
 test-invalidation: setup ## VarnishCacheInvalidations on a whole cluster: three pods, and pods that come and go
 	scripts/test-invalidation
@@ -114,6 +136,8 @@ lint: ## Formatting, clippy, the chart and what is generated, without a warning
 	scripts/helm lint --strict --quiet charts/varnish-gateway
 	scripts/deploy-render --check
 	scripts/chart-readme --check
+	scripts/bump --check
+	scripts/lint-workflows
 
 deny: ## Licences, bans and sources of dependencies
 	scripts/deny
