@@ -37,6 +37,7 @@ class Page:
     blocks: list = field(default_factory=list)
     links: list = field(default_factory=list)  # (line, target)
     anchors: set = field(default_factory=set)
+    mentions: list = field(default_factory=list)  # (line, `varnish-gateway …`) in the text, or in blocks that are only shown
     indented: list = field(default_factory=list)  # lines with code that no fence names
     unclosed: int = 0
     runs: str = ""
@@ -68,6 +69,8 @@ def read(path):
             if fence and fence[2].startswith(closing) and not fence[3]:
                 block.text = "\n".join(block.text) + "\n"
                 page.blocks.append(block)
+                if block.language == "text":
+                    page.mentions += [(block.line, line) for line in block.text.splitlines() if line.startswith("varnish-gateway ")]
                 block = None
             else:
                 block.text.append(line[indent:] if not line[:indent].strip() else line.lstrip())
@@ -80,6 +83,7 @@ def read(path):
             continue
         if runs := RUNS.search(line):
             page.runs = runs[1]
+        page.mentions += [(number, code[1]) for code in INLINE.finditer(line) if code[1].startswith("varnish-gateway ")]
         if line == TABLE:
             table = "awaited"
         elif table and line.startswith("|"):

@@ -8,10 +8,11 @@ import sys
 import tempfile
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import expected
-from pages import DOCS, REPOSITORY, all_pages, is_instruction
+from pages import DOCS, REPOSITORY, Block, Page, all_pages, is_instruction
 from session import Ended, Session
 from validate import Validator
 
@@ -20,7 +21,11 @@ BINARIES = Path(os.environ.get("BINARIES", REPOSITORY / "target/debug")).resolve
 BINARY = BINARIES / "varnish-gateway"
 # For one block; and for what a `console` shows to come true.
 PATIENCE = 150
-SHOWN_WITHIN = 30
+SHOWN_WITHIN = 60
+# Pages at once: they wait more than they work.
+AT_ONCE = 3
+# It removes the operator in the end.
+LAST = DOCS / "getting-started-cluster.md"
 # What pages find in their directory.
 FOUND = ("examples", "deploy", "charts", "tests/docs", "docs/reference")
 
@@ -160,6 +165,29 @@ def dry(block):
             raise Failed(f"{line}: only `make` and scripts of this repository may be dry")
 
 
+def wrong_commands(pages):
+    """Commands and options of ours that pages only name: they exist."""
+    helps = {}
+
+    def help_of(*command):
+        if command not in helps:
+            done = subprocess.run([BINARY, *command, "--help"], capture_output=True, text=True, timeout=10, check=False)
+            helps[command] = done.stdout if done.returncode == 0 else ""
+        return helps[command]
+
+    for page in pages:
+        for line, text in page.mentions:
+            words = text.split()[1:]
+            if not words or not re.fullmatch(r"[a-z][a-z-]*", words[0]):
+                continue
+            known = help_of(words[0])
+            if not known:
+                yield f"{page.name}:{line}: there is no command `varnish-gateway {words[0]}`"
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text):
+                if known and not re.search(rf"{option}\b(?!-)", known):
+                    yield f"{page.name}:{line}: `varnish-gateway {words[0]}` has no option {option}"
+
+
 class Cluster:
     """Namespaces of the test cluster, one for each page."""
 
@@ -190,14 +218,34 @@ class Cluster:
         subprocess.run([*self.kubectl, *arguments], capture_output=True, timeout=90, check=False)
 
 
+def one(page, cluster, scratch):
+    """A page's run, and what failed."""
+    run = Run(page, cluster if page.runs == "cluster" else None, scratch)
+    if page.runs == "cluster" and not cluster:
+        step(f"{page.name}: needs a cluster, left out")
+        return run, None
+    begun = time.monotonic()
+    try:
+        run.all()
+        if run.ran:
+            step(f"{page.name}: {run.ran} blocks run in {time.monotonic() - begun:.0f} s")
+        return run, None
+    except Failed as failed:
+        step(f"{page.name}: FAILED after {time.monotonic() - begun:.0f} s")
+        return run, str(failed)
+    finally:
+        run.end()
+
+
 def main(arguments):
     with_cluster = "--no-cluster" not in arguments
     names = [str(Path(a)) for a in arguments if not a.startswith("--")]
     if not BINARY.exists() or not (BINARIES / "libvmod_ghost.so").exists():
         raise SystemExit(f"scripts/test-docs: {BINARY} or its VMOD is missing: run cargo build --workspace")
     pages = [p for p in all_pages() if is_instruction(p) and (not names or p.name in names)]
-    # The one that removes the operator in the end comes last.
-    pages.sort(key=lambda page: page.path == DOCS / "getting-started-cluster.md")
+    pages.sort(key=lambda page: page.path == LAST)
+    if not pages:
+        raise SystemExit(f"scripts/test-docs: no such page: {' '.join(names)}")
     cluster = Cluster() if with_cluster else None
     failures, not_run, ran, validated, begun = [], [], 0, 0, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="vg-docs-") as scratch:
@@ -211,25 +259,26 @@ def main(arguments):
                     validated += 1
                     if why := check(block):
                         failures.append(where(page, block, "is not valid", str(why)))
+        if not names:
+            for file in sorted(REPOSITORY.glob("examples/**/*.yaml")):
+                validated += 1
+                if why := validator.yaml(example := Block(1, "yaml", {}, file.read_text())):
+                    failures.append(where(Page(file), example, "is not valid", why))
+            failures += wrong_commands(pages)
         step(f"{validated} blocks of YAML and VCL validated in {time.monotonic() - begun:.0f} s")
-        for page in pages:
-            if page.runs == "cluster" and not with_cluster:
-                step(f"{page.name}: needs a cluster, left out")
-                continue
-            if with_cluster and page.path == DOCS / "getting-started-cluster.md":
-                cluster.wait_until_forgotten()
-            at, run = time.monotonic(), Run(page, cluster if page.runs == "cluster" else None, scratch)
-            try:
-                run.all()
-                if run.ran:
-                    step(f"{page.name}: {run.ran} blocks run in {time.monotonic() - at:.0f} s")
-            except Failed as failed:
-                failures.append(str(failed))
-                step(f"{page.name}: FAILED after {time.monotonic() - at:.0f} s")
-            finally:
-                run.end()
-            ran += run.ran
-            not_run += [f"{page.name}:{block.line}: {reason}" for block, reason in run.not_run]
+        def run_page(page):
+            return one(page, cluster, scratch)
+
+        *most, last = pages if with_cluster and pages[-1].path == LAST else [*pages, None]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            done = list(pool.map(run_page, most))
+        if last:
+            cluster.wait_until_forgotten()
+            done.append(run_page(last))
+    for run, failure in done:
+        ran += run.ran
+        failures += [failure] if failure else []
+        not_run += [f"{run.page.name}:{block.line}: {reason}" for block, reason in run.not_run]
     for line in not_run:
         step(f"not run: {line}")
     for failure in failures:
