@@ -6,6 +6,8 @@ import yaml
 from pages import DOCS, REPOSITORY
 
 WRITTEN = "<!-- Written by `scripts/docs write`: do not edit. -->\n"
+ALERTS = DOCS / "reference/alerts.yaml"
+MONITORING = DOCS / "operations/monitoring.md"
 PAGES = {
     "gatewayclassparameters": "gatewayclassparameters.md",
     "varnishcachepolicies": "varnishcachepolicies.md",
@@ -15,7 +17,19 @@ PAGES = {
 
 def written():
     """Path to text."""
-    return {DOCS / "reference/crds.md": crds(), DOCS / "reference/features.md": features()}
+    pages = {DOCS / "reference/crds.md": crds(), DOCS / "reference/features.md": features()}
+    if ALERTS.exists():
+        pages[MONITORING] = monitoring()
+    return pages
+
+
+# --- alerts: the file is what Prometheus reads, the page shows it
+
+
+def monitoring():
+    page = MONITORING.read_text()
+    begin = page.index("```yaml rules\n") + len("```yaml rules\n")
+    return page[:begin] + ALERTS.read_text().rstrip("\n") + "\n" + page[page.index("```\n", begin) :]
 
 
 # --- CRDs
