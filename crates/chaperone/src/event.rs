@@ -1,10 +1,15 @@
 //! What a person, a probe or an operator wants to know of a varnishd.
 
+mod sentence;
+
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+
+pub use sentence::Severity;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -68,6 +73,34 @@ pub enum Event {
     Stopped,
 }
 
+/// What ghost routes by and what the front shows: the newest that each of them took.
+#[derive(Clone, Default)]
+pub struct Configuration {
+    /// The bytes of ghost.json.
+    pub ghost: Option<Arc<[u8]>>,
+    pub tls: Arc<front::Config>,
+}
+
+impl Configuration {
+    /// The very same, without a look at the bytes.
+    pub fn is(&self, other: &Self) -> bool {
+        let same_ghost = match (&self.ghost, &other.ghost) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        same_ghost && Arc::ptr_eq(&self.tls, &other.tls)
+    }
+}
+
+/// Without the bytes: they are long.
+impl fmt::Debug for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ghost = self.ghost.as_ref().map(|bytes| bytes.len());
+        let listeners = self.tls.listeners.len();
+        f.debug_struct("Configuration").field("ghost", &ghost).field("tls_listeners", &listeners).finish()
+    }
+}
+
 /// What probes ask for.
 #[derive(Debug, Clone, Default)]
 pub struct State {
@@ -86,6 +119,8 @@ pub struct State {
     pub control: Option<SocketAddr>,
     /// [`crate::Desired::tag`] of the newest configuration that is served in all its parts.
     pub served: Option<Arc<str>>,
+    /// What is served now, in full.
+    pub configuration: Configuration,
     /// What was fed last, and the sockets of the front that belong to it.
     fed: Option<(Option<Arc<str>>, Vec<String>)>,
 }
@@ -116,8 +151,8 @@ pub struct Reporter {
     pub(crate) backends: Arc<front::BackendCounters>,
 }
 
-impl std::fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reporter").field("state", &*self.state.borrow()).finish_non_exhaustive()
     }
 }
@@ -145,6 +180,20 @@ impl Reporter {
     /// Where ghost listens from now on.
     pub(crate) fn control(&self, address: Option<SocketAddr>) {
         self.state.send_modify(|state| state.control = address);
+    }
+
+    /// ghost routes by this from now on.
+    pub(crate) fn routes_by(&self, ghost: &Arc<[u8]>) {
+        self.state.send_modify(|state| state.configuration.ghost = Some(Arc::clone(ghost)));
+    }
+
+    /// The front has these listeners and certificates from now on.
+    pub(crate) fn shows(&self, tls: &Arc<front::Config>) {
+        self.state.send_if_modified(|state| {
+            let new = !Arc::ptr_eq(&state.configuration.tls, tls);
+            state.configuration.tls = Arc::clone(tls);
+            new
+        });
     }
 
     /// varnishd has taken a configuration, and the front was told of these sockets.

@@ -161,6 +161,7 @@ impl Feed {
                     tracing::warn!("ghost left out: {left_out}");
                 }
                 let (rules, backends) = (status.rules, status.backends);
+                reporter.routes_by(ghost);
                 reporter.tell(&Event::Reloaded { rules, backends, took: begun.elapsed() });
                 Ok(())
             }

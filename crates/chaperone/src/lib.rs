@@ -24,7 +24,7 @@ mod varnishd;
 mod vcl;
 
 pub use error::Error;
-pub use event::{Event, Reporter, State};
+pub use event::{Configuration, Event, Reporter, Severity, State};
 pub use feed::{Desired, LastGood};
 pub use front::Shutdown;
 pub use invalidate::invalidate;

@@ -216,8 +216,12 @@ impl Supervisor {
         };
         self.settings.former_args = None;
         self.reporter.control(Some(ghost_socket));
+        if let Some(ghost) = &desired.ghost {
+            self.reporter.routes_by(ghost);
+        }
         self.reporter.tell(&Event::Serving { sockets });
         self.front.show(&desired.tls);
+        self.reporter.shows(&desired.tls);
         self.front.keep_backends(&desired.backends);
         let (rules, backends) = (status.rules, status.backends);
         self.reporter.tell(&Event::Reloaded { rules, backends, took: begun.elapsed() });
@@ -278,6 +282,7 @@ impl Supervisor {
                 let routes = feed.apply_routes(ghost_socket, &child_news, &desired, &self.reporter).await;
                 // A listener opens once its routes are there. A VCL may take its time, and certificates do not wait for it.
                 self.front.show(&desired.tls);
+                self.reporter.shows(&desired.tls);
                 if routes.is_ok() {
                     self.front.keep_backends(&desired.backends);
                 }

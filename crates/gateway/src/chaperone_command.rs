@@ -3,7 +3,7 @@
 mod invalidations;
 mod kubernetes;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use anyhow::Context;
 use certificate::Pem;
 use chaperone::environment::Environment;
 use chaperone::{Desired, Event, LastGood, Pairs, Reporter, Settings};
+use dashboard::Board;
 use model::names::certificate_keys;
 use model::routing::Routing;
 use model::{Version, check_version};
@@ -23,7 +24,7 @@ use translate::{EndpointIndex, resolve, resolve_tls};
 
 use crate::cli::ChaperoneArguments;
 use crate::serve::tell;
-use crate::{signals, vmod};
+use crate::{dashboard_page, signals, vmod};
 
 /// How often certificates in files are looked at: they are few and small, and a link that is swapped counts too.
 const LOOK_FOR_CERTIFICATES: Duration = Duration::from_millis(500);
@@ -33,7 +34,24 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
     let shutdown = signals::watch_signals()?;
     let settings = settings(&environment, &arguments);
     let (to_varnishd, desired) = watch::channel(Desired::default());
-    let reporter = Reporter::new(move |event| tell("chaperone", event));
+    let board = dashboard_page::board(&arguments.dashboard);
+    let name = match &environment.gateway_name {
+        Some(gateway) => format!("{}/{gateway}", environment.namespace),
+        None => "chaperone".to_owned(),
+    };
+    let reporter = Reporter::new({
+        let (board, name) = (Arc::clone(&board), name.clone());
+        move |event| {
+            tell("chaperone", event);
+            board.tell(&name, event);
+        }
+    });
+    board.show(&BTreeMap::from([(name, reporter.state())]));
+    let ports = watch::Sender::default();
+    let showing = dashboard_page::run(&arguments.dashboard, Arc::clone(&board), ports.subscribe());
+    let work_dir = absolute(&environment.work_dir);
+    let showing_locally = dashboard_page::run_local(&work_dir, Arc::clone(&board));
+    let giving_way = give_way(&environment, desired.clone(), ports);
 
     let health =
         chaperone::health::serve(environment.health_address, environment.http_address, reporter.clone());
@@ -45,7 +63,9 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
     let feeding = async {
         match &environment.gateway_name {
             None => feed(&environment, to_varnishd, for_feed).await,
-            Some(gateway) => feed_from_cluster(&environment, gateway, to_varnishd, for_feed).await,
+            Some(gateway) => {
+                feed_from_cluster(&environment, gateway, to_varnishd, for_feed, Arc::clone(&board)).await
+            }
         }
     };
     let running = chaperone::run(settings, desired, last_good, reporter, shutdown);
@@ -53,6 +73,23 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
         () = running => Ok(ExitCode::SUCCESS),
         failed = health => failed.context("HEALTH_ADDR").map(|()| ExitCode::FAILURE),
         failed = feeding => failed.map(|()| ExitCode::FAILURE),
+        () = async { tokio::join!(showing, showing_locally, giving_way); } => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// The dashboard takes no port that a listener needs.
+async fn give_way(
+    environment: &Environment,
+    mut desired: watch::Receiver<Desired>,
+    ports: watch::Sender<BTreeSet<u16>>,
+) {
+    loop {
+        let tls = Arc::clone(&desired.borrow_and_update().tls);
+        let of_varnishd = environment.listen.iter().map(|socket| socket.port);
+        ports.send_replace(of_varnishd.chain(tls.listeners.iter().map(|listener| listener.port)).collect());
+        if desired.changed().await.is_err() {
+            return std::future::pending().await;
+        }
     }
 }
 
@@ -62,6 +99,7 @@ async fn feed_from_cluster(
     gateway: &str,
     to_varnishd: watch::Sender<Desired>,
     reporter: Reporter,
+    board: Arc<Board>,
 ) -> anyhow::Result<()> {
     let client = source::kubernetes::connect().await?;
     let namespace = environment.namespace.clone();
@@ -78,6 +116,7 @@ async fn feed_from_cluster(
         namespace: namespace.clone(),
         gateway: gateway.to_owned(),
         pod: pod.clone(),
+        board,
     };
     let reporting = kubernetes::report(client, namespace, gateway.to_owned(), pod, reporter);
     tokio::select! {

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,12 +85,39 @@ pub(crate) struct ServeArguments {
     /// How long requests may take to finish after Ctrl-C or SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) drain_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) dashboard: DashboardArguments,
+}
+
+/// A page for people, on loopback unless somebody says otherwise.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Dashboard")]
+pub(crate) struct DashboardArguments {
+    /// Where the dashboard is, or `off`. Default: 127.0.0.1:9000, and the next free port where that is taken.
+    #[arg(long = "dashboard", value_name = "ADDRESS:PORT|off", env = "DASHBOARD_ADDR", value_parser = dashboard_at)]
+    pub(crate) at: Option<DashboardAt>,
+    /// Let the dashboard take objects out of the cache. Without it, it is for reading only.
+    #[arg(long, env = "DASHBOARD_ALLOW_ACTIONS")]
+    pub(crate) allow_actions: bool,
+    /// A name, beside localhost, under which browsers may ask for it. May be given several times.
+    #[arg(long = "dashboard-host", value_name = "NAME", env = "DASHBOARD_HOSTS", value_delimiter = ',')]
+    pub(crate) hosts: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DashboardAt {
+    /// Nobody said anything.
+    Usual,
+    Here(SocketAddr),
+    Off,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ChaperoneArguments {
     #[command(flatten)]
     pub(crate) varnish: Varnish,
+    #[command(flatten)]
+    pub(crate) dashboard: DashboardArguments,
     /// How long requests may take to finish after SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) drain_timeout: Duration,
@@ -216,6 +243,21 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .map_err(|()| "a number of seconds is needed".to_owned())
 }
 
+/// `127.0.0.1:9000`, `:9000` and `9000` (on loopback), `off`.
+fn dashboard_at(text: &str) -> Result<DashboardAt, String> {
+    let wrong = || "an address and a port are needed, as 127.0.0.1:9000, or `off`".to_owned();
+    let (host, port) = match text.trim() {
+        "" => return Ok(DashboardAt::Usual),
+        "off" | "none" => return Ok(DashboardAt::Off),
+        text => text.rsplit_once(':').unwrap_or(("", text)),
+    };
+    let host: IpAddr = match host.trim_matches(['[', ']']) {
+        "" | "localhost" => Ipv4Addr::LOCALHOST.into(),
+        host => host.parse().map_err(|_| wrong())?,
+    };
+    Ok(DashboardAt::Here(SocketAddr::new(host, port.parse().map_err(|_| wrong())?)))
+}
+
 fn path(text: &str) -> Result<String, String> {
     if text.starts_with('/') { Ok(text.to_owned()) } else { Err("a path begins with `/`".to_owned()) }
 }
@@ -223,4 +265,31 @@ fn path(text: &str) -> Result<String, String> {
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("a header is `Name: value`")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_dashboard_stays_on_loopback_unless_an_address_is_given() {
+        let at = |text: &str| dashboard_at(text).unwrap();
+        let here = |text: &str| DashboardAt::Here(text.parse().unwrap());
+        for text in ["9000", ":9000", "localhost:9000", "127.0.0.1:9000"] {
+            assert_eq!(at(text), here("127.0.0.1:9000"), "{text}");
+        }
+        assert_eq!(at("0.0.0.0:80"), here("0.0.0.0:80"));
+        assert_eq!(at("[::1]:9000"), here("[::1]:9000"));
+        assert_eq!((at("off"), at("")), (DashboardAt::Off, DashboardAt::Usual));
+        for text in ["x", "x:9000", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000"] {
+            assert!(dashboard_at(text).is_err(), "{text}");
+        }
+    }
 }

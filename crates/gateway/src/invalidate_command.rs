@@ -8,13 +8,10 @@ use std::process::ExitCode;
 
 use anyhow::{bail, ensure};
 use api::InvalidationType;
-use model::invalidation::Outcome;
+use model::invalidation::{Invalidation, Outcome};
 use translate::invalidation;
 
 use crate::cli::{BanArguments, CacheTarget, PurgeArguments};
-
-/// The most paths, and the most tags, that the API server takes.
-const MOST: usize = 256;
 
 /// What to take out.
 pub(crate) struct Wanted {
@@ -69,30 +66,20 @@ async fn run(mut wanted: Wanted, target: CacheTarget) -> anyhow::Result<ExitCode
 impl Wanted {
     /// What the API server would refuse is refused for `serve`, too.
     fn check(&self) -> anyhow::Result<()> {
-        if let Some(host) = &self.hostname {
-            let label = |label: &str| {
-                !label.is_empty()
-                    && !label.starts_with('-')
-                    && !label.ends_with('-')
-                    && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-            };
-            ensure!(
-                host.len() <= 253 && host.split('.').all(label),
-                "{host}: HOST is a name like shop.example.com, without scheme, port and wildcard"
-            );
+        invalidation::check(&self.invalidation()).map_err(anyhow::Error::msg)
+    }
+
+    fn invalidation(&self) -> Invalidation {
+        let order = invalidation::order(&api::VarnishCacheInvalidationSpec {
+            kind: self.kind,
+            ..api::VarnishCacheInvalidationSpec::default()
+        });
+        Invalidation {
+            hostname: self.hostname.clone(),
+            paths: self.paths.clone(),
+            tags: self.tags.clone(),
+            ..order
         }
-        for (what, all, longest) in [("path", &self.paths, 2048), ("tag", &self.tags, 256)] {
-            ensure!(all.len() <= MOST, "{} {what}s are too many for one command: {MOST} at most", all.len());
-            for one in all {
-                let fits = one.bytes().all(|b| b.is_ascii_graphic() && b != b'"');
-                ensure!(
-                    !one.is_empty() && one.len() <= longest && fits,
-                    "{one:?}: a {what} has {longest} characters at most, and no blanks, quotation marks or letters beyond \
-                     ASCII: write them as in a request, like %20"
-                );
-            }
-        }
-        Ok(())
     }
 
     fn names(&self) -> impl Iterator<Item = &String> {

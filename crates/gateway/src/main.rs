@@ -6,6 +6,7 @@ mod cli;
 mod compile_vcl;
 mod console;
 mod crds;
+mod dashboard_page;
 mod explain;
 mod input;
 mod invalidate_command;

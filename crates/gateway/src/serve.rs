@@ -14,7 +14,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use chaperone::{Desired, Event, ListenSocket, Pairs, Settings, Shutdown};
+use chaperone::{Desired, Event, ListenSocket, Pairs, Settings, Severity, Shutdown};
+use dashboard::Board;
 use source::files::{Files, Loaded};
 use tokio::sync::watch;
 use translate::{EndpointIndex, GatewayPlan, Infra, Key, Notice, resolve_tls};
@@ -24,7 +25,7 @@ use crate::compile_vcl::refused_arguments;
 use crate::serve::instance::{Ended, Instance};
 use crate::serve::news::News;
 use crate::shared_ports::Settled;
-use crate::{input, shared_ports, signals, verdict, vmod};
+use crate::{dashboard_page, input, shared_ports, signals, verdict, vmod};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let mut shutdown = signals::watch_signals()?;
@@ -32,27 +33,37 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         let dir = arguments.state_dir.clone().unwrap_or_else(std::env::temp_dir);
         format!("no state directory at {}", dir.display())
     })?;
+    let board = dashboard_page::board(&arguments.dashboard);
     let mut files = Files::new(arguments.files.files.clone());
     let mut changes = files.watch()?;
     let mut machine = Machine {
         state: state.path(),
         vmod: vmod::find(arguments.varnish.vmod.as_deref()),
-        arguments,
+        arguments: Arc::new(arguments),
         shutdown: shutdown.clone(),
         instances: BTreeMap::new(),
         ending: Vec::new(),
         places: BTreeMap::new(),
         pairs: BTreeMap::new(),
-        news: News::default(),
+        news: News::new(board.journal.clone()),
+        ports: watch::Sender::default(),
+        board: Arc::clone(&board),
         invalidations: invalidations::Seen::default(),
         running: control::Running::default(),
     };
-    let mut answering = std::pin::pin!(control::run(machine.state.clone(), Arc::clone(&machine.running)));
+    let (arguments, ports) = (Arc::clone(&machine.arguments), machine.ports.subscribe());
+    let state_dir = machine.state.clone();
+    let mut answering =
+        std::pin::pin!(control::run(state_dir.clone(), Arc::clone(&machine.running), Arc::clone(&board)));
+    let mut showing = std::pin::pin!(dashboard_page::run(&arguments.dashboard, Arc::clone(&board), ports));
+    let mut showing_locally = std::pin::pin!(dashboard_page::run_local(&state_dir, board));
     loop {
         machine.apply(files.load());
         tokio::select! {
             () = changes.changed() => {}
             () = &mut answering => {}
+            () = &mut showing => {}
+            () = &mut showing_locally => {}
             _ = shutdown.wait_for(|s| *s > Shutdown::Run) => break,
         }
     }
@@ -105,7 +116,7 @@ struct Front {
 
 /// All Gateways of this machine.
 struct Machine {
-    arguments: ServeArguments,
+    arguments: Arc<ServeArguments>,
     state: PathBuf,
     vmod: Option<PathBuf>,
     shutdown: watch::Receiver<Shutdown>,
@@ -120,6 +131,9 @@ struct Machine {
     invalidations: invalidations::Seen,
     /// For whoever asks from outside.
     running: control::Running,
+    board: Arc<Board>,
+    /// All that the Gateways have.
+    ports: watch::Sender<BTreeSet<u16>>,
 }
 
 impl Machine {
@@ -144,6 +158,7 @@ impl Machine {
             }
         }
         let fronts = self.fronts(&translation.gateways, &endpoints, &settled, &mut notices);
+        self.ports.send_replace(ports_of(&translation.gateways, &fronts));
         self.stop_changed(&translation.gateways, &fronts);
         for (key, plan) in &translation.gateways {
             let (ghost, of_endpoints) = input::ghost(plan, &endpoints);
@@ -157,12 +172,14 @@ impl Machine {
             }
         }
         self.news.notices(notices);
-        let running = self.instances.iter().map(|(key, instance)| (key.clone(), instance.state())).collect();
+        let running: BTreeMap<Key, _> =
+            self.instances.iter().map(|(key, instance)| (key.clone(), instance.state())).collect();
+        self.board.show(&running.iter().map(|(key, state)| (key.to_string(), state.clone())).collect());
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
         for (key, one) in self.invalidations.new_ones(&snapshot.cache_invalidations) {
             let gateway = Key::new(&key.namespace, &one.spec.gateway_ref.name);
             match self.instances.get(&gateway) {
-                Some(instance) => drop(tokio::spawn(invalidations::carry_out(key, one, instance.state()))),
+                Some(instance) => drop(tokio::spawn(invalidations::carry_out(key, one, instance.state(), Arc::clone(&self.board)))),
                 None if translation.gateways.contains_key(&gateway) => {
                     invalidations::failed(&key, &format!("Gateway {gateway} does not run, and has no cache"));
                 }
@@ -261,7 +278,8 @@ impl Machine {
             }
             (Some(instance), _) => instance.feed(desired, routes),
             (None, Some((infra, settings, after))) => {
-                let instance = Instance::start(settings, infra.clone(), self.shutdown.clone(), after);
+                let of = (key.to_string(), Arc::clone(&self.board));
+                let instance = Instance::start(of, settings, infra.clone(), self.shutdown.clone(), after);
                 instance.feed(desired, routes);
                 self.instances.insert(key.clone(), instance);
             }
@@ -279,7 +297,9 @@ impl Machine {
             let refused = refused_arguments(&self.arguments.varnish, &infra.varnishd_args);
             let Some(why) = refused.unwrap_or_else(|e| Some(format!("{e:#}"))) else { return };
             let why = format!("varnishd refuses its arguments (varnishdExtraArgs, storage): {why}");
-            tell(&format!("Gateway {key}"), &Event::Refused { why, serving: true });
+            let refused = Event::Refused { why, serving: true };
+            tell(&format!("Gateway {key}"), &refused);
+            self.board.tell(&key.to_string(), &refused);
             instance.refused_args = Some(infra.varnishd_args.clone());
         }
         infra.varnishd_args.clone_from(&instance.infra.varnishd_args);
@@ -314,6 +334,12 @@ impl Machine {
     }
 }
 
+fn ports_of(plans: &BTreeMap<Key, GatewayPlan>, fronts: &BTreeMap<Key, Front>) -> BTreeSet<u16> {
+    let of_varnishd = plans.values().filter_map(|plan| plan.infra.as_ref()).flat_map(|infra| &infra.sockets);
+    let of_front = fronts.values().flat_map(|front| &front.listeners.listeners);
+    of_varnishd.map(|socket| socket.port).chain(of_front.map(|listener| listener.port)).collect()
+}
+
 /// Where a Gateway's varnishd lives. Short: the path of a unix socket in it has 107 bytes at most.
 fn directory_name(key: &Key) -> String {
     const LONGEST: usize = 50;
@@ -329,6 +355,8 @@ fn directory_name(key: &Key) -> String {
 /// One line for what a varnishd does.
 pub(crate) fn tell(name: &str, event: &Event) {
     let seconds = |d: &Duration| d.as_secs_f64();
+    let text = event.sentence();
+    let kind = event.kind();
     let listening = |socket: &str, address: &SocketAddr| {
         tracing::info!(event = "listening", object = name, socket, %address, "{name}: listening on {address} ({socket})");
     };
@@ -339,84 +367,25 @@ pub(crate) fn tell(name: &str, event: &Event) {
             }
         }
         Event::Listening { socket, address } => listening(socket, address),
-        Event::Closed { socket } => {
-            tracing::info!(
-                event = "closed",
-                object = name,
-                socket,
-                "{name}: {socket} takes no more connections"
-            );
+        Event::Closed { socket } | Event::Restarting { socket } => {
+            tracing::info!(event = kind, object = name, socket, "{name}: {text}");
         }
         Event::Reloaded { rules, backends, took } => {
             let ms = seconds(took) * 1000.0;
-            tracing::info!(
-                event = "reloaded",
-                object = name,
-                rules,
-                backends,
-                ms,
-                "{name}: reloaded {rules} routes, {backends} endpoints in {ms:.0} ms"
-            );
+            tracing::info!(event = kind, object = name, rules, backends, ms, "{name}: {text}");
         }
         Event::VclReloaded { took } => {
             let ms = seconds(took) * 1000.0;
-            tracing::info!(
-                event = "vcl-reloaded",
-                object = name,
-                ms,
-                "{name}: reloaded the VCL in {ms:.0} ms"
-            );
+            tracing::info!(event = kind, object = name, ms, "{name}: {text}");
         }
-        Event::Refused { why, serving } => {
-            let meanwhile = if *serving {
-                "what was served before is still served"
-            } else {
-                "nothing is served until this is mended"
-            };
-            tracing::warn!(event = "refused", object = name, "{name}: {why}\n  {meanwhile}");
+        Event::CannotStart { again_in, .. } | Event::Died { again_in, .. } => {
+            let again_in = seconds(again_in);
+            tracing::error!(event = kind, object = name, again_in, "{name}: {text}");
         }
-        Event::NotListening { why } => {
-            tracing::error!(
-                event = "not-listening",
-                object = name,
-                "{name}: {why} (the other listeners serve, and this one is tried again)"
-            );
-        }
-        Event::BackendTls { why } => {
-            tracing::warn!(event = "backend-tls", object = name, "{name}: {why}");
-        }
-        Event::Restarting { socket } => {
-            tracing::info!(
-                event = "restarting",
-                object = name,
-                socket,
-                "{name}: restarting varnishd, since {socket} is free now"
-            );
-        }
-        Event::CannotStart { why, again_in } => {
-            tracing::error!(
-                event = "cannot-start",
-                object = name,
-                again_in = seconds(again_in),
-                "{name}: {why} (it is tried again)"
-            );
-        }
-        Event::Died { why, again_in } => {
-            tracing::error!(
-                event = "died",
-                object = name,
-                again_in = seconds(again_in),
-                "{name}: {why}; it is started again{}",
-                if again_in.is_zero() { String::new() } else { format!(" in {} s", seconds(again_in)) }
-            );
-        }
-        Event::Mended => {
-            tracing::info!(event = "mended", object = name, "{name}: nothing is refused any more");
-        }
-        Event::Restarted => {
-            tracing::info!(event = "restarted", object = name, "{name}: varnishd's child runs again");
-        }
-        Event::Draining => tracing::info!(event = "draining", object = name, "{name}: draining"),
-        Event::Stopped => tracing::info!(event = "stopped", object = name, "{name}: stopped"),
+        _ => match event.severity() {
+            Severity::Info => tracing::info!(event = kind, object = name, "{name}: {text}"),
+            Severity::Warning => tracing::warn!(event = kind, object = name, "{name}: {text}"),
+            Severity::Error => tracing::error!(event = kind, object = name, "{name}: {text}"),
+        },
     }
 }

@@ -9,17 +9,56 @@ use model::invalidation::{Invalidation, Method, Outcome};
 /// How long an invalidation stays after its end, where it does not say.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(3600);
 
+/// The most paths, and the most tags, that the API server takes.
+pub const MOST: usize = 256;
+
+fn method(kind: InvalidationType) -> Method {
+    match kind {
+        InvalidationType::Purge => Method::Purge,
+        InvalidationType::SoftPurge => Method::SoftPurge,
+        InvalidationType::Ban => Method::Ban,
+    }
+}
+
 pub fn order(spec: &VarnishCacheInvalidationSpec) -> Invalidation {
     Invalidation {
-        method: match spec.kind {
-            InvalidationType::Purge => Method::Purge,
-            InvalidationType::SoftPurge => Method::SoftPurge,
-            InvalidationType::Ban => Method::Ban,
-        },
+        method: method(spec.kind),
         hostname: spec.hostname.clone(),
         paths: spec.paths.clone().unwrap_or_default(),
         tags: spec.tags.clone().unwrap_or_default(),
     }
+}
+
+/// What the API server would refuse, for whoever asks without one. In words for him.
+pub fn check(one: &Invalidation) -> Result<(), String> {
+    if let Some(host) = &one.hostname {
+        let label = |label: &str| {
+            !label.is_empty()
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        };
+        if host.len() > 253 || !host.split('.').all(label) {
+            return Err(format!(
+                "{host}: HOST is a name like shop.example.com, without scheme, port and wildcard"
+            ));
+        }
+    }
+    for (what, all, longest) in [("path", &one.paths, 2048), ("tag", &one.tags, 256)] {
+        if all.len() > MOST {
+            return Err(format!("{} {what}s are too many for one command: {MOST} at most", all.len()));
+        }
+        for one in all {
+            let fits = one.bytes().all(|b| b.is_ascii_graphic() && b != b'"');
+            if one.is_empty() || one.len() > longest || !fits {
+                return Err(format!(
+                    "{one:?}: a {what} has {longest} characters at most, and no blanks, quotation marks or letters beyond \
+                     ASCII: write them as in a request, like %20"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The API server has checked what is written there.
@@ -40,17 +79,22 @@ pub fn told(outcome: &Outcome) -> String {
 
 /// Of all paths and tags.
 pub fn summary(kind: InvalidationType, outcomes: &[Outcome]) -> String {
+    summary_of(method(kind), outcomes)
+}
+
+/// The same, for whoever has the order.
+pub fn summary_of(method: Method, outcomes: &[Outcome]) -> String {
     let failed: Vec<&str> = outcomes.iter().filter_map(|outcome| outcome.error.as_deref()).collect();
     if let Some(first) = failed.first() {
         return format!("{} of {} failed: {first}", failed.len(), outcomes.len());
     }
     let objects: u64 = outcomes.iter().filter_map(|outcome| outcome.objects).sum();
     let objects = told(&Outcome { objects: Some(objects), error: None });
-    match kind {
-        InvalidationType::Purge => format!("{objects} purged"),
-        InvalidationType::SoftPurge => format!("{objects} made stale"),
-        InvalidationType::Ban if outcomes.len() == 1 => "1 expression banned".to_owned(),
-        InvalidationType::Ban => format!("{} expressions banned", outcomes.len()),
+    match method {
+        Method::Purge => format!("{objects} purged"),
+        Method::SoftPurge => format!("{objects} made stale"),
+        Method::Ban if outcomes.len() == 1 => "1 expression banned".to_owned(),
+        Method::Ban => format!("{} expressions banned", outcomes.len()),
     }
 }
 

@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
+use dashboard::Board;
 use model::invalidation::Outcome;
 use serde_json::json;
 use source::kubernetes::{Scope, Signal, Store, never_same};
@@ -31,6 +32,7 @@ pub(super) struct Here {
     pub(super) namespace: String,
     pub(super) gateway: String,
     pub(super) pod: String,
+    pub(super) board: Arc<Board>,
 }
 
 /// Works until it is dropped.
@@ -60,8 +62,9 @@ pub(super) async fn run(here: Here, state: watch::Receiver<State>) {
         if !new.is_empty() {
             let orders: Vec<_> = new.iter().map(|(_, one)| invalidation::order(&one.spec)).collect();
             let outcomes = chaperone::invalidate(&state, &orders).await;
-            for ((uid, one), outcomes) in new.into_iter().zip(outcomes) {
+            for (((uid, one), outcomes), order) in new.into_iter().zip(outcomes).zip(&orders) {
                 done.insert(uid);
+                here.board.invalidated(&format!("{}/{}", here.namespace, here.gateway), order, &outcomes);
                 let result = result(&here.pod, &one, &outcomes);
                 tracing::info!(
                     event = "invalidated",

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use model::invalidation::Invalidation;
 
 use super::{Wanted, code};
 use crate::cli::CacheTarget;
@@ -42,16 +41,7 @@ fn answers(dir: &Path) -> bool {
 }
 
 pub(super) async fn run(wanted: &Wanted, target: &CacheTarget, dir: &Path) -> anyhow::Result<ExitCode> {
-    let order = translate::invalidation::order(&api::VarnishCacheInvalidationSpec {
-        kind: wanted.kind,
-        ..api::VarnishCacheInvalidationSpec::default()
-    });
-    let invalidation = Invalidation {
-        hostname: wanted.hostname.clone(),
-        paths: wanted.paths.clone(),
-        tags: wanted.tags.clone(),
-        ..order
-    };
+    let invalidation = wanted.invalidation();
     let gateway = target.gateway.as_ref().map(|gateway| match gateway.contains('/') {
         true => gateway.clone(),
         false => format!("default/{gateway}"),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chaperone::State;
+use dashboard::Board;
 use model::invalidation::{Invalidation, Outcome};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -44,8 +45,13 @@ pub(crate) fn socket(state: &Path) -> PathBuf {
     state.join("control").join("serve.sock")
 }
 
+/// Where `status`, `top` and `explain` ask.
+pub(crate) fn api_socket(state: &Path) -> PathBuf {
+    state.join("control").join("api.sock")
+}
+
 /// Answers until it is dropped. Without the socket, all else works.
-pub(crate) async fn run(state: PathBuf, running: Running) {
+pub(crate) async fn run(state: PathBuf, running: Running, board: Arc<Board>) {
     let path = socket(&state);
     let listener = match listen(&path) {
         Ok(listener) => listener,
@@ -59,13 +65,13 @@ pub(crate) async fn run(state: PathBuf, running: Running) {
     };
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(converse(stream, Arc::clone(&running)))),
+            Ok((stream, _)) => drop(tokio::spawn(converse(stream, Arc::clone(&running), Arc::clone(&board)))),
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
-fn listen(path: &Path) -> std::io::Result<UnixListener> {
+pub(crate) fn listen(path: &Path) -> std::io::Result<UnixListener> {
     if let Some(dir) = path.parent() {
         match std::fs::DirBuilder::new().mode(0o700).create(dir) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -80,7 +86,7 @@ fn listen(path: &Path) -> std::io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-async fn converse(stream: UnixStream, running: Running) {
+async fn converse(stream: UnixStream, running: Running, board: Arc<Board>) {
     let (from, mut to) = stream.into_split();
     let mut line = String::new();
     let mut from = BufReader::new(from.take(LARGEST));
@@ -89,7 +95,7 @@ async fn converse(stream: UnixStream, running: Running) {
         return;
     }
     let answer = match serde_json::from_str::<Question>(&line) {
-        Ok(question) => answer(question, &running).await,
+        Ok(question) => answer(question, &running, &board).await,
         Err(e) => Answer { error: Some(format!("not understood: {e}")), ..Answer::default() },
     };
     let mut line = serde_json::to_string(&answer).unwrap_or_default();
@@ -97,7 +103,7 @@ async fn converse(stream: UnixStream, running: Running) {
     let _ = to.write_all(line.as_bytes()).await;
 }
 
-async fn answer(question: Question, running: &Running) -> Answer {
+async fn answer(question: Question, running: &Running, board: &Board) -> Answer {
     let all = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let asked = |key: &Key| question.gateway.as_ref().is_none_or(|gateway| *gateway == key.to_string());
     let names: Vec<String> = all.keys().map(ToString::to_string).collect();
@@ -113,7 +119,9 @@ async fn answer(question: Question, running: &Running) -> Answer {
     let mut answer = Answer::default();
     for (key, state) in chosen {
         let mut outcomes = chaperone::invalidate(&state, std::slice::from_ref(&question.invalidation)).await;
-        answer.outcomes.insert(key.to_string(), outcomes.pop().unwrap_or_default());
+        let outcomes = outcomes.pop().unwrap_or_default();
+        board.invalidated(&key.to_string(), &question.invalidation, &outcomes);
+        answer.outcomes.insert(key.to_string(), outcomes);
     }
     answer
 }

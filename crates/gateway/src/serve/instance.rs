@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chaperone::{Desired, Event, LastGood, Reporter, Settings, Shutdown, State};
+use dashboard::Board;
 use model::routing::Routing;
 use tokio::sync::watch;
 use translate::Infra;
@@ -12,6 +13,9 @@ use translate::Infra;
 use crate::serve::tell;
 
 pub(crate) struct Instance {
+    /// `namespace/name`
+    gateway: String,
+    board: Arc<Board>,
     pub(crate) infra: Infra,
     /// Arguments that varnishd refused, so that it is told once.
     pub(crate) refused_args: Option<Vec<String>>,
@@ -44,12 +48,15 @@ impl Ended {
 impl Instance {
     /// Starts once those are over.
     pub(crate) fn start(
+        (gateway, board): (String, Arc<Board>),
         settings: Settings,
         infra: Infra,
         machine: watch::Receiver<Shutdown>,
         after: Vec<Ended>,
     ) -> Self {
         let mut instance = Self {
+            gateway,
+            board,
             infra,
             refused_args: None,
             desired: watch::Sender::default(),
@@ -111,13 +118,15 @@ impl Instance {
         let (ending, ended) = watch::channel(());
         let (shutdown, heard) = watch::channel(Shutdown::Run);
         let (name, routes) = (settings.name.clone(), Arc::clone(&self.routes));
-        let reporter = Reporter::new(move |event| match event {
+        let (gateway, board) = (self.gateway.clone(), Arc::clone(&self.board));
+        let reporter = Reporter::new(move |event| {
+            let mut event = event.clone();
             // People count HTTPRoutes; ghost counts each match of each rule.
-            Event::Reloaded { backends, took, .. } => {
-                let rules = routes.load(Ordering::Relaxed) as u64;
-                tell(&name, &Event::Reloaded { rules, backends: *backends, took: *took });
+            if let Event::Reloaded { rules, .. } = &mut event {
+                *rules = routes.load(Ordering::Relaxed) as u64;
             }
-            other => tell(&name, other),
+            tell(&name, &event);
+            board.tell(&gateway, &event);
         });
         self.state = reporter.state();
         let (desired, last_good) = (self.desired.subscribe(), self.last_good.clone());

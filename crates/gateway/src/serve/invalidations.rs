@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::{VarnishCacheInvalidation, VarnishCacheInvalidationSpec};
 use chaperone::State;
+use dashboard::Board;
 use model::invalidation::Outcome;
 use tokio::sync::watch;
 use translate::snapshot::Objects;
@@ -38,11 +39,15 @@ pub(crate) async fn carry_out(
     key: Key,
     one: Arc<VarnishCacheInvalidation>,
     mut state: watch::Receiver<State>,
+    board: Arc<Board>,
 ) {
     // An error: it ended. The call below says so.
     let _ = tokio::time::timeout(START, state.wait_for(|state| state.control.is_some())).await;
-    let outcomes = chaperone::invalidate(&state, &[invalidation::order(&one.spec)]).await;
-    tell(&key, &one.spec, outcomes.first().map_or(&[], Vec::as_slice));
+    let order = invalidation::order(&one.spec);
+    let outcomes = chaperone::invalidate(&state, std::slice::from_ref(&order)).await;
+    let outcomes = outcomes.first().map_or(&[][..], Vec::as_slice);
+    board.invalidated(&format!("{}/{}", key.namespace, one.spec.gateway_ref.name), &order, outcomes);
+    tell(&key, &one.spec, outcomes);
 }
 
 fn tell(key: &Key, spec: &VarnishCacheInvalidationSpec, outcomes: &[Outcome]) {

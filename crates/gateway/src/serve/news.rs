@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
+use chaperone::Severity as How;
+use dashboard::Journal;
 use source::files::Problem;
 use translate::{Notice, Severity};
 
@@ -11,8 +13,9 @@ use crate::verdict::Verdict;
 /// More accepted routes than this at once are only counted.
 const LISTED: usize = 50;
 
-#[derive(Default)]
 pub(crate) struct News {
+    /// For the dashboard.
+    journal: Journal,
     problems: HashSet<Problem>,
     verdicts: HashSet<Verdict>,
     notices: HashSet<Notice>,
@@ -21,17 +24,35 @@ pub(crate) struct News {
 }
 
 impl News {
+    pub(crate) fn new(journal: Journal) -> Self {
+        Self {
+            journal,
+            problems: HashSet::new(),
+            verdicts: HashSet::new(),
+            notices: HashSet::new(),
+            conflicts: HashSet::new(),
+            no_gateway: false,
+        }
+    }
+
+    fn record(&self, severity: How, kind: &str, text: &str) {
+        self.journal.record("", severity, kind, text);
+    }
+
     pub(crate) fn problems(&mut self, now: &[Problem]) {
         let subject = |p: &Problem| p.object.clone().unwrap_or_else(|| p.file.clone());
         let still: HashSet<_> = now.iter().map(subject).collect();
         for mended in self.problems.iter().map(subject).collect::<HashSet<_>>().difference(&still) {
             tracing::info!(event = "mended", object = mended, "{mended}: no longer a problem");
+            self.record(How::Info, "mended", &format!("{mended}: no longer a problem"));
         }
         for problem in replace(&mut self.problems, now.iter().cloned()) {
             if problem.is_error() {
                 tracing::error!(event = "bad-input", "{problem}");
+                self.record(How::Error, "bad-input", &problem.to_string());
             } else {
                 tracing::warn!(event = "skipped", "{problem}");
+                self.record(How::Warning, "skipped", &problem.to_string());
             }
         }
     }
@@ -44,19 +65,24 @@ impl News {
         let (good, bad): (Vec<_>, Vec<_>) = new.into_iter().partition(|v| v.good);
         for Verdict { object, text, .. } in bad {
             tracing::warn!(event = "rejected", object, "{object}: {text}");
+            self.record(How::Warning, "rejected", &format!("{object}: {text}"));
         }
         if good.len() > LISTED {
             tracing::info!(event = "accepted", count = good.len(), "{} objects accepted", good.len());
+            self.record(How::Info, "accepted", &format!("{} objects accepted", good.len()));
         } else {
             for Verdict { object, text, .. } in good {
                 tracing::info!(event = "accepted", object, "{object}: {text}");
+                self.record(How::Info, "accepted", &format!("{object}: {text}"));
             }
         }
         if gone.len() > LISTED {
             tracing::info!(event = "removed", count = gone.len(), "{} objects removed", gone.len());
+            self.record(How::Info, "removed", &format!("{} objects removed", gone.len()));
         } else {
             for object in gone {
                 tracing::info!(event = "removed", object, "{object}: removed");
+                self.record(How::Info, "removed", &format!("{object}: removed"));
             }
         }
     }
@@ -64,8 +90,14 @@ impl News {
     pub(crate) fn notices(&mut self, now: Vec<Notice>) {
         for notice in replace(&mut self.notices, now.into_iter()) {
             match notice.severity {
-                Severity::Warning => tracing::warn!(event = "notice", object = notice.object, "{notice}"),
-                Severity::Info => tracing::info!(event = "notice", object = notice.object, "{notice}"),
+                Severity::Warning => {
+                    tracing::warn!(event = "notice", object = notice.object, "{notice}");
+                    self.record(How::Warning, "notice", &notice.to_string());
+                }
+                Severity::Info => {
+                    tracing::info!(event = "notice", object = notice.object, "{notice}");
+                    self.record(How::Info, "notice", &notice.to_string());
+                }
             }
         }
     }
@@ -73,6 +105,7 @@ impl News {
     pub(crate) fn conflicts<'a>(&mut self, now: impl Iterator<Item = &'a String>) {
         for conflict in replace(&mut self.conflicts, now.cloned()) {
             tracing::error!(event = "port-conflict", "{conflict}");
+            self.record(How::Error, "port-conflict", &conflict);
         }
     }
 

@@ -33,7 +33,7 @@ impl Program {
         static READY: OnceLock<()> = OnceLock::new();
         READY.get_or_init(check_needs);
         let mut command = Command::new(PROGRAM);
-        command.env_remove("LOG_LEVEL");
+        command.env_remove("LOG_LEVEL").env("DASHBOARD_ADDR", "off");
         command
     }
 

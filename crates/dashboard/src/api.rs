@@ -1,0 +1,194 @@
+//! The questions, and who answers them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use model::RouteKind;
+use model::names::socket_parts;
+
+use crate::answer::{self, Answer};
+use crate::board::{Board, Watched, lock};
+use crate::explain::{Asked, Explained, explain};
+use crate::view::{Measured, MeasuredGateway, Routes, Row, Second, SecondOf, Top, rows};
+
+/// The most rows of one answer.
+const MOST_ROWS: usize = 1000;
+const USUAL_ROWS: usize = 100;
+/// The longest host, path and header of a question.
+const LONGEST: usize = 8192;
+
+/// The query of a question, decoded.
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(crate) fn new(text: Option<&str>) -> Self {
+        let pairs = form_urlencoded::parse(text.unwrap_or_default().as_bytes());
+        Self(pairs.take(200).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+    }
+
+    fn all<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+        self.0.iter().filter(move |(n, value)| n == name && !value.is_empty()).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(n, value)| n == name && !value.is_empty()).map(|(_, value)| value.as_str())
+    }
+
+    fn number(&self, name: &str, default: usize) -> Result<usize, String> {
+        match self.get(name) {
+            None => Ok(default),
+            Some(text) => text.parse().map_err(|_| format!("{name} must be a number")),
+        }
+    }
+}
+
+fn bad(why: &str) -> Answer {
+    answer::error(StatusCode::BAD_REQUEST, why)
+}
+
+pub(crate) fn state(board: &Board) -> Answer {
+    answer::json(&board.overview())
+}
+
+pub(crate) fn routes(board: &Board, query: &Query) -> Answer {
+    let (limit, offset) = match (query.number("limit", USUAL_ROWS), query.number("offset", 0)) {
+        (Ok(limit), Ok(offset)) => (limit.min(MOST_ROWS), offset),
+        (Err(why), _) | (_, Err(why)) => return bad(&why),
+    };
+    let wanted = query.get("q").unwrap_or_default().to_ascii_lowercase();
+    let mut found = Routes::default();
+    for watched in asked_for(board, query) {
+        let config = watched.current();
+        let health = |_| crate::view::Health::Untried;
+        for row in rows(&watched.name, &config, &health).filter(|row| fits(row, &wanted)) {
+            if found.total >= offset && found.rows.len() < limit {
+                found.rows.push(row);
+            }
+            found.total += 1;
+        }
+        let traffic = lock(&watched.traffic);
+        for row in found.rows.iter_mut().filter(|row| row.gateway == watched.name) {
+            let kind = if row.kind == RouteKind::Ingress.name() { RouteKind::Ingress } else { RouteKind::HttpRoute };
+            row.traffic = traffic.of(&(kind, row.route.clone(), row.rule));
+        }
+    }
+    answer::json(&found)
+}
+
+/// Every word of the question somewhere in the row.
+fn fits(row: &Row, wanted: &str) -> bool {
+    if wanted.is_empty() {
+        return true;
+    }
+    let services = row.groups.iter().map(|group| group.name.as_str());
+    let parts = [row.gateway.as_str(), &row.kind, &row.route, &row.conditions];
+    let hosts = row.hosts.iter().map(String::as_str);
+    let text = parts.into_iter().chain(hosts).chain(services).collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+    wanted.split_whitespace().all(|word| text.contains(word))
+}
+
+pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
+    let (host, path) = (query.get("host").unwrap_or_default(), query.get("path").unwrap_or("/"));
+    if host.is_empty() {
+        return bad("host is missing: whose request is it?");
+    }
+    if !path.starts_with('/') {
+        return bad("path must begin with `/`");
+    }
+    let mut headers = Vec::new();
+    for header in query.all("header") {
+        let Some((name, value)) = header.split_once(':') else { return bad("a header is `Name: value`") };
+        headers.push((name.trim().to_owned(), value.trim().to_owned()));
+    }
+    let port = match query.get("port").map(str::parse::<u16>) {
+        None => None,
+        Some(Ok(port)) => Some(port),
+        Some(Err(_)) => return bad("port must be a number"),
+    };
+    let asked = Asked {
+        host: host.to_owned(),
+        path: path.to_owned(),
+        method: query.get("method").unwrap_or("GET").to_owned(),
+        headers,
+    };
+    let length = asked.host.len() + asked.path.len() + asked.method.len();
+    if length > LONGEST {
+        return bad("this request is too long");
+    }
+    let mut all: Vec<Explained> = Vec::new();
+    for watched in asked_for(board, query) {
+        let (config, router) = match watched.router() {
+            Ok(read) => read,
+            Err(why) => return answer::error(StatusCode::INTERNAL_SERVER_ERROR, &why),
+        };
+        // Not held meanwhile: whoever reports must not wait for us.
+        let state = watched.state.borrow().clone();
+        for socket in sockets(&config, &state).values() {
+            let here = socket_parts(socket).map(|(_, port)| port);
+            if port.is_none() || port == here {
+                all.push(explain(&router, &watched.name, socket, &asked));
+            }
+        }
+    }
+    answer::json(&all)
+}
+
+/// HTTP sockets by port; those of varnishd where the file names none.
+fn sockets(config: &model::ghost::Config, state: &chaperone::State) -> BTreeMap<u16, String> {
+    let named = config.listeners.iter().map(|listener| listener.socket.clone());
+    let open = state.sockets.iter().map(|(socket, _)| socket.clone());
+    let all: Vec<String> = if config.listeners.is_empty() { open.collect() } else { named.collect() };
+    all.into_iter().filter_map(|socket| Some((socket_parts(&socket)?.1, socket))).collect()
+}
+
+pub(crate) fn journal(board: &Arc<Board>, query: &Query) -> Answer {
+    match query.number("limit", 100) {
+        Ok(limit) => answer::json(&board.journal.last(limit).iter().map(AsRef::as_ref).collect::<Vec<_>>()),
+        Err(why) => bad(&why),
+    }
+}
+
+pub(crate) fn traffic(board: &Board, query: &Query) -> Answer {
+    let mut all = Measured { kept: crate::traffic::KEPT, gateways: Vec::new() };
+    for watched in asked_for(board, query) {
+        let traffic = lock(&watched.traffic);
+        all.gateways.push(MeasuredGateway {
+            gateway: watched.name.clone(),
+            in_flight: traffic.in_flight,
+            per_route: traffic.per_route,
+            total: traffic.total(),
+        });
+    }
+    answer::json(&all)
+}
+
+pub(crate) fn top(board: &Board, query: &Query) -> Answer {
+    let (seconds, limit) = match (query.number("seconds", 5), query.number("limit", USUAL_ROWS)) {
+        (Ok(seconds), Ok(limit)) => (seconds.clamp(1, crate::traffic::KEPT), limit.min(MOST_ROWS)),
+        (Err(why), _) | (_, Err(why)) => return bad(&why),
+    };
+    let mut top = Top::default();
+    for watched in asked_for(board, query) {
+        let traffic = lock(&watched.traffic);
+        let rules = traffic.busiest(seconds, limit).into_iter().map(|((kind, route, rule), point)| SecondOf {
+            kind: kind.name().to_owned(),
+            route: route.clone(),
+            rule: *rule,
+            point,
+        });
+        top.gateways.push(Second {
+            gateway: watched.name.clone(),
+            total: traffic.total_over(seconds),
+            in_flight: traffic.in_flight,
+            rules: rules.collect(),
+        });
+    }
+    answer::json(&top)
+}
+
+fn asked_for(board: &Board, query: &Query) -> Vec<Arc<Watched>> {
+    let mut all = board.gateways();
+    all.retain(|watched| query.get("gateway").is_none_or(|gateway| gateway == watched.name));
+    all
+}

@@ -1,0 +1,279 @@
+//! Everything that is shown: the varnishds that run, and what happened to them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use chaperone::{Configuration, Event, Severity, State};
+use model::ghost::Config;
+use model::invalidation::{Invalidation, Outcome};
+use router::Router;
+use tokio::sync::{broadcast, watch};
+use tokio::task::AbortHandle;
+
+use crate::changes::{self, Endpoints, Shown};
+use crate::journal::{Journal, now};
+use crate::traffic::Traffic;
+use crate::view::{self, Gateway, Overview, Reload, Second, SecondOf};
+
+/// Changes of configuration are looked at together.
+const GATHER: Duration = Duration::from_millis(300);
+
+/// How it behaves.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// May the page take objects out of the cache?
+    pub allow_actions: bool,
+}
+
+/// Shared by all who show it and all who write to it.
+#[derive(Debug)]
+pub struct Board {
+    pub(crate) options: Options,
+    pub journal: Journal,
+    started: u64,
+    gateways: Mutex<BTreeMap<String, Arc<Watched>>>,
+    /// By Gateway: it outlives the varnishd.
+    reloads: Mutex<BTreeMap<String, Reloads>>,
+    /// Counts changes of what is shown.
+    pub(crate) version: watch::Sender<u64>,
+    /// Numbers of each second, as JSON.
+    pub(crate) samples: broadcast::Sender<Arc<str>>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Reloads {
+    good: Option<Reload>,
+    bad: Option<Reload>,
+}
+
+/// One varnishd.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) name: String,
+    pub(crate) state: watch::Receiver<State>,
+    /// Of the configuration that somebody asked for last.
+    read: Mutex<Option<Read>>,
+    pub(crate) traffic: Mutex<Traffic>,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+#[derive(Debug, Clone)]
+struct Read {
+    of: Configuration,
+    config: Arc<Config>,
+    /// Compiled once somebody wants it.
+    router: Option<Arc<Router>>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        lock(&self.tasks).drain(..).for_each(|task| task.abort());
+    }
+}
+
+pub(crate) fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Board {
+    pub fn new(options: Options) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            journal: Journal::default(),
+            started: now(),
+            gateways: Mutex::default(),
+            reloads: Mutex::default(),
+            version: watch::Sender::default(),
+            samples: broadcast::Sender::new(16),
+        })
+    }
+
+    /// These varnishds, by `namespace/name`, and no others. To be called within tokio.
+    pub fn show(self: &Arc<Self>, all: &BTreeMap<String, watch::Receiver<State>>) {
+        let mut gateways = lock(&self.gateways);
+        gateways.retain(|name, _| all.contains_key(name));
+        for (name, state) in all {
+            if gateways.get(name).is_some_and(|known| known.state.same_channel(state)) {
+                continue;
+            }
+            let watched = Arc::new(Watched {
+                name: name.clone(),
+                state: state.clone(),
+                read: Mutex::default(),
+                traffic: Mutex::default(),
+                tasks: Mutex::default(),
+            });
+            let following = tokio::spawn(follow(Arc::clone(self), name.clone(), state.clone()));
+            let measuring = tokio::spawn(measure(Arc::clone(self), Arc::downgrade(&watched)));
+            *lock(&watched.tasks) = vec![following.abort_handle(), measuring.abort_handle()];
+            gateways.insert(name.clone(), watched);
+        }
+        drop(gateways);
+        self.changed();
+    }
+
+    /// Something happened to the varnishd of this Gateway.
+    pub fn tell(&self, gateway: &str, event: &Event) {
+        let milliseconds = event.took().map(|took| took.as_secs_f64() * 1000.0);
+        let text = event.sentence();
+        self.journal.push(gateway, event.severity(), event.kind(), &text, milliseconds);
+        let reload = || Some(Reload { at: now(), milliseconds, text: text.clone() });
+        match event {
+            Event::Reloaded { .. } | Event::VclReloaded { .. } => {
+                lock(&self.reloads).entry(gateway.to_owned()).or_default().good = reload();
+            }
+            Event::Refused { .. } | Event::CannotStart { .. } => {
+                lock(&self.reloads).entry(gateway.to_owned()).or_default().bad = reload();
+            }
+            _ => {}
+        }
+        self.changed();
+    }
+
+    /// Objects were taken out of its cache, or were to be.
+    pub fn invalidated(&self, gateway: &str, one: &Invalidation, outcomes: &[Outcome]) {
+        let failed = outcomes.iter().any(|outcome| outcome.error.is_some());
+        let (severity, kind) =
+            if failed { (Severity::Warning, "not-invalidated") } else { (Severity::Info, "invalidated") };
+        let what = match (one.paths.as_slice(), one.tags.as_slice()) {
+            ([path], []) => format!("{}{path}", one.hostname.as_deref().unwrap_or_default()),
+            ([], [tag]) => format!("tag {tag}"),
+            (paths, tags) => format!("{} paths, {} tags", paths.len(), tags.len()),
+        };
+        let summary = translate::invalidation::summary_of(one.method, outcomes);
+        self.journal.record(gateway, severity, kind, &format!("{what}: {summary}"));
+    }
+
+    pub(crate) fn changed(&self) {
+        self.version.send_modify(|version| *version += 1);
+    }
+
+    pub(crate) fn gateways(&self) -> Vec<Arc<Watched>> {
+        lock(&self.gateways).values().cloned().collect()
+    }
+
+    pub(crate) fn overview(&self) -> Overview {
+        let gateways = self.gateways().iter().map(|watched| self.gateway(watched)).collect();
+        Overview {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started: self.started,
+            now: now(),
+            allow_actions: self.options.allow_actions,
+            gateways,
+        }
+    }
+
+    fn gateway(&self, watched: &Watched) -> Gateway {
+        // Not held while it is read: whoever reports must not wait for us.
+        let state = watched.state.borrow().clone();
+        let config = watched.config(&state.configuration);
+        let reloads = lock(&self.reloads).get(&watched.name).cloned().unwrap_or_default();
+        Gateway {
+            last_reload: reloads.good,
+            last_failure: reloads.bad,
+            ..view::gateway(&watched.name, &state, &config)
+        }
+    }
+}
+
+impl Watched {
+    /// What is served now, read.
+    pub(crate) fn current(&self) -> Arc<Config> {
+        let configuration = self.state.borrow().configuration.clone();
+        self.config(&configuration)
+    }
+
+    fn config(&self, of: &Configuration) -> Arc<Config> {
+        let mut read = lock(&self.read);
+        if let Some(known) = read.as_ref().filter(|known| known.of.is(of)) {
+            return Arc::clone(&known.config);
+        }
+        let config = Arc::new(parse(of));
+        *read = Some(Read { of: of.clone(), config: Arc::clone(&config), router: None });
+        config
+    }
+
+    /// A router like the one in ghost.
+    pub(crate) fn router(&self) -> Result<(Arc<Config>, Arc<Router>), String> {
+        let config = self.current();
+        let known = lock(&self.read).as_ref().filter(|read| Arc::ptr_eq(&read.config, &config)).cloned();
+        if let Some(router) = known.and_then(|read| read.router) {
+            return Ok((config, router));
+        }
+        let router = Arc::new(Router::compile(&config).map_err(|e| e.to_string())?.router);
+        if let Some(read) = lock(&self.read).as_mut().filter(|read| Arc::ptr_eq(&read.config, &config)) {
+            read.router = Some(Arc::clone(&router));
+        }
+        Ok((config, router))
+    }
+}
+
+/// ghost has read these bytes: they can be read.
+fn parse(of: &Configuration) -> Config {
+    of.ghost.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()
+}
+
+/// Tells what a new configuration brought, and whoever looks to look again.
+async fn follow(board: Arc<Board>, name: String, mut state: watch::Receiver<State>) {
+    let mut last: Option<(Configuration, Endpoints, Shown)> = None;
+    loop {
+        let configuration = state.borrow_and_update().configuration.clone();
+        board.changed();
+        let same = last.as_ref().is_some_and(|(known, _, _)| known.is(&configuration));
+        if configuration.ghost.is_some() && !same {
+            let looked = configuration.clone();
+            let looked = tokio::task::spawn_blocking(move || {
+                (changes::endpoints(&parse(&looked)), changes::shown(&looked.tls))
+            });
+            let Ok((endpoints, shown)) = looked.await else { return };
+            if let Some((_, old_endpoints, old_shown)) = &last {
+                for text in changes::of_endpoints(old_endpoints, &endpoints) {
+                    board.journal.record(&name, Severity::Info, "endpoints", &text);
+                }
+                for text in changes::of_certificates(old_shown, &shown) {
+                    board.journal.record(&name, Severity::Info, "certificates", &text);
+                }
+            }
+            last = Some((configuration, endpoints, shown));
+        }
+        if state.changed().await.is_err() {
+            return board.changed();
+        }
+        tokio::time::sleep(GATHER).await;
+    }
+}
+
+/// The busiest rules, whose numbers go to whoever looks.
+const MOST_RULES: usize = 200;
+
+/// Takes the numbers of each second.
+async fn measure(board: Arc<Board>, watched: Weak<Watched>) {
+    let Some(state) = watched.upgrade().map(|watched| watched.state.clone()) else { return };
+    let mut samples = chaperone::stats::watch(state);
+    while samples.changed().await.is_ok() {
+        let sample = samples.borrow_and_update().clone();
+        let Some(watched) = watched.upgrade() else { return };
+        let mut traffic = lock(&watched.traffic);
+        traffic.take(sample.as_ref());
+        if board.samples.receiver_count() == 0 {
+            continue;
+        }
+        let rules = traffic.busiest(1, MOST_RULES).into_iter().map(|((kind, route, rule), point)| SecondOf {
+            kind: kind.name().to_owned(),
+            route: route.clone(),
+            rule: *rule,
+            point,
+        });
+        let second = Second {
+            gateway: watched.name.clone(),
+            total: traffic.last_second(),
+            in_flight: traffic.in_flight,
+            rules: rules.collect(),
+        };
+        drop(traffic);
+        if let Ok(json) = serde_json::to_string(&second) {
+            let _ = board.samples.send(json.into());
+        }
+    }
+}

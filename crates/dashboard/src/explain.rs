@@ -1,0 +1,201 @@
+//! Which route would take a request, and why the others would not: the router's own answer, in words.
+
+use std::fmt;
+
+use model::RouteKind;
+use router::{Action, Candidate, Explanation, Request, Router, Rule, Verdict, random};
+use serde::{Deserialize, Serialize};
+
+/// Rules beyond this many are only counted: a large gateway has thousands.
+const SHOWN: usize = 40;
+
+/// A request that nobody sends.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    pub host: String,
+    /// Path and query.
+    pub path: String,
+    pub method: String,
+    pub headers: Vec<(String, String)>,
+}
+
+/// What one socket of one Gateway would do with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explained {
+    pub gateway: String,
+    pub socket: String,
+    pub listener: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    pub answer: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
+    /// The other rules, closest first.
+    pub others: Vec<Other>,
+    /// Beyond those.
+    pub more: usize,
+}
+
+/// A rule that does not get it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Other {
+    pub rule: String,
+    pub why: String,
+}
+
+/// Asks the router that serves, or one like it.
+pub fn explain(router: &Router, gateway: &str, socket: &str, asked: &Asked) -> Explained {
+    let request = At { asked, socket };
+    let explanation = router.explain(&request, random::next());
+    let decision = &explanation.decision;
+    let listener = decision.listener().map_or("no listener for this host".to_owned(), |l| {
+        if l.name().is_empty() { "any listener".to_owned() } else { format!("listener {}", l.name()) }
+    });
+    let host = match (&explanation.host, decision.listener()) {
+        (Some(host), _) => Some(format!("`{}` belongs to `{host}`", asked.host)),
+        (None, Some(_)) => Some(format!("no route of this listener takes `{}`", asked.host)),
+        (None, None) => None,
+    };
+    let others = explanation.candidates.iter().filter_map(|Candidate { rule, verdict }| {
+        let why = match verdict {
+            Verdict::Chosen => return None,
+            Verdict::Outranked(why) => format!("fits too, but {why}"),
+            Verdict::NoMatch(why) => why.clone(),
+        };
+        Some(Other { rule: shown(rule), why })
+    });
+    let count = explanation.candidates.iter().filter(|c| c.verdict != Verdict::Chosen).count();
+    Explained {
+        gateway: gateway.to_owned(),
+        socket: socket.to_owned(),
+        listener,
+        host,
+        route: decision.rule().map(shown),
+        answer: answer(&request, &explanation),
+        cache: matches!(decision.action(), Action::Forward { .. }).then(|| cache(&request, &explanation)),
+        others: others.take(SHOWN).collect(),
+        more: count.saturating_sub(SHOWN),
+    }
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Gateway {}, socket {}, {}", self.gateway, self.socket, self.listener)?;
+        for (name, value) in [("host", &self.host), ("route", &self.route)] {
+            if let Some(value) = value {
+                writeln!(f, "  {name}: {value}")?;
+            }
+        }
+        writeln!(f, "  answer: {}", self.answer)?;
+        if let Some(cache) = &self.cache {
+            writeln!(f, "  cache: {cache}")?;
+        }
+        for Other { rule, why } in &self.others {
+            writeln!(f, "  not {rule}: {why}")?;
+        }
+        match self.more {
+            0 => Ok(()),
+            more => writeln!(f, "  and {more} more"),
+        }
+    }
+}
+
+struct At<'a> {
+    asked: &'a Asked,
+    socket: &'a str,
+}
+
+impl Request for At<'_> {
+    fn socket(&self) -> &[u8] {
+        self.socket.as_bytes()
+    }
+
+    fn host(&self) -> &[u8] {
+        self.asked.host.as_bytes()
+    }
+
+    fn method(&self) -> &[u8] {
+        self.asked.method.as_bytes()
+    }
+
+    fn url(&self) -> &[u8] {
+        self.asked.path.as_bytes()
+    }
+
+    fn any_header(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        let host = name.eq_ignore_ascii_case("Host").then_some(self.asked.host.as_bytes());
+        let given = self.asked.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        host.into_iter().chain(given.map(|(_, value)| value.as_bytes())).any(seen)
+    }
+}
+
+fn shown(rule: &Rule) -> String {
+    if rule.route_name().is_empty() {
+        return "no route: there is neither a valid Ingress nor an HTTPRoute".to_owned();
+    }
+    let name = rule.rule_name().map(|n| format!(" `{n}`")).unwrap_or_default();
+    format!(
+        "{} {}, rule {}{name} ({})",
+        rule.kind().name(),
+        rule.route_name(),
+        rule.rule_index(),
+        rule.conditions()
+    )
+}
+
+/// As the postamble of main.vcl decides it; user VCL may decide otherwise.
+fn cache(request: &At<'_>, explanation: &Explanation<'_>) -> String {
+    let Some(cache) = explanation.decision.cache() else {
+        return "passed by, there is no cache policy".to_owned();
+    };
+    if !matches!(request.method(), b"GET" | b"HEAD") {
+        return "passed by, the method is neither GET nor HEAD".to_owned();
+    }
+    if request.any_header("Authorization", &mut |_| true) {
+        return "passed by, the request has an Authorization".to_owned();
+    }
+    if cache.is_bypassed_by(request) {
+        return "passed by, the policy's bypass has a header of the request".to_owned();
+    }
+    let mut url = Vec::new();
+    cache.write_url(request.url(), &mut url);
+    format!("asked, for `{}`", String::from_utf8_lossy(&url))
+}
+
+fn answer(request: &At<'_>, explanation: &Explanation<'_>) -> String {
+    let decision = &explanation.decision;
+    let Some(rule) = decision.rule() else { return "404, no route matches".to_owned() };
+    if rule.route_name().is_empty() {
+        return "503, there is neither a valid Ingress nor an HTTPRoute".to_owned();
+    }
+    match decision.action() {
+        Action::NotFound => "404, no route matches".to_owned(),
+        Action::Misdirected => "421, the connection was made for another listener".to_owned(),
+        Action::Redirect => {
+            let (host, url) = (request.asked.host.as_bytes(), request.asked.path.as_bytes());
+            rule.redirect(request.socket, host, url).map_or("a redirect".to_owned(), |(status, location)| {
+                format!("{status}, Location: {}", String::from_utf8_lossy(&location))
+            })
+        }
+        // Which of the groups it is, chance decides.
+        Action::Forward { .. } | Action::NoBackend | Action::Unavailable => {
+            let none = if rule.kind() == RouteKind::Ingress { 503 } else { 500 };
+            let total: u64 = rule.groups().iter().map(|g| u64::from(g.weight())).sum();
+            let groups = rule.groups().iter().filter(|g| g.weight() > 0).map(|group| {
+                let name = if group.name().is_empty() { "an invalid backendRef" } else { group.name() };
+                let share = 100.0 * f64::from(group.weight()) / total.max(1) as f64;
+                let endpoints: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
+                match endpoints.as_slice() {
+                    [] => format!("{name} ({share:.0} %, {none}: no endpoints)"),
+                    _ => format!("{name} ({share:.0} %: {})", endpoints.join(", ")),
+                }
+            });
+            match groups.collect::<Vec<_>>().as_slice() {
+                [] => "500, the rule has no backendRef with a weight".to_owned(),
+                groups => format!("from {}", groups.join(" or ")),
+            }
+        }
+    }
+}

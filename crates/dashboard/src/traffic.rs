@@ -1,0 +1,324 @@
+//! Numbers of the last minutes, second by second: what was counted, less what was counted before.
+
+use std::collections::{HashMap, VecDeque};
+
+use chaperone::stats::Sample;
+use model::RouteKind;
+use model::stats::{BOUNDS_MICROS, BUCKETS, Counts};
+use serde::{Deserialize, Serialize};
+
+/// Seconds that are kept.
+pub const KEPT: usize = 180;
+/// Rules whose numbers are kept. Those that nobody asks for are forgotten first.
+const MOST: usize = 500;
+
+/// A rule: kind, `namespace/name`, position.
+pub type Rule = (RouteKind, String, u32);
+
+/// One second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Requests a second.
+    pub rate: f64,
+    /// Answers with 5xx a second.
+    pub errors: f64,
+    /// Share of requests that the cache answered; none without requests.
+    pub hits: Option<f64>,
+    /// Milliseconds to the answer's last byte: the mean, and what 95 of 100 stay below.
+    pub mean: Option<f64>,
+    pub p95: Option<f64>,
+}
+
+/// The same, as columns: a plot is a column.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Columns {
+    pub rate: Vec<f64>,
+    pub errors: Vec<f64>,
+    pub hits: Vec<Option<f64>>,
+    pub mean: Vec<Option<f64>>,
+    pub p95: Vec<Option<f64>>,
+}
+
+#[derive(Debug, Default)]
+struct Series {
+    last: Counts,
+    points: VecDeque<Second>,
+}
+
+/// What is kept of one second: 80 bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Second {
+    requests: u32,
+    errors: u32,
+    /// Of these the cache could have answered some…
+    asked: u32,
+    /// … and did.
+    hits: u32,
+    sum_micros: u64,
+    buckets: [u32; BUCKETS],
+    seconds: f32,
+}
+
+/// Of one varnishd.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    before: Option<Sample>,
+    total: Series,
+    rules: HashMap<Rule, Series>,
+    pub(crate) in_flight: u64,
+    pub(crate) per_route: bool,
+}
+
+impl Traffic {
+    /// The next sample. `None`: varnishd is not there, and nothing is served.
+    pub(crate) fn take(&mut self, sample: Option<&Sample>) {
+        let Some(sample) = sample else {
+            self.before = None;
+            self.in_flight = 0;
+            self.total.push(Second::silent(1.0));
+            self.rules.values_mut().for_each(|series| series.push(Second::silent(1.0)));
+            return;
+        };
+        self.in_flight = sample.stats.in_flight;
+        self.per_route = sample.stats.per_route;
+        let Some(before) = self.before.replace(sample.clone()) else {
+            // Nobody knows in which time these were counted.
+            self.total.last = sample.stats.total();
+            for rule in &sample.stats.routes {
+                let key = (rule.kind, rule.route.clone(), rule.rule);
+                if self.rules.len() < MOST || self.rules.contains_key(&key) {
+                    self.rules.entry(key).or_default().last = rule.counts.clone();
+                }
+            }
+            return;
+        };
+        let seconds = sample.at.saturating_duration_since(before.at).as_secs_f64().max(0.001);
+        self.total.count(sample.stats.total(), seconds);
+        let mut counted: HashMap<(RouteKind, &str, u32), &Counts> = sample
+            .stats
+            .routes
+            .iter()
+            .map(|rule| ((rule.kind, rule.route.as_str(), rule.rule), &rule.counts))
+            .collect();
+        for ((kind, route, rule), series) in &mut self.rules {
+            match counted.remove(&(*kind, route.as_str(), *rule)) {
+                Some(counts) => series.count(counts.clone(), seconds),
+                None => series.push(Second::silent(seconds)),
+            }
+        }
+        if self.rules.len() + counted.len() > MOST {
+            self.rules.retain(|_, series| !series.is_quiet());
+        }
+        for ((kind, route, rule), counts) in counted {
+            if self.rules.len() >= MOST {
+                break;
+            }
+            let series = self.rules.entry((kind, route.to_owned(), rule)).or_default();
+            series.count(counts.clone(), seconds);
+        }
+    }
+
+    pub(crate) fn total(&self) -> Columns {
+        self.total.columns()
+    }
+
+    pub(crate) fn of(&self, rule: &Rule) -> Option<Columns> {
+        self.rules.get(rule).map(Series::columns)
+    }
+
+    pub(crate) fn last_second(&self) -> Point {
+        self.total.over(1)
+    }
+
+    /// Over the last seconds, those with requests, the busiest first.
+    pub(crate) fn busiest(&self, seconds: usize, most: usize) -> Vec<(&Rule, Point)> {
+        let mut all: Vec<_> = self
+            .rules
+            .iter()
+            .map(|(rule, series)| (rule, series.over(seconds)))
+            .filter(|(_, point)| point.rate > 0.0)
+            .collect();
+        all.sort_by(|(one, a), (other, b)| b.rate.total_cmp(&a.rate).then_with(|| one.cmp(other)));
+        all.truncate(most);
+        all
+    }
+
+    pub(crate) fn total_over(&self, seconds: usize) -> Point {
+        self.total.over(seconds)
+    }
+}
+
+impl Series {
+    fn count(&mut self, now: Counts, seconds: f64) {
+        let second = Second::between(&self.last, &now, seconds);
+        self.last = now;
+        self.push(second);
+    }
+
+    fn push(&mut self, second: Second) {
+        self.points.push_back(second);
+        if self.points.len() > KEPT {
+            self.points.pop_front();
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.points.iter().all(|second| second.requests == 0)
+    }
+
+    fn columns(&self) -> Columns {
+        let mut columns = Columns::default();
+        for second in &self.points {
+            let point = second.point();
+            columns.rate.push(point.rate);
+            columns.errors.push(point.errors);
+            columns.hits.push(point.hits);
+            columns.mean.push(point.mean);
+            columns.p95.push(point.p95);
+        }
+        columns
+    }
+
+    /// All of the last points as one.
+    fn over(&self, points: usize) -> Point {
+        let mut sum = Second::default();
+        for second in self.points.iter().rev().take(points) {
+            sum.add(second);
+        }
+        sum.point()
+    }
+}
+
+impl Second {
+    fn silent(seconds: f64) -> Self {
+        Self { seconds: seconds as f32, ..Self::default() }
+    }
+
+    /// What was counted since. A child that was started anew counts from zero.
+    fn between(before: &Counts, now: &Counts, seconds: f64) -> Self {
+        let begun_anew = now.requests() < before.requests();
+        let fresh = Counts::default();
+        let before = if begun_anew { &fresh } else { before };
+        let less = |now: u64, before: u64| u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX);
+        let cache = |counts: &Counts, places: &[usize]| places.iter().map(|place| counts.cache[*place]).sum();
+        let mut buckets = [0; BUCKETS];
+        for (place, bucket) in buckets.iter_mut().enumerate() {
+            *bucket = less(now.seconds.buckets[place], before.seconds.buckets[place]);
+        }
+        Self {
+            requests: less(now.requests(), before.requests()),
+            errors: less(now.codes[4], before.codes[4]),
+            // hit, miss, pass, stale
+            asked: less(cache(now, &[0, 1, 2, 3]), cache(before, &[0, 1, 2, 3])),
+            hits: less(cache(now, &[0, 3]), cache(before, &[0, 3])),
+            sum_micros: now.seconds.sum_micros.saturating_sub(before.seconds.sum_micros),
+            buckets,
+            seconds: seconds as f32,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.errors = self.errors.saturating_add(other.errors);
+        self.asked = self.asked.saturating_add(other.asked);
+        self.hits = self.hits.saturating_add(other.hits);
+        self.sum_micros = self.sum_micros.saturating_add(other.sum_micros);
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(to, from)| *to = to.saturating_add(from));
+        self.seconds += other.seconds;
+    }
+
+    fn point(&self) -> Point {
+        let seconds = f64::from(self.seconds).max(0.001);
+        let measured: u64 = self.buckets.iter().map(|count| u64::from(*count)).sum();
+        Point {
+            rate: round(f64::from(self.requests) / seconds),
+            errors: round(f64::from(self.errors) / seconds),
+            hits: (self.asked > 0).then(|| round(f64::from(self.hits) / f64::from(self.asked))),
+            mean: (measured > 0).then(|| round(self.sum_micros as f64 / measured as f64 / 1000.0)),
+            p95: below(&self.buckets, 0.95).map(round),
+        }
+    }
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// The time in milliseconds that this share stays below, as if times were spread evenly within their bucket.
+fn below(buckets: &[u32; BUCKETS], share: f64) -> Option<f64> {
+    let count: f64 = buckets.iter().map(|count| f64::from(*count)).sum();
+    let wanted = share * count;
+    let mut seen = 0.0;
+    for (place, here) in buckets.iter().enumerate() {
+        let here = f64::from(*here);
+        if seen + here >= wanted && here > 0.0 {
+            let from = if place == 0 { 0.0 } else { BOUNDS_MICROS[place - 1] as f64 };
+            // Of those beyond the last bound nobody knows how long they took.
+            let to = BOUNDS_MICROS.get(place).map_or(from, |bound| *bound as f64);
+            return Some((from + (to - from) * (wanted - seen) / here) / 1000.0);
+        }
+        seen += here;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use model::stats::{RouteStats, Stats};
+
+    use super::*;
+
+    fn sample(at: Instant, rules: &[(&str, u64)]) -> Sample {
+        let routes = rules.iter().map(|(name, requests)| {
+            let mut counts = Counts::default();
+            counts.codes[1] = *requests;
+            counts.cache[0] = *requests / 2;
+            counts.cache[1] = *requests - *requests / 2;
+            counts.seconds.buckets[1] = *requests;
+            counts.seconds.sum_micros = *requests * 3000;
+            RouteStats { route: (*name).to_owned(), counts, ..RouteStats::default() }
+        });
+        let stats = Stats { per_route: true, routes: routes.collect(), ..Stats::default() };
+        Sample { at, stats: Arc::new(stats) }
+    }
+
+    fn rule(name: &str) -> Rule {
+        (RouteKind::HttpRoute, name.to_owned(), 0)
+    }
+
+    #[test]
+    fn rates_are_differences_over_time() {
+        let (mut traffic, begin) = (Traffic::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        traffic.take(Some(&sample(at(0), &[("a/b", 100)])));
+        assert!(traffic.total().rate.is_empty(), "what was before nobody saw");
+        traffic.take(Some(&sample(at(2), &[("a/b", 140)])));
+        let point = traffic.last_second();
+        assert_eq!((point.rate, point.hits, point.mean), (20.0, Some(0.5), Some(3.0)));
+        assert_eq!(point.p95, Some(4.8));
+        assert_eq!(traffic.of(&rule("a/b")).unwrap().rate, [20.0]);
+        // A new child counts from zero; a rule that is new has no past.
+        traffic.take(Some(&sample(at(3), &[("a/b", 4), ("a/c", 1)])));
+        assert_eq!(traffic.of(&rule("a/b")).unwrap().rate, [20.0, 4.0]);
+        let busy: Vec<_> = traffic.busiest(1, 10).into_iter().map(|(rule, _)| rule.1.as_str()).collect();
+        assert_eq!(busy, ["a/b", "a/c"]);
+        traffic.take(None);
+        assert_eq!(traffic.last_second().rate, 0.0);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let (mut traffic, begin) = (Traffic::default(), Instant::now());
+        let names: Vec<String> = (0..MOST + 50).map(|n| format!("a/{n}")).collect();
+        for second in 0..KEPT as u64 + 20 {
+            let rules: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), second)).collect();
+            traffic.take(Some(&sample(begin + Duration::from_secs(second), &rules)));
+        }
+        assert_eq!(traffic.total().rate.len(), KEPT);
+        assert_eq!(traffic.rules.len(), MOST);
+        assert!(traffic.rules.values().all(|series| series.points.len() <= KEPT));
+    }
+}

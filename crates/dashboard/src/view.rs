@@ -1,0 +1,227 @@
+//! What is served, as the page and the command line read it.
+
+mod certificates;
+mod gateway;
+mod routes;
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+pub use crate::traffic::{Columns, Point};
+
+pub(crate) use gateway::gateway;
+pub(crate) use routes::rows;
+
+/// `/api/state`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Overview {
+    pub version: String,
+    /// Milliseconds since 1970.
+    pub started: u64,
+    pub now: u64,
+    /// May the page take objects out of the cache?
+    pub allow_actions: bool,
+    pub gateways: Vec<Gateway>,
+}
+
+/// One Gateway and its varnishd.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Gateway {
+    /// `namespace/name`
+    pub name: String,
+    pub serving: bool,
+    pub draining: bool,
+    /// The newest configuration is not served, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    pub listeners: Vec<Listener>,
+    pub certificates: Vec<Certificate>,
+    pub counts: Counts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_reload: Option<Reload>,
+    /// A configuration that was not taken, if one was since the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<Reload>,
+    /// TLSRoutes' names, and where their connections go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tls_hosts: Vec<TlsHost>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    pub hosts: usize,
+    /// HTTPRoutes and Ingresses.
+    pub routes: usize,
+    /// Matches of their rules.
+    pub rules: usize,
+    pub services: usize,
+    pub endpoints: usize,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reload {
+    /// Milliseconds since 1970.
+    pub at: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub milliseconds: Option<f64>,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listener {
+    pub name: String,
+    /// `HTTP`, `HTTPS` or `TLS`.
+    pub protocol: String,
+    pub port: u16,
+    /// `*` for all.
+    pub hostname: String,
+    pub socket: String,
+    /// Where its socket is open; absent where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<SocketAddr>,
+    /// Secrets, `namespace/name`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    pub routes: usize,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// The Secret, `namespace/name`; empty where it is not known which of several.
+    pub secret: String,
+    /// DNS names.
+    pub names: Vec<String>,
+    /// Seconds since 1970.
+    pub not_before: i64,
+    pub not_after: i64,
+    /// Of its first certificate.
+    pub fingerprint: String,
+    /// Sockets that show it.
+    pub sockets: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TlsHost {
+    pub socket: String,
+    pub hostname: String,
+    /// `passed through` or `decrypted`.
+    pub mode: String,
+    pub groups: Vec<Group>,
+}
+
+/// `/api/traffic`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Seconds that are kept.
+    pub kept: usize,
+    pub gateways: Vec<MeasuredGateway>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredGateway {
+    pub gateway: String,
+    pub in_flight: u64,
+    /// False where counting for each route is switched off.
+    pub per_route: bool,
+    pub total: Columns,
+}
+
+/// `/api/top`: over the last seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Top {
+    pub gateways: Vec<Second>,
+}
+
+/// One second of one Gateway, or several as one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    pub gateway: String,
+    pub total: Point,
+    pub in_flight: u64,
+    /// Those with requests, the busiest first.
+    pub rules: Vec<SecondOf>,
+}
+
+/// … and of one rule of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SecondOf {
+    pub kind: String,
+    /// `namespace/name`
+    pub route: String,
+    pub rule: u32,
+    #[serde(flatten)]
+    pub point: Point,
+}
+
+/// `/api/routes`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Routes {
+    /// Those that fit the question, beyond what is shown, too.
+    pub total: usize,
+    pub rows: Vec<Row>,
+}
+
+/// One match of one rule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    pub gateway: String,
+    /// Its host, and others that have the same routes. `*` for all.
+    pub hosts: Vec<String>,
+    pub kind: String,
+    /// `namespace/name`
+    pub route: String,
+    pub rule: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
+    /// `PathPrefix /shop, method GET`
+    pub conditions: String,
+    pub priority: u32,
+    /// Names of listeners; none: all.
+    pub listeners: Vec<String>,
+    /// What its filters do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<String>,
+    /// Its cache policy; absent: passed by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
+    pub groups: Vec<Group>,
+    /// Its rule's numbers, where requests have come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Columns>,
+}
+
+/// The endpoints of one Service.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// `namespace/name:port`; empty for a backendRef that is not valid.
+    pub name: String,
+    pub weight: u32,
+    /// Percent of the rule's requests.
+    pub share: f64,
+    #[serde(default)]
+    pub tls: bool,
+    pub endpoints: Vec<Endpoint>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    pub address: SocketAddr,
+    #[serde(default)]
+    pub health: Health,
+}
+
+/// What varnishd's own attempts say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// Nobody has asked for it yet.
+    #[default]
+    Untried,
+    /// The last attempts succeeded.
+    Up,
+    /// Connections failed within the last minute.
+    Failing,
+    /// varnishd holds it for sick.
+    Sick,
+}

@@ -1,0 +1,125 @@
+//! One Gateway: its listeners, certificates and counts.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use chaperone::State;
+use model::ghost::{Config, Route};
+use model::names::socket_parts;
+
+use super::certificates::certificates;
+use super::routes::groups_of_front;
+use super::{Counts, Gateway, Listener, TlsHost};
+
+pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
+    let tls = &state.configuration.tls;
+    Gateway {
+        name: name.to_owned(),
+        serving: state.serving,
+        draining: state.draining,
+        refused: state.refused.clone(),
+        listeners: listeners(state, config),
+        certificates: certificates(&config.listeners, tls),
+        counts: counts(config),
+        last_reload: None,
+        last_failure: None,
+        tls_hosts: tls_hosts(tls),
+    }
+}
+
+/// Every route of the file.
+pub(super) fn routes(config: &Config) -> impl Iterator<Item = &Route> {
+    let of_hosts = config.vhosts.values().flat_map(|host| host.routes.iter().chain(&host.default_route));
+    of_hosts.chain(&config.default)
+}
+
+fn counts(config: &Config) -> Counts {
+    let named = || routes(config).filter(|route| !route.route_name.is_empty());
+    let names: BTreeSet<_> = named().map(|route| (route.kind, &route.route_name)).collect();
+    let groups = || named().flat_map(|route| &route.backend_groups);
+    let services: BTreeSet<_> = groups().filter_map(|group| group.name.as_ref()).collect();
+    let endpoints: BTreeSet<_> = groups().flat_map(|group| &group.backends).collect();
+    Counts {
+        hosts: config.vhosts.len(),
+        routes: names.len(),
+        rules: named().count(),
+        services: services.len(),
+        endpoints: endpoints.len(),
+    }
+}
+
+fn listeners(state: &State, config: &Config) -> Vec<Listener> {
+    let address = |socket: &str| -> Option<SocketAddr> {
+        let mut open = state.sockets.iter().chain(&state.front_sockets);
+        open.find(|(name, _)| name == socket).map(|(_, address)| *address)
+    };
+    let attached = |name: &String, socket: &String| {
+        let here = |route: &&Route| {
+            !route.route_name.is_empty()
+                && (route.listener_names.is_empty() || route.listener_names.contains(name))
+                && (route.listeners.is_empty() || route.listeners.contains(socket))
+        };
+        let names: BTreeSet<_> =
+            routes(config).filter(here).map(|route| (route.kind, &route.route_name)).collect();
+        names.len()
+    };
+    let mut all: Vec<Listener> = config
+        .listeners
+        .iter()
+        .map(|listener| {
+            let (protocol, port) = parts(&listener.socket);
+            let secrets: BTreeSet<String> =
+                listener.tls.iter().flat_map(model::ListenerTls::names).cloned().collect();
+            Listener {
+                name: listener.name.clone(),
+                protocol,
+                port,
+                hostname: listener.hostname.clone().unwrap_or_else(|| "*".to_owned()),
+                socket: listener.socket.clone(),
+                address: address(&listener.socket),
+                secrets: secrets.into_iter().collect(),
+                routes: attached(&listener.name, &listener.socket),
+            }
+        })
+        .collect();
+    // Files of the seeds' form name no listeners, and those of protocol TLS are the front's alone: sockets are all there is.
+    let known: BTreeSet<String> = all.iter().map(|listener| listener.socket.clone()).collect();
+    let open = state.sockets.iter().chain(&state.front_sockets);
+    for (socket, at) in open.filter(|(socket, _)| !known.contains(socket)) {
+        let (protocol, port) = parts(socket);
+        all.push(Listener {
+            name: socket.clone(),
+            protocol,
+            port: if port == 0 { at.port() } else { port },
+            hostname: "*".to_owned(),
+            socket: socket.clone(),
+            address: Some(*at),
+            secrets: Vec::new(),
+            routes: 0,
+        });
+    }
+    all.sort_by(|one, other| (one.port, &one.name).cmp(&(other.port, &other.name)));
+    all
+}
+
+fn parts(socket: &str) -> (String, u16) {
+    socket_parts(socket).map_or((String::new(), 0), |(protocol, port)| (protocol.to_ascii_uppercase(), port))
+}
+
+fn tls_hosts(tls: &front::Config) -> Vec<TlsHost> {
+    let all = tls.listeners.iter().flat_map(|port| port.hosts.iter().map(move |host| (port, host)));
+    all.filter_map(|(port, host)| {
+        let (mode, backends) = match &host.action {
+            front::Action::Passthrough { backends } => ("passed through", backends),
+            front::Action::Forward { backends, .. } => ("decrypted", backends),
+            front::Action::Terminate { .. } | front::Action::Refuse => return None,
+        };
+        Some(TlsHost {
+            socket: port.socket.clone(),
+            hostname: host.hostname.clone().unwrap_or_else(|| "*".to_owned()),
+            mode: mode.to_owned(),
+            groups: groups_of_front(backends),
+        })
+    })
+    .collect()
+}
