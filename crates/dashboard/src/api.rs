@@ -28,7 +28,10 @@ impl Query {
     }
 
     fn all<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
-        self.0.iter().filter(move |(n, value)| n == name && !value.is_empty()).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(n, value)| n == name && !value.is_empty())
+            .map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
@@ -69,7 +72,8 @@ pub(crate) fn routes(board: &Board, query: &Query) -> Answer {
         }
         let traffic = lock(&watched.traffic);
         for row in found.rows.iter_mut().filter(|row| row.gateway == watched.name) {
-            let kind = if row.kind == RouteKind::Ingress.name() { RouteKind::Ingress } else { RouteKind::HttpRoute };
+            let kind =
+                if row.kind == RouteKind::Ingress.name() { RouteKind::Ingress } else { RouteKind::HttpRoute };
             row.traffic = traffic.of(&(kind, row.route.clone(), row.rule));
         }
     }
@@ -84,7 +88,8 @@ fn fits(row: &Row, wanted: &str) -> bool {
     let services = row.groups.iter().map(|group| group.name.as_str());
     let parts = [row.gateway.as_str(), &row.kind, &row.route, &row.conditions];
     let hosts = row.hosts.iter().map(String::as_str);
-    let text = parts.into_iter().chain(hosts).chain(services).collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+    let text =
+        parts.into_iter().chain(hosts).chain(services).collect::<Vec<_>>().join(" ").to_ascii_lowercase();
     wanted.split_whitespace().all(|word| text.contains(word))
 }
 
@@ -171,11 +176,8 @@ pub(crate) fn top(board: &Board, query: &Query) -> Answer {
     let mut top = Top::default();
     for watched in asked_for(board, query) {
         let traffic = lock(&watched.traffic);
-        let rules = traffic.busiest(seconds, limit).into_iter().map(|((kind, route, rule), point)| SecondOf {
-            kind: kind.name().to_owned(),
-            route: route.clone(),
-            rule: *rule,
-            point,
+        let rules = traffic.busiest(seconds, limit).into_iter().map(|((kind, route, rule), point)| {
+            SecondOf { kind: kind.name().to_owned(), route: route.clone(), rule: *rule, point }
         });
         top.gateways.push(Second {
             gateway: watched.name.clone(),

@@ -44,8 +44,11 @@ pub(crate) fn shown(tls: &front::Config) -> Shown {
 
 /// One sentence for each Service that both have and whose endpoints differ. Services that come and go do so with their routes.
 pub(crate) fn of_endpoints(old: &Endpoints, new: &Endpoints) -> Vec<String> {
-    let differing: Vec<_> =
-        new.iter().filter_map(|(name, now)| Some((name, old.get(name)?, now))).filter(|(_, b, n)| b != n).collect();
+    let differing: Vec<_> = new
+        .iter()
+        .filter_map(|(name, now)| Some((name, old.get(name)?, now)))
+        .filter(|(_, b, n)| b != n)
+        .collect();
     let mut told: Vec<String> = differing
         .iter()
         .take(LISTED)
@@ -104,17 +107,17 @@ mod tests {
 
     fn of(services: &[(&str, &[u16])]) -> Endpoints {
         let address = |port: &u16| SocketAddr::from(([127, 0, 0, 1], *port));
-        services.iter().map(|(name, ports)| ((*name).to_owned(), ports.iter().map(address).collect())).collect()
+        services
+            .iter()
+            .map(|(name, ports)| ((*name).to_owned(), ports.iter().map(address).collect()))
+            .collect()
     }
 
     #[test]
     fn endpoints_that_come_and_go_are_named() {
         let old = of(&[("a/b:80", &[1, 2]), ("a/same:80", &[7])]);
         let new = of(&[("a/b:80", &[2, 3]), ("a/same:80", &[7]), ("a/new:80", &[8])]);
-        assert_eq!(
-            of_endpoints(&old, &new),
-            ["Service a/b:80: 2 endpoints (+127.0.0.1:3, -127.0.0.1:1)"]
-        );
+        assert_eq!(of_endpoints(&old, &new), ["Service a/b:80: 2 endpoints (+127.0.0.1:3, -127.0.0.1:1)"]);
         assert_eq!(of_endpoints(&new, &new), [""; 0]);
         let gone = of(&[("a/b:80", &[])]);
         assert_eq!(of_endpoints(&old, &gone), ["Service a/b:80: 0 endpoints (-127.0.0.1:1, -127.0.0.1:2)"]);
@@ -123,7 +126,8 @@ mod tests {
     #[test]
     fn many_are_counted() {
         let names: Vec<String> = (0..50).map(|n| format!("a/{n}:80")).collect();
-        let with = |ports: &'static [u16]| of(&names.iter().map(|name| (name.as_str(), ports)).collect::<Vec<_>>());
+        let with =
+            |ports: &'static [u16]| of(&names.iter().map(|name| (name.as_str(), ports)).collect::<Vec<_>>());
         let told = of_endpoints(&with(&[1, 2, 3, 4, 5, 6]), &with(&[1]));
         assert_eq!(told.len(), LISTED + 1);
         assert_eq!(told[0], "Service a/0:80: 1 endpoint (-5 addresses)");
@@ -135,7 +139,8 @@ mod tests {
         let shown = |all: &[(&str, &str)]| -> Shown {
             all.iter().map(|(print, name)| ((*print).to_owned(), (*name).to_owned())).collect()
         };
-        let told = of_certificates(&shown(&[("1", "shop"), ("3", "old")]), &shown(&[("2", "shop"), ("4", "new")]));
+        let told =
+            of_certificates(&shown(&[("1", "shop"), ("3", "old")]), &shown(&[("2", "shop"), ("4", "new")]));
         assert_eq!(told, ["new certificate: new", "certificate replaced: shop", "certificate gone: old"]);
     }
 }

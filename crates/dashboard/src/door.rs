@@ -158,19 +158,29 @@ mod tests {
     fn configured_names_count_too_and_addresses_where_we_listen_on_them() {
         let door = Door { names: vec!["board.example.com".to_owned()], any_address: true };
         let host = |host| ask(&door, &Method::GET, "/", &[("host", host)]);
-        assert_eq!([host("Board.example.com"), host("10.0.0.1:9000"), host("x.example.com")], [200, 200, 403]);
+        assert_eq!(
+            [host("Board.example.com"), host("10.0.0.1:9000"), host("x.example.com")],
+            [200, 200, 403]
+        );
     }
 
     #[test]
     fn other_origins_are_refused() {
         let local = ("host", "localhost:9000");
-        for origin in
-            ["http://evil.example", "null", "http://localhost:9001", "http://localhost", "file://", "localhost:9000"]
-        {
+        for origin in [
+            "http://evil.example",
+            "null",
+            "http://localhost:9001",
+            "http://localhost",
+            "file://",
+            "localhost:9000",
+        ] {
             assert_eq!(get(&[local, ("origin", origin)]), 403, "{origin}");
         }
         assert_eq!(get(&[local, ("origin", "http://localhost:9000")]), 200);
-        for (site, code) in [("cross-site", 403), ("same-site", 403), ("odd", 403), ("same-origin", 200), ("none", 200)] {
+        for (site, code) in
+            [("cross-site", 403), ("same-site", 403), ("odd", 403), ("same-origin", 200), ("none", 200)]
+        {
             assert_eq!(get(&[local, ("sec-fetch-site", site)]), code, "{site}");
         }
     }

@@ -34,7 +34,8 @@ pub(crate) async fn purge(board: &Board, body: &[u8]) -> Answer {
         Ok(question) => question,
         Err(e) => return bad(&format!("not understood: {e}")),
     };
-    invalidation.hostname = invalidation.hostname.map(|host| host.to_ascii_lowercase()).filter(|h| !h.is_empty());
+    invalidation.hostname =
+        invalidation.hostname.map(|host| host.to_ascii_lowercase()).filter(|h| !h.is_empty());
     if let Err(why) = translate::invalidation::check(&invalidation) {
         return bad(&why);
     }

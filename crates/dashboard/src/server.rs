@@ -113,7 +113,9 @@ impl Server {
             let after = told.or(query.get("after")).and_then(|id| id.parse().ok()).unwrap_or(0);
             return match Arc::clone(&self.streams).try_acquire_owned() {
                 Ok(place) => events::stream(Arc::clone(&self.board), after, place),
-                Err(_) => answer::error(StatusCode::SERVICE_UNAVAILABLE, "too many follow the events already"),
+                Err(_) => {
+                    answer::error(StatusCode::SERVICE_UNAVAILABLE, "too many follow the events already")
+                }
             };
         }
         if let Some(asset) = assets::find(path) {

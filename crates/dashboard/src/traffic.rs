@@ -8,12 +8,12 @@ use model::stats::{BOUNDS_MICROS, BUCKETS, Counts};
 use serde::{Deserialize, Serialize};
 
 /// Seconds that are kept.
-pub const KEPT: usize = 180;
+pub(crate) const KEPT: usize = 180;
 /// Rules whose numbers are kept. Those that nobody asks for are forgotten first.
 const MOST: usize = 500;
 
 /// A rule: kind, `namespace/name`, position.
-pub type Rule = (RouteKind, String, u32);
+pub(crate) type Rule = (RouteKind, String, u32);
 
 /// One second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -94,14 +94,11 @@ impl Traffic {
         };
         let seconds = sample.at.saturating_duration_since(before.at).as_secs_f64().max(0.001);
         self.total.count(sample.stats.total(), seconds);
-        let mut counted: HashMap<(RouteKind, &str, u32), &Counts> = sample
-            .stats
-            .routes
-            .iter()
-            .map(|rule| ((rule.kind, rule.route.as_str(), rule.rule), &rule.counts))
-            .collect();
-        for ((kind, route, rule), series) in &mut self.rules {
-            match counted.remove(&(*kind, route.as_str(), *rule)) {
+        let rules = sample.stats.routes.iter();
+        let mut counted: HashMap<Rule, &Counts> =
+            rules.map(|rule| ((rule.kind, rule.route.clone(), rule.rule), &rule.counts)).collect();
+        for (rule, series) in &mut self.rules {
+            match counted.remove(rule) {
                 Some(counts) => series.count(counts.clone(), seconds),
                 None => series.push(Second::silent(seconds)),
             }
@@ -109,12 +106,8 @@ impl Traffic {
         if self.rules.len() + counted.len() > MOST {
             self.rules.retain(|_, series| !series.is_quiet());
         }
-        for ((kind, route, rule), counts) in counted {
-            if self.rules.len() >= MOST {
-                break;
-            }
-            let series = self.rules.entry((kind, route.to_owned(), rule)).or_default();
-            series.count(counts.clone(), seconds);
+        for (rule, counts) in counted.into_iter().take(MOST.saturating_sub(self.rules.len())) {
+            self.rules.entry(rule).or_default().count(counts.clone(), seconds);
         }
     }
 

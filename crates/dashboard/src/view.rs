@@ -13,6 +13,16 @@ pub use crate::traffic::{Columns, Point};
 pub(crate) use gateway::gateway;
 pub(crate) use routes::rows;
 
+/// A Gateway by the configuration that it is to have, for whoever has no varnishd of it.
+pub fn of_config(name: &str, state: &chaperone::State, config: &model::ghost::Config) -> Gateway {
+    gateway(name, state, config)
+}
+
+/// All its rows. Nobody has tried its endpoints.
+pub fn all_rows(name: &str, config: &model::ghost::Config) -> Vec<Row> {
+    rows(name, config, &|_| Health::Untried).collect()
+}
+
 /// `/api/state`
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overview {

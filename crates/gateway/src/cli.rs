@@ -8,14 +8,17 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A Kubernetes gateway that caches: the Gateway API on Varnish Cache.
 #[derive(Debug, Parser)]
-#[command(name = "varnish-gateway", version)]
+#[command(name = "varnish-gateway", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// How to print what happens.
+    /// How to print what happens, and errors.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+const EXIT_CODES: &str = "Exit codes: 0 all went well; 1 something failed, was rejected, or does not serve; 2 the command line makes no sense.
+`varnish-gateway COMMAND --help` has examples.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -28,15 +31,26 @@ pub(crate) enum LogFormat {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the gateway on this machine, configured by manifests in files.
+    #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
     /// Run one varnishd and keep it fed, configured by environment variables (docs/reference/chaperone.md).
+    #[command(after_help = CHAPERONE_EXAMPLES)]
     Chaperone(ChaperoneArguments),
     /// Run the Gateways of a cluster, configured by environment variables (docs/reference/operator.md).
+    #[command(after_help = OPERATOR_EXAMPLES)]
     Operator(OperatorArguments),
     /// Say what would become of every object, and compile the VCL. Ends with 1 where something would be rejected.
+    #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArguments),
-    /// Say which route, rule and backend would serve a request, and why the others would not.
+    /// Say which route, rule and backend would serve a request, and why the others would not: of files, or of what runs.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArguments),
+    /// Show what runs: Gateways, listeners, routes, endpoints and the last reload, of a `serve` or of a cluster.
+    #[command(after_help = STATUS_EXAMPLES)]
+    Status(StatusArguments),
+    /// Watch the busiest routes: requests a second, hit ratio, latency and errors.
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(TopArguments),
     /// Take objects out of the cache, by URL or by tag: of a `serve` on this machine, or of a Gateway in a cluster.
     #[command(after_help = PURGE_EXAMPLES)]
     Purge(PurgeArguments),
@@ -44,8 +58,45 @@ pub(crate) enum Command {
     #[command(after_help = BAN_EXAMPLES)]
     Ban(BanArguments),
     /// Print the CustomResourceDefinitions of the gateway's own kinds, for `kubectl apply --server-side -f -`.
+    #[command(after_help = CRDS_EXAMPLES)]
     Crds(CrdsArguments),
+    /// Print a script that completes this command line in a shell.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArguments),
 }
+
+const SERVE_EXAMPLES: &str = "Examples:
+  varnish-gateway serve -f examples/quickstart
+  varnish-gateway serve -f shop.yaml -f /etc/gateway --state-dir /var/lib/gateway
+  varnish-gateway serve -f shop.yaml --bind 127.0.0.1 --dashboard 127.0.0.1:9100 --allow-actions
+  varnish-gateway serve -f shop.yaml --dashboard off --log json";
+const CHAPERONE_EXAMPLES: &str = "Examples:
+  VCL_PATH=main.vcl ROUTING_CONFIG_PATH=routing.json WORK_DIR=/tmp/varnish VARNISH_LISTEN='http-8080=:8080,http' varnish-gateway chaperone";
+const OPERATOR_EXAMPLES: &str = "Examples:
+  POD_NAMESPACE=varnish-gateway-system varnish-gateway operator --log json";
+const CHECK_EXAMPLES: &str = "Examples:
+  varnish-gateway check -f examples/quickstart
+  varnish-gateway check -f manifests/ && kubectl apply -f manifests/";
+const EXPLAIN_EXAMPLES: &str = "Examples:
+  varnish-gateway explain -f examples/quickstart --host shop.example.com --path '/cart?x=1' --method POST
+  varnish-gateway explain --host shop.example.com --path /cart                    # what runs on this machine, or the cluster
+  varnish-gateway explain --namespace shop --gateway web --host shop.example.com --path /cart --header 'X-Beta: yes'";
+const STATUS_EXAMPLES: &str = "Examples:
+  varnish-gateway status
+  varnish-gateway status --state-dir /var/lib/gateway --output json
+  varnish-gateway status --context production -A
+  varnish-gateway status --namespace shop --gateway web";
+const TOP_EXAMPLES: &str = "Examples:
+  varnish-gateway top
+  varnish-gateway top --interval 5 --limit 10
+  varnish-gateway top --count 1 --output json
+  varnish-gateway top --namespace shop --gateway web";
+const CRDS_EXAMPLES: &str = "Examples:
+  varnish-gateway crds | kubectl apply --server-side -f -";
+const COMPLETIONS_EXAMPLES: &str = "Examples:
+  varnish-gateway completions bash > /etc/bash_completion.d/varnish-gateway
+  varnish-gateway completions zsh > \"${fpath[1]}/_varnish-gateway\"
+  varnish-gateway completions fish > ~/.config/fish/completions/varnish-gateway.fish";
 
 #[derive(Debug, Args)]
 pub(crate) struct Files {
@@ -150,8 +201,15 @@ pub(crate) struct CheckArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArguments {
-    #[command(flatten)]
-    pub(crate) files: Files,
+    /// A manifest, or a directory of them. Without: what runs is asked. May be given several times.
+    #[arg(short = 'f', long = "file", value_name = "FILE|DIR", num_args = 1..)]
+    pub(crate) files: Vec<PathBuf>,
+    /// What the annotation kubernetes.io/ingress.class of Ingresses in files says that are ours.
+    #[arg(long, value_name = "NAME", default_value = "varnish")]
+    pub(crate) ingress_class: String,
+    /// Ask what runs, a `serve` or a cluster, and not files. The same as leaving -f out.
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) running: bool,
     /// The request's Host.
     #[arg(long)]
     pub(crate) host: String,
@@ -163,12 +221,56 @@ pub(crate) struct ExplainArguments {
     /// A request header, `Name: value`. May be given several times.
     #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
-    /// Only this Gateway, `namespace/name`.
-    #[arg(long, value_name = "NAMESPACE/NAME")]
-    pub(crate) gateway: Option<String>,
     /// Only this port.
     #[arg(long)]
     pub(crate) port: Option<u16>,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Of all namespaces of a cluster.
+    #[arg(short = 'A', long)]
+    pub(crate) all_namespaces: bool,
+    /// A table for people, or one JSON object for machines.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Of all namespaces of a cluster.
+    #[arg(short = 'A', long)]
+    pub(crate) all_namespaces: bool,
+    /// Seconds between two looks, and over which numbers are taken.
+    #[arg(short, long, value_name = "SECONDS", default_value = "2", value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub(crate) interval: u64,
+    /// End after so many looks. Default: on a terminal never, elsewhere after one.
+    #[arg(short, long, value_name = "NUMBER")]
+    pub(crate) count: Option<u64>,
+    /// The most routes to show.
+    #[arg(short, long, value_name = "NUMBER", default_value_t = 30)]
+    pub(crate) limit: usize,
+    /// A table for people, or one JSON object a look for machines.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArguments {
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
 }
 
 const PURGE_EXAMPLES: &str = "Examples:
@@ -195,7 +297,7 @@ pub(crate) struct PurgeArguments {
     #[arg(long = "tag", value_name = "TAG")]
     pub(crate) tags: Vec<String>,
     #[command(flatten)]
-    pub(crate) target: CacheTarget,
+    pub(crate) target: Target,
 }
 
 #[derive(Debug, Args)]
@@ -207,13 +309,13 @@ pub(crate) struct BanArguments {
     #[arg(value_name = "REGEX", required = true)]
     pub(crate) regexes: Vec<String>,
     #[command(flatten)]
-    pub(crate) target: CacheTarget,
+    pub(crate) target: Target,
 }
 
-/// Whose cache.
+/// Which gateway: a `serve` on this machine, or a cluster.
 #[derive(Debug, Args)]
-pub(crate) struct CacheTarget {
-    /// The Gateway. Default: all of a `serve`; in a cluster the one of the namespace.
+pub(crate) struct Target {
+    /// The Gateway. Default: all of a `serve`; in a cluster those of the namespace, and for `purge` and `ban` the only one.
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub(crate) gateway: Option<String>,
     /// Of the `serve`, where it was given one.
@@ -230,7 +332,7 @@ pub(crate) struct CacheTarget {
     pub(crate) namespace: Option<String>,
 }
 
-impl CacheTarget {
+impl Target {
     pub(crate) fn names_cluster(&self) -> bool {
         self.kubeconfig.is_some() || self.context.is_some() || self.namespace.is_some()
     }

@@ -111,7 +111,10 @@ pub(crate) async fn run_local(state: &Path, board: Arc<Board>) {
     match control::listen(&path) {
         Ok(listener) => dashboard::serve_local(listener, board).await,
         Err(e) => {
-            tracing::warn!("{}: {e}; `varnish-gateway status` and `top` will not find this process", path.display());
+            tracing::warn!(
+                "{}: {e}; `varnish-gateway status` and `top` will not find this process",
+                path.display()
+            );
             std::future::pending::<()>().await;
         }
     }

@@ -1,32 +1,62 @@
-//! `explain`: where a request would go, and why.
+//! `explain`: where a request would go, and why: by files, or by what runs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use dashboard::Asked;
+use anyhow::ensure;
+use dashboard::{Asked, Explained};
 use model::names::socket_parts;
 use router::Router;
 
 use crate::cli::ExplainArguments;
-use crate::input;
+use crate::running::{Running, qualified};
+use crate::{cli, input, progress};
 
-pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
-    let (translation, snapshot, problems) = input::read(&arguments.files);
-    let mut to = io::stdout().lock();
-    for problem in problems.iter().filter(|p| p.is_error()) {
-        writeln!(to, "problem: {problem}")?;
-    }
-    let endpoints = input::endpoints(&snapshot);
+pub(crate) async fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let asked = Asked {
         host: arguments.host.clone(),
         path: arguments.path.clone(),
         method: arguments.method.clone(),
         headers: arguments.headers.clone(),
     };
-    let mut explained = 0;
+    let (all, remedy) = if arguments.files.is_empty() {
+        let working = progress::spinner("asking what runs");
+        let running = Running::find(&arguments.target, false).await?;
+        let all = running.explain(&asked, arguments.port).await?;
+        working.finish_and_clear();
+        (all, "`varnish-gateway status` says more.")
+    } else {
+        (of_files(&arguments, &asked)?, "`varnish-gateway check` says more.")
+    };
+    let mut to = io::stdout().lock();
+    for one in &all {
+        write!(to, "{one}")?;
+    }
+    if all.is_empty() {
+        writeln!(to, "No Gateway of ours has a listener for this. {remedy}")?;
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result<Vec<Explained>> {
+    let target = &arguments.target;
+    ensure!(
+        !target.names_cluster() && target.state_dir.is_none(),
+        "-f is about files, --state-dir, --kubeconfig, --context and --namespace are about what runs: leave one out"
+    );
+    let files = cli::Files { files: arguments.files.clone(), ingress_class: arguments.ingress_class.clone() };
+    let (translation, snapshot, problems) = input::read(&files);
+    let mut to = io::stdout().lock();
+    for problem in problems.iter().filter(|p| p.is_error()) {
+        writeln!(to, "problem: {problem}")?;
+    }
+    let endpoints = input::endpoints(&snapshot);
+    let wanted = target.gateway.as_ref().map(|gateway| qualified(gateway, "default"));
+    let mut all = Vec::new();
     for (key, plan) in &translation.gateways {
-        if arguments.gateway.as_ref().is_some_and(|wanted| *wanted != key.to_string()) {
+        if wanted.as_ref().is_some_and(|wanted| *wanted != key.to_string()) {
             continue;
         }
         let (config, _) = input::ghost(plan, &endpoints);
@@ -34,14 +64,8 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
         let sockets = plan.routing.listeners.iter().map(|listener| listener.socket.as_str());
         let sockets: BTreeMap<u16, &str> = sockets.filter_map(|s| Some((socket_parts(s)?.1, s))).collect();
         for (_, socket) in sockets.into_iter().filter(|(p, _)| arguments.port.is_none_or(|port| port == *p)) {
-            let explained_here = dashboard::explain(&compiled.router, &key.to_string(), socket, &asked);
-            write!(to, "{explained_here}")?;
-            explained += 1;
+            all.push(dashboard::explain(&compiled.router, &key.to_string(), socket, asked));
         }
     }
-    if explained == 0 {
-        writeln!(to, "No Gateway of ours has a listener for this. `varnish-gateway check` says more.")?;
-        return Ok(ExitCode::FAILURE);
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(all)
 }

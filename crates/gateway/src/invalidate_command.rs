@@ -6,12 +6,13 @@ mod local;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use api::InvalidationType;
 use model::invalidation::{Invalidation, Outcome};
 use translate::invalidation;
 
-use crate::cli::{BanArguments, CacheTarget, PurgeArguments};
+use crate::cli::{BanArguments, PurgeArguments, Target};
+use crate::target::{self, Found};
 
 /// What to take out.
 pub(crate) struct Wanted {
@@ -43,23 +44,12 @@ pub(crate) async fn ban(arguments: BanArguments) -> anyhow::Result<ExitCode> {
     .await
 }
 
-async fn run(mut wanted: Wanted, target: CacheTarget) -> anyhow::Result<ExitCode> {
+async fn run(mut wanted: Wanted, target: Target) -> anyhow::Result<ExitCode> {
     wanted.hostname = wanted.hostname.map(|host| host.to_ascii_lowercase());
     wanted.check()?;
-    if target.names_cluster() {
-        return cluster::run(&wanted, &target).await;
-    }
-    match local::find(target.state_dir.as_deref())?.as_slice() {
-        [one] => local::run(&wanted, &target, one).await,
-        [] if target.state_dir.is_none() && cluster::is_near() => cluster::run(&wanted, &target).await,
-        [] => bail!(
-            "no `varnish-gateway serve` of this user was found: start it, name its --state-dir, or name a cluster by \
-             --kubeconfig, --context or --namespace"
-        ),
-        several => {
-            let dirs: Vec<_> = several.iter().map(|dir| format!("  --state-dir {}", dir.display())).collect();
-            bail!("several `varnish-gateway serve` run: choose one:\n{}", dirs.join("\n"))
-        }
+    match target::find(&target)? {
+        Found::Cluster => cluster::run(&wanted, &target).await,
+        Found::Serve(dir) => local::run(&wanted, &target, &dir).await,
     }
 }
 

@@ -11,15 +11,22 @@ mod explain;
 mod input;
 mod invalidate_command;
 mod operator_command;
+mod progress;
+mod running;
 mod serve;
 mod shared_ports;
 mod signals;
+mod status_command;
+mod table;
+mod target;
+mod top_command;
 mod verdict;
 mod vmod;
 
+use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 
@@ -35,7 +42,10 @@ fn main() -> ExitCode {
         Command::Chaperone(arguments) => run(chaperone_command::run(arguments)),
         Command::Operator(arguments) => run(operator_command::run(arguments)),
         Command::Check(arguments) => check::run(&arguments),
-        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Explain(arguments) => run(explain::run(arguments)),
+        Command::Status(arguments) => run(status_command::run(arguments)),
+        Command::Top(arguments) => run(top_command::run(arguments)),
+        Command::Completions(arguments) => completions(arguments.shell),
         Command::Purge(arguments) => run(invalidate_command::purge(arguments)),
         Command::Ban(arguments) => run(invalidate_command::ban(arguments)),
         Command::Crds(arguments) if arguments.apply => run(crds::apply()),
@@ -45,6 +55,14 @@ fn main() -> ExitCode {
         tracing::error!("{e:#}");
         ExitCode::FAILURE
     })
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+    let mut command = Cli::command();
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "varnish-gateway", &mut script);
+    std::io::stdout().lock().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {

@@ -179,7 +179,12 @@ impl Machine {
         for (key, one) in self.invalidations.new_ones(&snapshot.cache_invalidations) {
             let gateway = Key::new(&key.namespace, &one.spec.gateway_ref.name);
             match self.instances.get(&gateway) {
-                Some(instance) => drop(tokio::spawn(invalidations::carry_out(key, one, instance.state(), Arc::clone(&self.board)))),
+                Some(instance) => drop(tokio::spawn(invalidations::carry_out(
+                    key,
+                    one,
+                    instance.state(),
+                    Arc::clone(&self.board),
+                ))),
                 None if translation.gateways.contains_key(&gateway) => {
                     invalidations::failed(&key, &format!("Gateway {gateway} does not run, and has no cache"));
                 }

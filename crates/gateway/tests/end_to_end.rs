@@ -16,6 +16,7 @@ mod bad_input;
 mod cache;
 mod chaperone_env;
 mod check;
+mod dashboard;
 mod explain;
 mod files;
 mod ingress;

@@ -20,7 +20,8 @@ pub(super) fn certificates(listeners: &[Listener], tls: &front::Config) -> Vec<C
             let secrets = secrets(listeners, &port.socket, host.hostname.as_deref());
             for (position, pair) in certificates.iter().enumerate() {
                 // Pairs that are not there have left no gap: only where none is missing, the position tells the name.
-                let secret = secrets.filter(|all| all.len() == certificates.len()).and_then(|all| all.get(position));
+                let secret =
+                    secrets.filter(|all| all.len() == certificates.len()).and_then(|all| all.get(position));
                 let known = all.entry(pair.fingerprint()).or_insert_with(|| of(pair));
                 if let Some(secret) = secret.filter(|_| known.secret.is_empty()) {
                     known.secret.clone_from(secret);

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use api::{PathResult, PodResult, VarnishCacheInvalidation};
 use chaperone::State;
+use dashboard::Board;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
-use dashboard::Board;
 use model::invalidation::Outcome;
 use serde_json::json;
 use source::kubernetes::{Scope, Signal, Store, never_same};

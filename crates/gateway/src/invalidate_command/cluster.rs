@@ -11,21 +11,13 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 
 use super::{Wanted, code};
-use crate::cli::CacheTarget;
+use crate::cli::Target;
 
 const LOOK: Duration = Duration::from_millis(100);
 /// The operator ends every invalidation before that.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Is there a cluster that could be meant?
-pub(super) fn is_near() -> bool {
-    let home = std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join(".kube/config"));
-    std::env::var_os("KUBECONFIG").is_some()
-        || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
-        || home.is_some_and(|file| file.exists())
-}
-
-pub(super) async fn run(wanted: &Wanted, target: &CacheTarget) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(wanted: &Wanted, target: &Target) -> anyhow::Result<ExitCode> {
     let (client, default) =
         source::kubernetes::connect_to(target.kubeconfig.as_deref(), target.context.as_deref()).await?;
     let (mut namespace, mut gateway) = (target.namespace.clone().unwrap_or(default), target.gateway.clone());

@@ -1,0 +1,96 @@
+//! What runs, for whoever asks from the command line: a `serve` by its socket, a cluster by its API server.
+
+mod cluster;
+mod local;
+
+use std::path::PathBuf;
+
+use dashboard::view::{Gateway, Row, Top};
+use dashboard::{Asked, Explained};
+use serde::Serialize;
+
+use crate::cli::Target;
+use crate::target::{self, Found};
+
+/// Where to ask.
+pub(crate) enum Running {
+    Serve { dir: PathBuf, gateway: Option<String> },
+    Cluster(cluster::Cluster),
+}
+
+/// One Gateway, and its pods where it has some.
+#[derive(Debug, Serialize)]
+pub(crate) struct Status {
+    #[serde(flatten)]
+    pub(crate) gateway: Gateway,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pods: Vec<Pod>,
+    /// What else keeps it from serving.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) problems: Vec<String>,
+}
+
+impl Status {
+    /// Does it serve the newest configuration?
+    pub(crate) fn is_good(&self) -> bool {
+        self.gateway.serving
+            && self.gateway.refused.is_none()
+            && self.problems.is_empty()
+            && self
+                .gateway
+                .listeners
+                .iter()
+                .all(|listener| listener.address.is_some() || !self.pods.is_empty())
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Pod {
+    pub(crate) name: String,
+    /// Does it serve the newest configuration?
+    pub(crate) current: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<String>,
+    /// When it last took a configuration, as the API server writes times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<String>,
+}
+
+impl Running {
+    pub(crate) async fn find(target: &Target, all_namespaces: bool) -> anyhow::Result<Self> {
+        Ok(match target::find(target)? {
+            Found::Serve(dir) => {
+                let gateway = target.gateway.as_ref().map(|gateway| qualified(gateway, "default"));
+                Self::Serve { dir, gateway }
+            }
+            Found::Cluster => Self::Cluster(cluster::Cluster::connect(target, all_namespaces).await?),
+        })
+    }
+
+    pub(crate) async fn status(&self) -> anyhow::Result<(Vec<Status>, Vec<Row>)> {
+        match self {
+            Self::Serve { dir, gateway } => local::status(dir, gateway.as_deref()).await,
+            Self::Cluster(cluster) => cluster.status().await,
+        }
+    }
+
+    pub(crate) async fn explain(&self, asked: &Asked, port: Option<u16>) -> anyhow::Result<Vec<Explained>> {
+        match self {
+            Self::Serve { dir, gateway } => local::explain(dir, gateway.as_deref(), asked, port).await,
+            Self::Cluster(cluster) => cluster.explain(asked, port).await,
+        }
+    }
+
+    /// Over the last seconds.
+    pub(crate) async fn top(&mut self, seconds: u64, limit: usize) -> anyhow::Result<Top> {
+        match self {
+            Self::Serve { dir, gateway } => local::top(dir, gateway.as_deref(), seconds, limit).await,
+            Self::Cluster(cluster) => cluster.top(seconds, limit).await,
+        }
+    }
+}
+
+/// `namespace/name`
+pub(crate) fn qualified(gateway: &str, namespace: &str) -> String {
+    if gateway.contains('/') { gateway.to_owned() } else { format!("{namespace}/{gateway}") }
+}

@@ -1,0 +1,100 @@
+//! A `serve`, or a chaperone, of this machine: HTTP by the socket in its state directory.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use dashboard::view::{Overview, Routes, Row, Top};
+use dashboard::{Asked, Explained};
+use form_urlencoded::Serializer;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::Request;
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+use super::Status;
+use crate::serve::control;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const LARGEST: usize = 256 << 20;
+/// Rows of one answer.
+const PAGE: usize = 1000;
+
+pub(super) async fn status(dir: &Path, gateway: Option<&str>) -> anyhow::Result<(Vec<Status>, Vec<Row>)> {
+    let mut overview: Overview = get(dir, "/api/state", &[]).await?;
+    let names: Vec<String> = overview.gateways.iter().map(|one| one.name.clone()).collect();
+    overview.gateways.retain(|one| gateway.is_none_or(|wanted| wanted == one.name));
+    if let Some(gateway) = gateway.filter(|_| overview.gateways.is_empty()) {
+        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        bail!("no such Gateway: {gateway} (running: {there})");
+    }
+    let mut rows = Vec::new();
+    loop {
+        let (limit, offset) = (PAGE.to_string(), rows.len().to_string());
+        let mut query = vec![("limit", limit.as_str()), ("offset", &offset)];
+        query.extend(gateway.map(|gateway| ("gateway", gateway)));
+        let page: Routes = get(dir, "/api/routes", &query).await?;
+        let done = page.rows.is_empty() || rows.len() + page.rows.len() >= page.total;
+        rows.extend(page.rows);
+        if done {
+            break;
+        }
+    }
+    let of = |gateway| Status { gateway, pods: Vec::new(), problems: Vec::new() };
+    Ok((overview.gateways.into_iter().map(of).collect(), rows))
+}
+
+pub(super) async fn explain(
+    dir: &Path,
+    gateway: Option<&str>,
+    asked: &Asked,
+    port: Option<u16>,
+) -> anyhow::Result<Vec<Explained>> {
+    let port = port.map(|port| port.to_string());
+    let headers: Vec<String> = asked.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let mut query = vec![("host", asked.host.as_str()), ("path", &asked.path), ("method", &asked.method)];
+    query.extend(headers.iter().map(|header| ("header", header.as_str())));
+    query.extend(gateway.map(|gateway| ("gateway", gateway)));
+    query.extend(port.as_deref().map(|port| ("port", port)));
+    get(dir, "/api/explain", &query).await
+}
+
+pub(super) async fn top(
+    dir: &Path,
+    gateway: Option<&str>,
+    seconds: u64,
+    limit: usize,
+) -> anyhow::Result<Top> {
+    let (seconds, limit) = (seconds.to_string(), limit.to_string());
+    let mut query = vec![("seconds", seconds.as_str()), ("limit", &limit)];
+    query.extend(gateway.map(|gateway| ("gateway", gateway)));
+    get(dir, "/api/top", &query).await
+}
+
+async fn get<T: DeserializeOwned>(dir: &Path, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
+    let query = Serializer::new(String::new()).extend_pairs(query).finish();
+    let socket = control::api_socket(dir);
+    let url = format!("{path}?{query}");
+    let body = tokio::time::timeout(PATIENCE, exchange(&socket, &url)).await.context("no answer")?;
+    let body = body.with_context(|| format!("{}: is it an older `serve`?", socket.display()))?;
+    let value: serde_json::Value = serde_json::from_slice(&body)?;
+    if let Some(error) = value["error"].as_str() {
+        bail!("{error}");
+    }
+    serde_json::from_value(value).context("the answer is of another version of this program")
+}
+
+async fn exchange(socket: &Path, url: &str) -> anyhow::Result<Bytes> {
+    ensure!(url.len() < 15_000, "this request is too long");
+    let stream = UnixStream::connect(socket).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let driver = tokio::spawn(connection);
+    let request = Request::get(url).header("Host", "localhost").body(Empty::<Bytes>::new())?;
+    let response = sender.send_request(request).await?;
+    let body =
+        Limited::new(response.into_body(), LARGEST).collect().await.map_err(|e| anyhow::anyhow!("{e}"))?;
+    driver.abort();
+    Ok(body.to_bytes())
+}

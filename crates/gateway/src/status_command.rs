@@ -1,0 +1,167 @@
+//! `status`: what runs, as tables or as JSON.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use dashboard::view::{Gateway, Group, Row};
+use serde_json::json;
+
+use crate::cli::{Output, StatusArguments};
+use crate::progress;
+use crate::running::{Running, Status};
+use crate::table::Table;
+
+/// Rows beyond this many are only counted: a large gateway has thousands.
+const SHOWN: usize = 200;
+
+pub(crate) async fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> {
+    let working = progress::spinner("asking what runs");
+    let running = Running::find(&arguments.target, arguments.all_namespaces).await?;
+    let (gateways, rows) = running.status().await?;
+    working.finish_and_clear();
+    let good = !gateways.is_empty() && gateways.iter().all(Status::is_good);
+    let mut to = io::stdout().lock();
+    match arguments.output {
+        Output::Json => writeln!(to, "{}", json!({ "gateways": gateways, "routes": rows }))?,
+        Output::Table => print(&mut to, &gateways, &rows)?,
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<()> {
+    if gateways.is_empty() {
+        return writeln!(to, "No Gateway is served.");
+    }
+    let mut table = Table::new(&["GATEWAY", "STATE", "LISTENERS", "ROUTES", "ENDPOINTS", "LAST RELOAD"]);
+    for status in gateways {
+        let Gateway { name, listeners, counts, .. } = &status.gateway;
+        table.row(vec![
+            name.clone(),
+            state(status),
+            listeners.len().to_string(),
+            counts.routes.to_string(),
+            counts.endpoints.to_string(),
+            last_reload(status),
+        ]);
+    }
+    table.write(to, None)?;
+    for status in gateways {
+        for problem in status.gateway.refused.iter().chain(&status.problems) {
+            writeln!(to, "  {}: {problem}", status.gateway.name)?;
+        }
+        for pod in status.pods.iter().filter(|pod| pod.refused.is_some()) {
+            writeln!(to, "  pod {}: {}", pod.name, pod.refused.as_deref().unwrap_or_default())?;
+        }
+    }
+
+    let mut table = Table::new(&["LISTENER", "GATEWAY", "PROTOCOL", "PORT", "HOSTNAME", "OPEN AT", "ROUTES"]);
+    for status in gateways {
+        for listener in &status.gateway.listeners {
+            let open = match (&listener.address, status.pods.is_empty()) {
+                (Some(address), _) => address.to_string(),
+                (None, false) => "its pods".to_owned(),
+                (None, true) => "not open".to_owned(),
+            };
+            table.row(vec![
+                listener.name.clone(),
+                status.gateway.name.clone(),
+                listener.protocol.clone(),
+                listener.port.to_string(),
+                listener.hostname.clone(),
+                open,
+                listener.routes.to_string(),
+            ]);
+        }
+    }
+    below(to, &table)?;
+
+    let mut table = Table::new(&["ROUTE", "GATEWAY", "HOST", "MATCH", "BACKENDS"]);
+    for row in rows.iter().take(SHOWN) {
+        let hosts = match row.hosts.as_slice() {
+            [one] => one.clone(),
+            [first, others @ ..] => format!("{first} and {} more", others.len()),
+            [] => "*".to_owned(),
+        };
+        let route = format!("{} {}, rule {}", row.kind, row.route, row.rule);
+        table.row(vec![route, row.gateway.clone(), hosts, row.conditions.clone(), backends(row)]);
+    }
+    below(to, &table)?;
+    match rows.len().saturating_sub(SHOWN) {
+        0 => {}
+        more => writeln!(to, "and {more} more (--output json has all)")?,
+    }
+
+    let mut table = Table::new(&["CERTIFICATE", "SECRET", "GATEWAY", "DAYS LEFT"]);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    for status in gateways {
+        for certificate in &status.gateway.certificates {
+            let left = certificate.not_after - i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            let left = if left < 0 { "expired".to_owned() } else { (left / 86_400).to_string() };
+            let names = certificate.names.join(", ");
+            table.row(vec![names, certificate.secret.clone(), status.gateway.name.clone(), left]);
+        }
+    }
+    below(to, &table)
+}
+
+fn below(to: &mut impl Write, table: &Table) -> io::Result<()> {
+    if table.is_empty() {
+        return Ok(());
+    }
+    writeln!(to)?;
+    table.write(to, None)
+}
+
+fn state(status: &Status) -> String {
+    let Gateway { serving, draining, refused, .. } = &status.gateway;
+    let word = match (serving, draining, refused) {
+        (_, true, _) => "draining",
+        (false, ..) => "not serving",
+        (true, _, Some(_)) => "serving, the newest is refused",
+        (true, _, None) => "serving",
+    };
+    match status.pods.as_slice() {
+        [] => word.to_owned(),
+        pods => {
+            let current = pods.iter().filter(|pod| pod.current).count();
+            format!("{word} ({current} of {} pods)", pods.len())
+        }
+    }
+}
+
+fn last_reload(status: &Status) -> String {
+    if let Some(since) = status.pods.iter().filter_map(|pod| pod.since.as_ref()).max() {
+        return since.clone();
+    }
+    let Some(reload) = &status.gateway.last_reload else { return "never".to_owned() };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let ago = now.saturating_sub(Duration::from_millis(reload.at));
+    let took = reload.milliseconds.map(|ms| format!(", {ms:.0} ms")).unwrap_or_default();
+    format!("{} ago{took}", short(ago))
+}
+
+/// `5s`, `3m`, `2h`, `4d`
+fn short(time: Duration) -> String {
+    match time.as_secs() {
+        s @ 0..60 => format!("{s}s"),
+        s @ 60..3600 => format!("{}m", s / 60),
+        s @ 3600..86_400 => format!("{}h", s / 3600),
+        s => format!("{}d", s / 86_400),
+    }
+}
+
+fn backends(row: &Row) -> String {
+    let several = row.groups.len() > 1;
+    let group = |group: &Group| {
+        let name = if group.name.is_empty() { "not valid" } else { &group.name };
+        let share = if several { format!(" {} %", group.share) } else { String::new() };
+        let count = group.endpoints.len();
+        let endpoints = if count == 1 { "endpoint" } else { "endpoints" };
+        format!("{name}{share} ({count} {endpoints})")
+    };
+    match row.groups.as_slice() {
+        [] => row.filters.first().cloned().unwrap_or_else(|| "none".to_owned()),
+        groups => groups.iter().map(group).collect::<Vec<_>>().join(", "),
+    }
+}

@@ -1,0 +1,75 @@
+//! Which gateway a command is for: a `serve` on this machine, or those of a cluster.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::cli::Target;
+use crate::serve::{TEMPORARY_PREFIX, control};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The state directory of a `serve`.
+    Serve(PathBuf),
+    Cluster,
+}
+
+/// What is named counts; then a `serve` of this user; then the cluster that kubectl would take.
+pub(crate) fn find(target: &Target) -> anyhow::Result<Found> {
+    if target.names_cluster() {
+        return Ok(Found::Cluster);
+    }
+    match serves(target.state_dir.as_deref())?.as_slice() {
+        [one] => Ok(Found::Serve(one.clone())),
+        [] if target.state_dir.is_none() && cluster_is_near() => Ok(Found::Cluster),
+        [] => bail!(
+            "no `varnish-gateway serve` of this user was found: start it, name its --state-dir, or name a cluster by \
+             --kubeconfig, --context or --namespace"
+        ),
+        several => {
+            let dirs: Vec<_> = several.iter().map(|dir| format!("  --state-dir {}", dir.display())).collect();
+            bail!("several `varnish-gateway serve` run: choose one:\n{}", dirs.join("\n"))
+        }
+    }
+}
+
+/// State directories of `serve`s that run: the one that is named, or all temporary ones of this user.
+fn serves(named: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+    if let Some(dir) = named {
+        if !answers(dir) {
+            bail!("no `varnish-gateway serve` runs with --state-dir {}", dir.display());
+        }
+        return Ok(vec![dir.to_owned()]);
+    }
+    let temporary = std::env::temp_dir();
+    let entries = std::fs::read_dir(&temporary).with_context(|| temporary.display().to_string())?;
+    let ours = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let own = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == own_user());
+        name.starts_with(TEMPORARY_PREFIX) && own && answers(path)
+    };
+    let mut dirs: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(ours).collect();
+    dirs.sort();
+    Ok(dirs)
+}
+
+/// The owner of our own process, as the system tells it.
+fn own_user() -> u32 {
+    std::fs::metadata("/proc/self").map_or(u32::MAX, |meta| meta.uid())
+}
+
+/// A chaperone has the second alone.
+fn answers(dir: &Path) -> bool {
+    [control::socket(dir), control::api_socket(dir)]
+        .iter()
+        .any(|socket| std::os::unix::net::UnixStream::connect(socket).is_ok())
+}
+
+/// Is there a cluster that could be meant?
+fn cluster_is_near() -> bool {
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
+    std::env::var_os("KUBECONFIG").is_some()
+        || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+        || home.is_some_and(|file| file.exists())
+}

@@ -1,0 +1,87 @@
+//! `top`: the busiest routes, live on a terminal, as plain text elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dashboard::view::{Point, Second, Top};
+
+use crate::cli::{Output, TopArguments};
+use crate::progress;
+use crate::running::Running;
+use crate::table::Table;
+
+/// The cursor home, and all below it gone.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
+    let live = io::stdout().is_terminal() && arguments.output == Output::Table;
+    let count = arguments.count.unwrap_or(if live { u64::MAX } else { 1 });
+    let working = progress::spinner("asking what runs");
+    let mut running = Running::find(&arguments.target, arguments.all_namespaces).await?;
+    let mut first = Some(working);
+    for look in 0..count {
+        if look > 0 {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(arguments.interval)) => {}
+                _ = tokio::signal::ctrl_c() => break,
+            }
+        }
+        let top = running.top(arguments.interval, arguments.limit).await?;
+        if let Some(working) = first.take() {
+            working.finish_and_clear();
+        }
+        let mut to = io::stdout().lock();
+        match arguments.output {
+            Output::Json => writeln!(to, "{}", serde_json::to_string(&top)?)?,
+            Output::Table => {
+                if live {
+                    write!(to, "{CLEAR}")?;
+                }
+                print(&mut to, &top, arguments.limit, live.then(width))?;
+            }
+        }
+        to.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Of the terminal, as far as it is known.
+fn width() -> usize {
+    usize::from(console::Term::stdout().size_checked().map_or(120, |(_, columns)| columns))
+}
+
+fn print(to: &mut impl Write, top: &Top, limit: usize, width: Option<usize>) -> io::Result<()> {
+    if top.gateways.is_empty() {
+        return writeln!(to, "No Gateway is served.");
+    }
+    let head = ["ROUTE", "REQUESTS/S", "HITS", "MEAN", "P95", "ERRORS/S"];
+    let mut table = Table::new(&head);
+    for Second { gateway, total, in_flight, .. } in &top.gateways {
+        table.row(cells(format!("Gateway {gateway}, {in_flight} in flight"), total));
+    }
+    let mut rules: Vec<_> = top
+        .gateways
+        .iter()
+        .flat_map(|second| second.rules.iter().map(move |rule| (&second.gateway, rule)))
+        .collect();
+    rules.sort_by(|(_, one), (_, other)| other.point.rate.total_cmp(&one.point.rate));
+    let several = top.gateways.len() > 1;
+    for (gateway, rule) in rules.into_iter().take(limit) {
+        let of = if several { format!(" ({gateway})") } else { String::new() };
+        table.row(cells(format!("{} {}, rule {}{of}", rule.kind, rule.route, rule.rule), &rule.point));
+    }
+    table.write(to, width)
+}
+
+fn cells(name: String, point: &Point) -> Vec<String> {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    vec![
+        name,
+        format!("{:.1}", point.rate),
+        or_dash(point.hits.map(|share| format!("{:.1} %", 100.0 * share))),
+        or_dash(point.mean.map(|ms| format!("{ms:.1} ms"))),
+        or_dash(point.p95.map(|ms| format!("{ms:.1} ms"))),
+        format!("{:.1}", point.errors),
+    ]
+}

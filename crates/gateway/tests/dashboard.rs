@@ -1,0 +1,248 @@
+//! The dashboard of `serve`: what it shows, whom it answers, and what it does.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+use crate::support::{
+    Ask, Origin, PATIENCE, Program, Response, Scene, cache_policy, class, free_port, gateway, get, route,
+    route_to, service, until, wait_for,
+};
+
+const HOST: &str = "shop.example.com";
+
+/// Gateway `web` in front of one origin, and its dashboard.
+struct Site {
+    port: u16,
+    board: u16,
+    origin: Origin,
+    /// Before the scene: the program ends while its files are there.
+    _program: Program,
+    scene: Scene,
+}
+
+impl Site {
+    fn new(arguments: &[&str]) -> Self {
+        let (port, board) = (free_port(), free_port());
+        let origin = Origin::new("shop");
+        let objects = [
+            class(),
+            gateway("web", &[port]),
+            service("shop", &[origin.address()]),
+            route(
+                "shop",
+                r"
+  hostnames: [shop.example.com]
+  rules:
+  - matches: [{path: {value: /}}]
+    backendRefs: [{name: shop, port: 80}]
+",
+            ),
+            cache_policy("shop", "shop", "  forcedTTL: 1h"),
+        ];
+        let scene = Scene::new(&objects.concat());
+        let address = format!("127.0.0.1:{board}");
+        let program = scene.start_with(&[&["--dashboard", &address], arguments].concat());
+        program.wait_for_line(&[&format!("dashboard: http://{address}/")]);
+        program.wait_for_line(&["Gateway default/web: reloaded"]);
+        Self { port, board, origin, _program: program, scene }
+    }
+
+    fn get(&self, path: &str) -> Response {
+        get(self.board, &format!("localhost:{}", self.board), path)
+    }
+
+    #[track_caller]
+    fn json(&self, path: &str) -> Value {
+        let response = self.get(path);
+        assert_eq!(response.status, 200, "{path}: {}", response.text());
+        serde_json::from_slice(&response.body).unwrap()
+    }
+
+    fn ask(&self, headers: &[(&str, &str)]) -> u16 {
+        let mut ask = Ask::get("localhost", "/api/state");
+        for (name, value) in headers {
+            ask = ask.header(name, value);
+        }
+        ask.send(self.board).status
+    }
+}
+
+#[test]
+fn what_is_served_is_shown_and_follows_changes() {
+    let site = Site::new(&[]);
+    let page = site.get("/");
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains("<main"), "{}", page.text());
+    for (name, part) in [
+        ("Content-Security-Policy", "frame-ancestors 'none'"),
+        ("Content-Security-Policy", "default-src 'self'"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Cache-Control", "no-store"),
+    ] {
+        assert!(page.header(name).is_some_and(|value| value.contains(part)), "{name}: {:?}", page.headers);
+    }
+    assert!(page.header("Access-Control-Allow-Origin").is_none());
+
+    let state = site.json("/api/state");
+    let web = &state["gateways"][0];
+    assert_eq!((&web["name"], &web["serving"]), (&"default/web".into(), &true.into()));
+    assert_eq!(web["listeners"][0]["port"], site.port);
+    assert_eq!(web["listeners"][0]["address"], format!("127.0.0.1:{}", site.port));
+    assert_eq!((&web["counts"]["routes"], &web["counts"]["endpoints"]), (&1.into(), &1.into()));
+    assert!(web["last_reload"]["milliseconds"].as_f64().unwrap() > 0.0);
+
+    let routes = site.json("/api/routes");
+    let row = &routes["rows"][0];
+    assert_eq!((&row["route"], &row["conditions"]), (&"default/shop".into(), &"PathPrefix /".into()));
+    assert_eq!(row["groups"][0]["endpoints"][0]["address"], site.origin.address().to_string());
+    assert!(row["cache"].as_str().unwrap().contains("3600 s"), "{row}");
+    assert_eq!(site.json("/api/routes?q=nothing-like-it")["total"], 0);
+
+    let explained = site.json("/api/explain?host=shop.example.com&path=/x");
+    assert_eq!(explained[0]["route"], "HTTPRoute default/shop, rule 0 (PathPrefix /)");
+    assert_eq!(site.json("/api/explain?host=elsewhere&path=/")[0]["answer"], "404, no route matches");
+    assert_eq!(site.get("/api/explain?path=/").status, 400);
+
+    let more = Origin::new("more");
+    site.scene.write(
+        "more.yaml",
+        &[route_to("more", "/more", "more"), service("more", &[more.address()])].concat(),
+    );
+    until("the new route is shown", || site.json("/api/routes")["total"] == 2);
+    site.scene.write(
+        "more.yaml",
+        &[route_to("more", "/more", "more"), service("more", &[more.address(), site.origin.address()])]
+            .concat(),
+    );
+    let told = |kind: &str, part: &str| {
+        let journal = site.json("/api/journal");
+        journal
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|entry| entry["kind"] == kind && entry["text"].as_str().unwrap().contains(part))
+    };
+    until("the new endpoint is told", || told("endpoints", &format!("+{}", site.origin.address())));
+    assert!(told("reloaded", "ms") && told("accepted", "HTTPRoute default/more"));
+    site.scene.write("more.yaml", "kind: [");
+    until("what is wrong is told", || told("bad-input", "more.yaml"));
+}
+
+#[test]
+fn requests_are_counted_for_each_route() {
+    let site = Site::new(&[]);
+    let rate = || {
+        get(site.port, HOST, "/counted");
+        let top = site.json("/api/top?seconds=10");
+        let rule = top["gateways"][0]["rules"][0].clone();
+        (rule["route"] == "default/shop" && rule["hits"].as_f64()? > 0.0).then_some(rule)
+    };
+    let rule = wait_for("the requests are counted", rate);
+    assert!(rule["rate"].as_f64().unwrap() > 0.0 && rule["p95"].as_f64().unwrap() > 0.0, "{rule}");
+    let row = &site.json("/api/routes")["rows"][0];
+    assert!(!row["traffic"]["rate"].as_array().unwrap().is_empty(), "{row}");
+    assert!(!site.json("/api/traffic")["gateways"][0]["total"]["rate"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn strangers_are_refused() {
+    let site = Site::new(&[]);
+    // A name that was made to lead here.
+    for host in ["evil.example", "localhost.evil.example", "10.0.0.1"] {
+        let response = get(site.board, host, "/api/state");
+        assert_eq!(response.status, 403, "{host}");
+        assert!(response.text().contains("--dashboard-host"), "{}", response.text());
+    }
+    assert_eq!(site.ask(&[]), 200);
+    assert_eq!(site.ask(&[("Origin", "http://evil.example")]), 403);
+    assert_eq!(site.ask(&[("Origin", "null")]), 403);
+    assert_eq!(site.ask(&[("Sec-Fetch-Site", "cross-site")]), 403);
+    assert_eq!(site.ask(&[("Host", "evil.example")]), 400);
+    let long = "x".repeat(20 << 10);
+    assert!((400..500).contains(&site.ask(&[("X-Long", &long)])));
+    for (method, path, status) in [
+        ("OPTIONS", "/api/state", 405),
+        ("POST", "/api/state", 403),
+        ("GET", "/nothing", 404),
+        ("HEAD", "/", 200),
+    ] {
+        assert_eq!(Ask::new(method, "localhost", path).send(site.board).status, status, "{method} {path}");
+    }
+}
+
+#[test]
+fn it_is_for_reading_unless_actions_are_allowed() {
+    let order = br#"{"method": "Purge", "hostname": "shop.example.com", "paths": ["/a"]}"#.to_vec();
+    let post = |body: Vec<u8>| Ask::new("POST", "localhost", "/api/purge").body(body);
+    let ours = |body: Vec<u8>| post(body).header("X-Varnish-Gateway", "test");
+    let reading = Site::new(&[]);
+    assert_eq!(reading.json("/api/state")["allow_actions"], false);
+    assert_eq!(ours(order.clone()).send(reading.board).status, 403);
+    drop(reading);
+
+    let site = Site::new(&["--allow-actions"]);
+    let cache = || get(site.port, HOST, "/a").header("X-Cache").unwrap_or_default().to_owned();
+    cache();
+    assert_eq!(cache(), "HIT");
+    assert_eq!(post(order.clone()).send(site.board).status, 403, "without the header");
+    assert_eq!(cache(), "HIT");
+    let done = ours(order).send(site.board);
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert!(done.text().contains("1 object purged"), "{}", done.text());
+    assert_eq!(cache(), "MISS");
+    assert_eq!(ours(b"{}".to_vec()).send(site.board).status, 400);
+    assert_eq!(ours(vec![b' '; 70 << 10]).send(site.board).status, 413);
+    let wrong = br#"{"method": "Purge", "hostname": "a b", "paths": ["/"]}"#.to_vec();
+    assert_eq!(ours(wrong).send(site.board).status, 400);
+}
+
+#[test]
+fn events_come_as_they_happen_and_streams_are_bounded() {
+    let site = Site::new(&[]);
+    let open = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", site.board)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut status = String::new();
+        stream.read_line(&mut status).unwrap();
+        (stream, status)
+    };
+    let (stream, status) = open();
+    assert!(status.contains("200"), "{status}");
+    let mut lines = stream.lines().map(Result::unwrap);
+    let mut next = |part: &str| lines.find(|line| line.contains(part)).unwrap();
+    next("\"kind\":\"reloaded\"");
+    site.scene.write("more.yaml", &route_to("more", "/more", "shop"));
+    next("HTTPRoute default/more: accepted");
+    next("\"kind\":\"reloaded\"");
+    next("event: second");
+
+    let all: Vec<_> = (0..40).map(|_| open()).collect();
+    let refused = all.iter().filter(|(_, status)| status.contains("503")).count();
+    assert!((8..40).contains(&refused), "{refused} of 40 refused");
+    drop(all);
+    assert_eq!(site.ask(&[]), 200);
+}
+
+#[test]
+fn a_listener_goes_before_the_dashboard() {
+    let port = free_port();
+    let scene = Scene::new(&[class(), gateway("web", &[port])].concat());
+    let program = scene.start_with(&["--dashboard", &port.to_string()]);
+    program.wait_for_line(&["no dashboard", "belongs to a listener"]);
+    program.wait_for_line(&["Gateway default/web: reloaded"]);
+    assert_eq!(get(port, "x", "/").status, 404);
+    drop(program);
+
+    let other = free_port();
+    let program = scene.start_with(&["--dashboard", &other.to_string()]);
+    program.wait_for_line(&["dashboard: http://127.0.0.1:"]);
+    scene.write("all.yaml", &[class(), gateway("web", &[port, other])].concat());
+    program.wait_for_line(&["the dashboard gives port", &other.to_string()]);
+    until("the listener has the port", || {
+        Ask::get("x", "/").try_send(other).is_ok_and(|response| response.header("X-Varnish").is_some())
+    });
+}
