@@ -381,6 +381,23 @@ mod tests {
     }
 
     #[test]
+    fn every_command_has_examples_and_is_in_the_docs() {
+        let page = include_str!("../../../docs/reference/commands.md");
+        let headings: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(headings.iter().any(|heading| heading.split(", ").any(|word| word == name)), "{name}");
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.starts_with("Examples:") && help.contains(name), "{name}: {help}");
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                let described = argument.get_help().is_some() || argument.is_positional();
+                assert!(described || argument.get_id() == "method", "{name}: {}", argument.get_id());
+            }
+        }
+        assert!(page.contains("| exit code |"));
+    }
+
+    #[test]
     fn the_dashboard_stays_on_loopback_unless_an_address_is_given() {
         let at = |text: &str| dashboard_at(text).unwrap();
         let here = |text: &str| DashboardAt::Here(text.parse().unwrap());
