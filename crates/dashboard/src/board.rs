@@ -237,10 +237,10 @@ async fn follow(board: Arc<Board>, name: String, mut state: watch::Receiver<Stat
             }
             last = Some((configuration, endpoints, shown));
         }
+        tokio::time::sleep(GATHER).await;
         if state.changed().await.is_err() {
             return board.changed();
         }
-        tokio::time::sleep(GATHER).await;
     }
 }
 
