@@ -37,11 +37,8 @@ impl Table {
             for (cell, width) in row.iter().zip(&widths) {
                 line.push_str(&format!("{cell:width$}  "));
             }
-            let line = line.trim_end();
-            match width {
-                Some(width) => writeln!(to, "{}", line.chars().take(width).collect::<String>())?,
-                None => writeln!(to, "{line}")?,
-            }
+            let end = width.and_then(|width| line.char_indices().nth(width)).map_or(line.len(), |(at, _)| at);
+            writeln!(to, "{}", line[..end].trim_end())?;
         }
         Ok(())
     }
