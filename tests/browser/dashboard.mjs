@@ -148,10 +148,16 @@ ${slice("origin", origin.address().port)}${route("shop", "shop.test", "/", "orig
   page.on("pageerror", (error) => complaints.push(error.message));
   await page.goto(url);
   const text = (selector) => page.locator(selector).innerText();
-  const shows = (what, selector, part) => until(`${what}: ${part}`, async () => (await text(selector)).includes(part));
+  const shows = async (what, selector, part) => {
+    const there = until(`${what}: ${part}`, async () => (await text(selector)).includes(part));
+    await there.catch(async (error) => {
+      throw new Error(`${error.message}, but:\n${await text(selector)}`);
+    });
+  };
 
   await shows("the Gateway", "#gateway-list", "default/web");
   await shows("it serves", "#gateway-list", "serving");
+  await shows("its endpoints", "#gateway-list", "1 of 1 Service");
   await shows("a listener", "#listener-table", `127.0.0.1:${port}`);
   await shows("the other", "#listener-table", "HTTPS");
   await shows("a route", "#route-table", "HTTPRoute default/shop");

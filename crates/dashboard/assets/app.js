@@ -12,7 +12,7 @@ function el(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value !== undefined && value !== null && value !== false) element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
