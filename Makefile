@@ -81,7 +81,7 @@ test-chart: setup ## The Helm chart by real helm: two releases, upgrade under lo
 	scripts/test-chart
 
 test-invalidation: setup ## VarnishCacheInvalidations on a whole cluster: three pods, and pods that come and go
-	scripts/test-invalidation
+	scripts/test-invalidation $(if $(NO_BUILD),--no-build)
 
 bench-invalidation: setup ## How fast objects go: on three pods, by tag out of a million, and hits under 10,000 bans
 	scripts/bench-invalidation

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -147,6 +148,19 @@ def phase(name):
 
 def ended(name, patience=60):
     return until(f"{name} is over", lambda: phase(name) in ("Complete", "Failed") and get("vcinv", name)["status"], patience)
+
+
+def command(*words):
+    """`varnish-gateway …` with kubectl's credentials: its exit code, and what it prints."""
+    built = [REPOSITORY / "target" / profile / "varnish-gateway" for profile in ("release", "debug")]
+    built = [program for program in built if program.exists()]
+    if not built:
+        raise SystemExit("there is no target/debug/varnish-gateway: cargo build --workspace")
+    program = max(built, key=lambda program: program.stat().st_mtime)
+    with tempfile.TemporaryDirectory() as nowhere:
+        # No `serve` of this machine is to be found.
+        done = subprocess.run([str(program), *words], capture_output=True, text=True, env={**os.environ, "TMPDIR": nowhere})
+    return done.returncode, done.stdout + done.stderr
 
 
 def begin():

@@ -2,16 +2,16 @@
 
 mod cluster;
 mod local;
+mod report;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use api::InvalidationType;
-use model::invalidation::{Invalidation, Outcome};
+use model::invalidation::Invalidation;
 use translate::invalidation;
 
-use crate::cli::{BanArguments, PurgeArguments, Target};
+use crate::cli::{BanArguments, LogFormat, PurgeArguments, Target};
 use crate::target::{self, Found};
 
 /// What to take out.
@@ -22,7 +22,7 @@ pub(crate) struct Wanted {
     tags: Vec<String>,
 }
 
-pub(crate) async fn purge(arguments: PurgeArguments) -> anyhow::Result<ExitCode> {
+pub(crate) async fn purge(arguments: PurgeArguments, log: LogFormat) -> anyhow::Result<ExitCode> {
     let PurgeArguments { soft, host, paths, tags, target } = arguments;
     let kind = if soft { InvalidationType::SoftPurge } else { InvalidationType::Purge };
     for path in &paths {
@@ -32,24 +32,29 @@ pub(crate) async fn purge(arguments: PurgeArguments) -> anyhow::Result<ExitCode>
         );
     }
     ensure!(!paths.is_empty() || !tags.is_empty(), "nothing to purge: give HOST and PATH, or --tag");
-    run(Wanted { kind, hostname: host, paths, tags }, target).await
+    run(Wanted { kind, hostname: host, paths, tags }, target, log).await
 }
 
-pub(crate) async fn ban(arguments: BanArguments) -> anyhow::Result<ExitCode> {
+pub(crate) async fn ban(arguments: BanArguments, log: LogFormat) -> anyhow::Result<ExitCode> {
     let BanArguments { host, regexes, target } = arguments;
     run(
         Wanted { kind: InvalidationType::Ban, hostname: Some(host), paths: regexes, tags: Vec::new() },
         target,
+        log,
     )
     .await
 }
 
-async fn run(mut wanted: Wanted, target: Target) -> anyhow::Result<ExitCode> {
+async fn run(mut wanted: Wanted, target: Target, log: LogFormat) -> anyhow::Result<ExitCode> {
     wanted.hostname = wanted.hostname.map(|host| host.to_ascii_lowercase());
     wanted.check()?;
     match target::find(&target)? {
-        Found::Cluster => cluster::run(&wanted, &target).await,
-        Found::Serve(dir) => local::run(&wanted, &target, &dir).await,
+        Found::Serve(dir) => local::run(&wanted, &target, &dir, log).await,
+        Found::Cluster if target.names_cluster() => cluster::run(&wanted, &target, log).await,
+        Found::Cluster => cluster::run(&wanted, &target, log).await.context(
+            "no `varnish-gateway serve` of this user was found, and the cluster of the current kubeconfig does not help: \
+             start `serve`, name its --state-dir, or choose a cluster by --kubeconfig, --context and --namespace",
+        ),
     }
 }
 
@@ -72,18 +77,8 @@ impl Wanted {
         }
     }
 
-    fn names(&self) -> impl Iterator<Item = &String> {
+    fn names(&self) -> impl Iterator<Item = &String> + Clone {
         self.paths.iter().chain(&self.tags)
-    }
-
-    /// One line for the whole, and one for each that failed. True where none did.
-    fn print(&self, whose: &str, outcomes: &[Outcome]) -> io::Result<bool> {
-        let mut to = io::stdout().lock();
-        writeln!(to, "{whose}: {}", invalidation::summary(self.kind, outcomes))?;
-        for (name, outcome) in self.names().zip(outcomes).filter(|(_, outcome)| outcome.error.is_some()) {
-            writeln!(to, "  {name}: {}", invalidation::told(outcome))?;
-        }
-        Ok(outcomes.iter().all(|outcome| outcome.error.is_none()))
     }
 }
 

@@ -46,8 +46,8 @@ fn main() -> ExitCode {
         Command::Status(arguments) => run(status_command::run(arguments)),
         Command::Top(arguments) => run(top_command::run(arguments)),
         Command::Completions(arguments) => completions(arguments.shell),
-        Command::Purge(arguments) => run(invalidate_command::purge(arguments)),
-        Command::Ban(arguments) => run(invalidate_command::ban(arguments)),
+        Command::Purge(arguments) => run(invalidate_command::purge(arguments, cli.log)),
+        Command::Ban(arguments) => run(invalidate_command::ban(arguments, cli.log)),
         Command::Crds(arguments) if arguments.apply => run(crds::apply()),
         Command::Crds(_) => crds::print(),
     };

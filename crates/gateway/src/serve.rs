@@ -23,6 +23,7 @@ use translate::{EndpointIndex, GatewayPlan, Infra, Key, Notice, resolve_tls};
 use crate::cli::ServeArguments;
 use crate::compile_vcl::refused_arguments;
 use crate::serve::instance::{Ended, Instance};
+use crate::serve::invalidations::New;
 use crate::serve::news::News;
 use crate::shared_ports::Settled;
 use crate::{dashboard_page, input, shared_ports, signals, verdict, vmod};
@@ -176,9 +177,10 @@ impl Machine {
             self.instances.iter().map(|(key, instance)| (key.clone(), instance.state())).collect();
         self.board.show(&running.iter().map(|(key, state)| (key.to_string(), state.clone())).collect());
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
-        for (key, one) in self.invalidations.new_ones(&snapshot.cache_invalidations) {
+        for New { key, one, is_old } in self.invalidations.new_ones(&snapshot.cache_invalidations) {
             let gateway = Key::new(&key.namespace, &one.spec.gateway_ref.name);
             match self.instances.get(&gateway) {
+                Some(_) if is_old => invalidations::needless(&key),
                 Some(instance) => drop(tokio::spawn(invalidations::carry_out(
                     key,
                     one,

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use crate::support::{
     Ask, Origin, Program, Response, Scene, cache_policy, class, free_port, gateway, get, route, route_to,
-    service,
+    service, until,
 };
 
 const HOST: &str = "shop.example.com";
@@ -136,7 +136,7 @@ fn a_soft_purge_serves_stale_within_grace() {
     site.warm(&ask);
     assert_eq!(site.done(&["purge", "--soft", HOST, "/a"]), "Gateway default/web: 1 object made stale\n");
     assert_eq!(site.cache(&ask), "STALE");
-    crate::support::until("it is fetched anew", || site.cache(&ask) == "HIT");
+    until("it is fetched anew", || site.cache(&ask) == "HIT");
     assert_eq!(site.origin.seen().len(), 2);
 }
 
@@ -238,4 +238,82 @@ fn a_file_is_carried_out_once_when_it_appears() {
         .write("lost.yaml", &invalidation("lost", "{gatewayRef: {name: nobody}, type: Purge, tags: [t]}"));
     site.program
         .wait_for_line(&["VarnishCacheInvalidation default/lost", "Gateway default/nobody, which is not"]);
+}
+
+#[test]
+fn what_was_there_at_the_start_is_not_carried_out_again() {
+    let purge = invalidation(
+        "purge",
+        "{gatewayRef: {name: web}, type: Purge, hostname: shop.example.com, paths: [/a]}",
+    );
+    let mut site = Site::with_policy("  defaultTTL: 1h");
+    let ask = Ask::get(HOST, "/a");
+    site.warm(&ask);
+    site.scene.write("purge.yaml", &purge);
+    site.program.wait_for_line(&["VarnishCacheInvalidation default/purge", "Complete: 1 object purged"]);
+
+    site.program.signal(rustix::process::Signal::TERM);
+    site.program.wait_for_exit();
+    site.program = site.scene.serve();
+    site.program.wait_for_line(&["VarnishCacheInvalidation default/purge", "Complete", "the cache is empty"]);
+    site.warm(&ask);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(site.cache(&ask), "HIT");
+    assert_eq!(site.program.count_lines(&["VarnishCacheInvalidation default/purge"]), 1);
+    // Once more, where somebody takes it away and brings it back.
+    site.scene.remove("purge.yaml");
+    site.scene.write("other.yaml", &route_to("other", "/other", "shop"));
+    site.program.wait_for_line(&["HTTPRoute default/other", "accepted"]);
+    site.scene.write("purge.yaml", &purge);
+    site.program.wait_for_line(&["VarnishCacheInvalidation default/purge", "Complete: 1 object purged"]);
+}
+
+#[test]
+fn commands_speak_json_where_asked() {
+    let site = Site::with_policy("  defaultTTL: 1h");
+    site.warm(&Ask::get(HOST, "/a"));
+    let text = site.done(&["purge", "--log", "json", HOST, "/a", "/b", "--tag", "t"]);
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(line["event"], "invalidated", "{text}");
+    assert_eq!(line["object"], "Gateway default/web", "{text}");
+    assert_eq!(
+        line["pathResults"],
+        serde_json::json!([
+            {"path": "/a", "success": true, "objects": 1},
+            {"path": "/b", "success": true, "objects": 0},
+            {"path": "t", "success": true, "objects": 0},
+        ])
+    );
+    let text = site.refused(&["--log", "json", "ban", HOST, "^/a", "("]);
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(line["event"], "not-invalidated", "{text}");
+    assert_eq!(line["pathResults"][0], serde_json::json!({"path": "^/a", "success": true}), "{text}");
+    assert_eq!(line["pathResults"][1]["success"], false, "{text}");
+    // An error, too, is one object.
+    let text = site.refused(&["--log", "json", "purge", HOST, "a"]);
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(line["level"], "ERROR", "{text}");
+}
+
+#[test]
+fn without_serve_and_cluster_the_commands_say_what_to_do() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let run = |kubeconfig: Option<&str>, words: &[&str]| {
+        let mut command = Program::command();
+        command.args(words).env("TMPDIR", nowhere.path()).env("HOME", nowhere.path());
+        command.env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
+        if let Some(file) = kubeconfig {
+            command.env("KUBECONFIG", file);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
+    };
+    let text = run(None, &["purge", HOST, "/a"]);
+    assert!(text.contains("no `varnish-gateway serve` of this user was found: start it"), "{text}");
+    let text = run(Some("/nonexistent/config"), &["ban", HOST, "."]);
+    assert!(text.contains("no `varnish-gateway serve`") && text.contains("--kubeconfig"), "{text}");
+    let state = nowhere.path().to_string_lossy().into_owned();
+    let text = run(None, &["purge", "--state-dir", &state, HOST, "/a"]);
+    assert!(text.contains("no `varnish-gateway serve` runs with --state-dir"), "{text}");
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "cache/cache_varnishd.h"
+#include "vre.h"
 #include "vtim.h"
 
 /*--------------------------------------------------------------------
@@ -68,9 +69,6 @@ gs_expire(struct objcore *oc, int soft)
 	return (1);
 }
 
-/* When the origin's answer came, or that long before as its Age says. */
-double gs_came(const struct objcore *oc) { return (oc->t_origin); }
-
 /*
  * For an object that is just being inserted, which EXP_Rearm() must not touch: nobody finds it from now on, and its expiry, which
  * is set up after this, takes it.
@@ -108,6 +106,30 @@ gs_ban(const char *host, const char *urls, int commit, char *why, size_t room)
 	}
 	BAN_Abandon(ban);
 	return (e);
+}
+
+/* NULL where it makes no sense. */
+void *
+gs_regex_new(const char *text)
+{
+	int error, at;
+
+	return (VRE_compile(text, 0, &error, &at, 1));
+}
+
+/* What cannot be said, as it takes too long, counts as a match. */
+int
+gs_regex_matches(const void *regex, const char *p, size_t n)
+{
+	return (VRE_match(regex, p, n, 0, &cache_param->vre_limits) != VRE_ERROR_NOMATCH);
+}
+
+void
+gs_regex_free(void *regex)
+{
+	vre_t *vre = regex;
+
+	VRE_free(&vre);
 }
 
 /*--------------------------------------------------------------------

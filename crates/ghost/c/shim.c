@@ -124,6 +124,24 @@ gs_remove(struct http *hp, const char *name, size_t n)
 	hp->nhd = v;
 }
 
+/* Removes every header that has one of these names. */
+void
+gs_remove_any(struct http *hp, const struct gs_text *names, size_t n)
+{
+	unsigned u, v;
+	size_t i;
+
+	for (u = v = HTTP_HDR_FIRST; u < hp->nhd; u++) {
+		for (i = 0; i < n && !gs_is(&hp->hd[u], names[i].p, names[i].n); i++)
+			continue;
+		if (i < n)
+			gs_drop(hp, u);
+		else
+			gs_keep(hp, &v, u);
+	}
+	hp->nhd = v;
+}
+
 /* Removes every header whose name begins so. */
 void
 gs_remove_prefix(struct http *hp, const char *prefix, size_t n)
@@ -341,7 +359,8 @@ int gs_is_bgfetch(VRT_CTX) { return (ctx->bo->is_bgfetch); }
 double gs_now(VRT_CTX) { return (ctx->now); }
 double gs_age(VRT_CTX) { return (ctx->now - ctx->bo->fetch_objcore->t_origin); }
 double gs_ttl(VRT_CTX) { return (VRT_r_beresp_ttl(ctx)); }
-/* Seconds since the fetch began, earlier tries of it among them. */
+/* When the fetch began, earlier tries of it among them, and how many seconds that is ago. */
+double gs_fetch_began(VRT_CTX) { return (ctx->bo->t_first); }
 double gs_fetch_time(VRT_CTX) { return (ctx->now - ctx->bo->t_first); }
 
 void
@@ -353,6 +372,8 @@ gs_keep_for(VRT_CTX, double ttl, double grace, double keep)
 }
 
 void gs_set_uncacheable(VRT_CTX) { VRT_l_beresp_uncacheable(ctx, 1); }
+/* Nobody is shown the answer before it is whole. */
+void gs_do_not_stream(VRT_CTX) { VRT_l_beresp_do_stream(ctx, 0); }
 
 /* A date in one of HTTP's forms; 0 for anything else. */
 double

@@ -7,11 +7,11 @@
 use std::ffi::CStr;
 
 use model::names::{CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, RESCUE_HEADER, TAG_HEADERS};
-use router::cache::{Answer, Cache, Keeping, Key};
+use router::cache::{Answer, Cache, Keeping, Key, Parameters, is_one_range};
 use router::{Decision, NormalHost, Rule};
 
 use crate::ffi::{self, Ctx, Text};
-use crate::index;
+use crate::index::{self, tags};
 use crate::message::{ClientRequest, Message};
 use crate::task::Task;
 use crate::{answer, stats, target};
@@ -99,21 +99,26 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         else {
             return;
         };
-        let Some(rule) = rule(ctx) else { return };
-        if ffi::gs_uncacheable(ctx) == 1 {
+        let rule = rule(ctx);
+        let cache = rule.and_then(Rule::cache);
+        let parameters = cache.and_then(Cache::parameters);
+        index::fetches(ffi::gs_fetch_began(ctx), parameters);
+        if rule.is_none() || ffi::gs_uncacheable(ctx) == 1 {
             return;
         }
-        let cache = rule.cache();
-        name(beresp, before, cache);
+        name(beresp, before, parameters);
         if let Some(cache) = cache {
             let answer = OriginsAnswer { ctx, message: beresp };
             let Keeping { ttl, grace, keep } = cache.keeping(&answer);
             ffi::gs_keep_for(ctx, ttl, grace, keep);
             if beresp.status() >= 500 {
                 rescue(ctx, cache, before, beresp);
+            } else if may_serve_stale(ctx, cache) {
+                // A body that breaks off is a failure, too.
+                ffi::gs_do_not_stream(ctx);
             }
         }
-        if was_purged_meanwhile(ctx, beresp) {
+        if is_overtaken(beresp) {
             ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
             ffi::gs_set_uncacheable(ctx);
         }
@@ -121,26 +126,22 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
     }
 }
 
-/// The origin may have made this answer before what the purge is about.
-///
-/// # Safety
-/// `ctx` must be the live context of the fetch whose answer `beresp` is.
-unsafe fn was_purged_meanwhile(ctx: *const Ctx, beresp: Message<'_>) -> bool {
-    // SAFETY: the caller's promise.
-    let began = unsafe { ffi::gs_now(ctx) - ffi::gs_fetch_time(ctx) };
+/// The origin may have made this answer before what a purge or a ban is about.
+fn is_overtaken(beresp: Message<'_>) -> bool {
     let part = |name| beresp.header(name).unwrap_or_default();
-    let tags = TAG_HEADERS.into_iter().flat_map(|name| beresp.headers(name));
-    index::was_purged_since(began, part(CACHE_HOST_HEADER), part(CACHE_URL_HEADER), tags)
+    let lines = TAG_HEADERS.into_iter().flat_map(|name| beresp.headers(name));
+    let tags = lines.flat_map(tags::tags).take(tags::MOST);
+    index::is_overtaken(part(CACHE_HOST_HEADER), part(CACHE_URL_HEADER), tags)
 }
 
 /// By these an object is found for invalidation, whatever its key is made of.
-fn name(beresp: Message<'_>, before: Message<'_>, cache: Option<&Cache>) {
+fn name(beresp: Message<'_>, before: Message<'_>, parameters: Option<&Parameters>) {
     let host = NormalHost::new(before.header("Host").unwrap_or_default());
     beresp.set_header(CACHE_HOST_HEADER, host.as_bytes());
-    match cache.filter(|cache| cache.changes_urls()) {
-        Some(cache) => {
+    match parameters {
+        Some(parameters) => {
             let mut url = Vec::with_capacity(before.url().len());
-            cache.write_url(before.url(), &mut url);
+            parameters.write(before.url(), &mut url);
             beresp.set_header(CACHE_URL_HEADER, &url);
         }
         None => beresp.set_header(CACHE_URL_HEADER, before.url()),
@@ -186,9 +187,11 @@ pub(crate) unsafe fn failed(ctx: *const Ctx) {
         else {
             return;
         };
-        if ffi::gs_uncacheable(ctx) == 1 {
+        // A pass. An answer that was not to be kept may have failed after that.
+        if ffi::gs_uncacheable(ctx) == 1 && !may_serve_stale(ctx, cache) {
             return;
         }
+        index::fetches(ffi::gs_fetch_began(ctx), cache.parameters());
         // Varnish lets those who wait for this fetch have its failure, too. Nobody who comes later should.
         ffi::gs_keep_for(ctx, ffi::gs_ttl(ctx), 0.0, 0.0);
         rescue(ctx, cache, before, beresp);
@@ -201,30 +204,38 @@ pub(crate) unsafe fn failed(ctx: *const Ctx) {
 /// # Safety
 /// `ctx` must be the live context of the fetch whose messages these are.
 unsafe fn rescue(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Message<'_>) {
-    // SAFETY: the caller's promise; the stale object's header lives as long as the fetch holds the object.
+    // SAFETY: the caller's promise.
     unsafe {
         if ffi::gs_is_bgfetch(ctx) == 1 {
             return;
         }
         // Another try of a fetch that failed before.
         let mut rescued = before.header(RESCUE_HEADER).is_some();
-        let mut control = Text { p: std::ptr::null(), n: 0 };
-        if !rescued && ffi::gs_stale(ctx, &mut control) == 1 {
-            let forbidden =
-                !cache.overrules_the_origin() && control.bytes().is_some_and(Cache::must_revalidate);
-            if !forbidden {
-                let took = ffi::gs_fetch_time(ctx);
-                let (least, most) = HOLD_SECONDS;
-                let hold = if took < SLOW_FAILURE_SECONDS { 0.0 } else { took.clamp(least, most) };
-                ffi::gs_rescue(ctx, hold);
-                before.add_static(RESCUE);
-                rescued = true;
-            }
+        if !rescued && may_serve_stale(ctx, cache) {
+            let took = ffi::gs_fetch_time(ctx);
+            let (least, most) = HOLD_SECONDS;
+            let hold = if took < SLOW_FAILURE_SECONDS { 0.0 } else { took.clamp(least, most) };
+            ffi::gs_rescue(ctx, hold);
+            before.add_static(RESCUE);
+            rescued = true;
         }
         if rescued {
             ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
             beresp.add_static(RESCUE);
         }
+    }
+}
+
+/// Is there a stale object that may take the place of a failure?
+///
+/// # Safety
+/// `ctx` must be the live context of a fetch.
+unsafe fn may_serve_stale(ctx: *const Ctx, cache: &Cache) -> bool {
+    let mut control = Text { p: std::ptr::null(), n: 0 };
+    // SAFETY: the caller's promise; the stale object's header lives as long as the fetch holds the object.
+    unsafe {
+        ffi::gs_stale(ctx, &mut control) == 1
+            && (cache.overrules_the_origin() || !control.bytes().is_some_and(Cache::must_revalidate))
     }
 }
 
@@ -235,6 +246,15 @@ pub(crate) fn is_to_be_rescued(task: &mut Task, resp: Message<'_>) -> bool {
     first
 }
 
+/// What is for the cache alone; and what we say ourselves.
+const FOR_THE_CACHE: [Text; 5] = [
+    Text::of(CACHE_HOST_HEADER),
+    Text::of(CACHE_URL_HEADER),
+    Text::of(TAG_HEADERS[0]),
+    Text::of(TAG_HEADERS[1]),
+    Text::of(CACHE_STATUS_HEADER),
+];
+
 /// In vcl_deliver: takes away what is for the cache alone, and says what the cache did. Also gives it back, as a position in
 /// [`model::stats::CACHE_RESULTS`].
 ///
@@ -243,22 +263,29 @@ pub(crate) fn is_to_be_rescued(task: &mut Task, resp: Message<'_>) -> bool {
 pub(crate) unsafe fn tell(ctx: *const Ctx, tells_status: bool, resp: Message<'_>) -> u8 {
     // SAFETY: the caller's promise; the lines are static.
     unsafe {
-        let (line, looked_up, result) = match ffi::gs_cache_status(ctx) {
-            0 => (c"X-Cache: PASS", false, stats::PASS),
-            1 => (c"X-Cache: MISS", true, stats::MISS),
-            2 => (c"X-Cache: HIT", true, stats::HIT),
-            _ => (c"X-Cache: STALE", true, stats::STALE),
+        let (line, result) = match ffi::gs_cache_status(ctx) {
+            0 => (c"X-Cache: PASS", stats::PASS),
+            1 => (c"X-Cache: MISS", stats::MISS),
+            2 => (c"X-Cache: HIT", stats::HIT),
+            _ => (c"X-Cache: STALE", stats::STALE),
         };
-        if looked_up {
-            resp.remove_header(CACHE_HOST_HEADER);
-            resp.remove_header(CACHE_URL_HEADER);
-            TAG_HEADERS.iter().for_each(|name| resp.remove_header(name));
-        }
+        let all = if tells_status { FOR_THE_CACHE.len() } else { FOR_THE_CACHE.len() - 1 };
+        resp.remove_any(&FOR_THE_CACHE[..all]);
         if tells_status {
-            resp.remove_header(CACHE_STATUS_HEADER);
             resp.add_static(line);
         }
         result
+    }
+}
+
+/// In vcl_recv: whoever asks for anything but one range gets the whole. Varnish would answer 416 out of the cache, and 503 by a
+/// pass.
+pub(crate) fn leave_out_odd_ranges(req: Message<'_>) {
+    let mut ranges = req.headers("Range");
+    if let Some(first) = ranges.next()
+        && (!is_one_range(first) || ranges.next().is_some())
+    {
+        req.remove_header("Range");
     }
 }
 

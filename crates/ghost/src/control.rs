@@ -49,7 +49,7 @@ impl Control {
             DRAINING.store(true, Ordering::Relaxed);
             said(200, None, &status(ghost, &ghost.table()))
         } else if path == INVALIDATE_PATH.as_bytes() {
-            match invalidate::carry_out(ctx, &ghost.table()) {
+            match invalidate::carry_out(ctx) {
                 Ok(outcomes) => {
                     let body = serde_json::to_string(&outcomes).unwrap_or_default();
                     Said { status: 200, header: None, body: format!("{body}\n") }
@@ -62,7 +62,12 @@ impl Control {
             let body = serde_json::to_string(&stats).unwrap_or_default();
             Said { status: 200, header: None, body: format!("{body}\n") }
         } else if path == STATUS_PATH.as_bytes() {
-            said(200, None, &status(ghost, &ghost.table()))
+            let mut status = status(ghost, &ghost.table());
+            // It takes a look at every object.
+            if request.url().ends_with(b"?memory") {
+                status["index_bytes"] = index::bytes().into();
+            }
+            said(200, None, &status)
         } else {
             let paths = format!(
                 "this socket knows {RELOAD_PATH}, {STATUS_PATH}, {STATS_PATH}, {INVALIDATE_PATH} and {DRAIN_PATH}"

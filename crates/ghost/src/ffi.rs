@@ -44,6 +44,10 @@ pub(crate) struct Text {
 }
 
 impl Text {
+    pub(crate) const fn of(text: &'static str) -> Self {
+        Self { p: text.as_ptr(), n: text.len() }
+    }
+
     /// # Safety
     /// The text must be alive for `'a`.
     pub(crate) unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
@@ -84,6 +88,7 @@ unsafe extern "C" {
     pub(crate) fn gs_url(http: *const Http) -> Text;
     pub(crate) fn gs_header(http: *const Http, name: *const u8, n: usize, at: *mut c_uint) -> Text;
     pub(crate) fn gs_remove(http: *mut Http, name: *const u8, n: usize);
+    pub(crate) fn gs_remove_any(http: *mut Http, names: *const Text, n: usize);
     pub(crate) fn gs_remove_prefix(http: *mut Http, prefix: *const u8, n: usize);
     pub(crate) fn gs_add_static(http: *mut Http, line: *const c_char);
     pub(crate) fn gs_add(http: *mut Http, line: *const u8, n: usize);
@@ -113,8 +118,10 @@ unsafe extern "C" {
     pub(crate) fn gs_age(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_ttl(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_fetch_time(ctx: *const Ctx) -> f64;
+    pub(crate) fn gs_fetch_began(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_keep_for(ctx: *const Ctx, ttl: f64, grace: f64, keep: f64);
     pub(crate) fn gs_set_uncacheable(ctx: *const Ctx);
+    pub(crate) fn gs_do_not_stream(ctx: *const Ctx);
     pub(crate) fn gs_time(p: *const u8, n: usize) -> f64;
     pub(crate) fn gs_set_grace(ctx: *const Ctx, grace: f64);
     pub(crate) fn gs_stale(ctx: *const Ctx, control: *mut Text) -> c_int;
@@ -154,8 +161,10 @@ unsafe extern "C" {
     ) -> *const c_char;
     pub(crate) fn gs_request_body(ctx: *const Ctx, most: usize, n: *mut usize) -> *mut u8;
     pub(crate) fn gs_free(p: *mut c_void);
-    pub(crate) fn gs_came(object: *const RawObject) -> f64;
     pub(crate) fn gs_forget(object: *mut RawObject);
+    pub(crate) fn gs_regex_new(text: *const c_char) -> *mut c_void;
+    pub(crate) fn gs_regex_matches(regex: *const c_void, p: *const u8, n: usize) -> c_int;
+    pub(crate) fn gs_regex_free(regex: *mut c_void);
     pub(crate) fn gs_real_time() -> f64;
     pub(crate) fn gs_worker(ctx: *const Ctx) -> *mut RawWorker;
 }

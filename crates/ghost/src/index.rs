@@ -3,25 +3,53 @@
 //! Varnish tells of objects that come and go, in whichever VCL (see c/index.c). Guarantees that an object which is looked at
 //! is alive. Never scans the cache.
 
+mod bans;
+mod known;
 pub(crate) mod map;
 mod recent;
+mod regex;
 pub(crate) mod tags;
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, TAG_HEADERS};
+use router::cache::Parameters;
 
 use crate::ffi::{self, RawObject, RawWorker};
+use bans::Bans;
+use known::Known;
 use map::Map;
 use recent::Recent;
+use regex::Regex;
 
 static MAP: LazyLock<Map> = LazyLock::new(Map::default);
 static RECENT: LazyLock<Recent> = LazyLock::new(Recent::default);
+static BANS: LazyLock<Bans<Regex>> = LazyLock::new(Bans::default);
+static KNOWN: LazyLock<Known> = LazyLock::new(Known::default);
 
-/// Seconds from vcl_backend_response to an object that can be found. An origin's `Age` must not make it longer.
-const LONGEST_INSERT: f64 = 1.0;
+/// What vcl_backend_response knows of the object that the same thread puts into the cache after it.
+#[derive(Clone, Copy, Default)]
+struct Fetch {
+    began: f64,
+    kept_as: u64,
+}
+
+thread_local! {
+    static FETCH: Cell<Fetch> = const { Cell::new(Fetch { began: 0.0, kept_as: 0 }) };
+}
+
+/// From now on this thread's fetch is one that began then, and whose URL is kept as these say.
+pub(crate) fn fetches(began: f64, parameters: Option<&Parameters>) {
+    FETCH.set(Fetch { began, kept_as: MAP.kept_as(parameters) });
+}
+
+/// A configuration has these.
+pub(crate) fn learn<'a>(all: impl Iterator<Item = &'a Parameters>) {
+    KNOWN.learn(all);
+}
 
 /// How many routers there are in all VCLs, and what Varnish knows us by.
 static WATCHING: Mutex<(usize, usize)> = Mutex::new((0, 0));
@@ -51,6 +79,7 @@ impl Drop for Watching {
             // Nobody tells us any more when they die.
             MAP.clear();
             RECENT.clear();
+            BANS.clear();
         }
     }
 }
@@ -62,12 +91,21 @@ pub(crate) enum Fate {
     Stale,
 }
 
-/// Ends all objects of a client's URL. The host has no port.
+/// Ends all objects of a client's URL, whatever policy was in force when they came. The host has no port.
 pub(crate) fn end_url(host: &[u8], url: &[u8], fate: Fate) -> u64 {
-    let key = MAP.url_key(host, url);
-    // Before the look: what comes into the cache from now on is noticed.
-    note(key);
-    MAP.each(key, |object| end(object, fate))
+    let mut count = 0;
+    KNOWN.each(|parameters| {
+        let mut as_kept = Vec::with_capacity(url.len());
+        match parameters {
+            Some(parameters) => parameters.write(url, &mut as_kept),
+            None => as_kept.extend_from_slice(url),
+        }
+        let key = MAP.url_key(host, MAP.kept_as(parameters), &as_kept);
+        // Before the look: what comes into the cache from now on is noticed.
+        note(key);
+        count += MAP.each(key, |object| end(object, fate));
+    });
+    count
 }
 
 /// Ends all objects with a tag, or those of one host.
@@ -84,30 +122,37 @@ pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[
     })
 }
 
+/// To be called before a ban of a host is made.
+pub(crate) fn note_ban(host: &[u8], urls: &CStr) {
+    // SAFETY: it takes nothing.
+    BANS.note(host, Regex::new(urls), unsafe { ffi::gs_real_time() });
+}
+
 fn note(key: u64) {
     // SAFETY: it takes nothing.
     RECENT.note(key, unsafe { ffi::gs_real_time() });
 }
 
-/// Was what an answer is about to be kept as purged since its fetch began? `host` and `url` are those that it will be found by.
-pub(crate) fn was_purged_since<'a>(
-    began: f64,
-    host: &[u8],
-    url: &[u8],
-    tag_lines: impl Iterator<Item = &'a [u8]>,
-) -> bool {
-    let keys = || {
-        let all = tag_lines.flat_map(tags::tags).take(tags::MOST);
-        let of_tags = all.flat_map(|tag| [MAP.tag_key(tag), MAP.host_tag_key(host, tag)]);
-        std::iter::once(MAP.url_key(host, url)).chain(of_tags).collect()
-    };
+/// Was what this thread's fetch brings purged or banned since it began? `host` and `url` are those that it will be found by.
+pub(crate) fn is_overtaken<'a>(host: &[u8], url: &[u8], tags: impl Iterator<Item = &'a [u8]>) -> bool {
+    let Fetch { began, kept_as } = FETCH.get();
     // SAFETY: it takes nothing.
-    RECENT.is_any_since(keys, began, unsafe { ffi::gs_real_time() })
+    let now = unsafe { ffi::gs_real_time() };
+    let keys = || {
+        let of_tags = tags.flat_map(|tag| [MAP.tag_key(tag), MAP.host_tag_key(host, tag)]);
+        std::iter::once(MAP.url_key(host, kept_as, url)).chain(of_tags).collect()
+    };
+    RECENT.is_any_since(keys, began, now) || BANS.is_any_since(host, url, began, now)
 }
 
 /// How many objects and keys there are.
 pub(crate) fn size() -> (usize, usize) {
     MAP.len()
+}
+
+/// About how many bytes the index takes.
+pub(crate) fn bytes() -> usize {
+    MAP.bytes()
 }
 
 fn end(object: usize, fate: Fate) -> bool {
@@ -175,18 +220,18 @@ unsafe extern "C" fn ghost_index_insert(worker: *mut RawWorker, object: *mut Raw
         let stored = unsafe { Stored::read(worker, object) };
         let mut keys = Vec::with_capacity(1 + stored.tags.len());
         if let (Some(host), Some(url)) = (stored.host(), stored.url) {
-            keys.push(MAP.url_key(host, url));
+            keys.push(MAP.url_key(host, FETCH.get().kept_as, url));
         }
         keys.extend(stored.tags.iter().map(|tag| MAP.tag_key(tag)));
-        MAP.insert(object as usize, keys.clone());
-        // Between the look in vcl_backend_response and this moment a purge may have found nothing.
-        // SAFETY: as above.
-        unsafe {
-            let now = ffi::gs_real_time();
-            let came = ffi::gs_came(object).max(now - LONGEST_INSERT);
-            if RECENT.is_any_since(|| keys, came, now) {
-                ffi::gs_forget(object);
-            }
+        if keys.is_empty() {
+            return;
+        }
+        MAP.insert(object as usize, keys);
+        // Between the look in vcl_backend_response and this moment an invalidation may have found nothing.
+        let (host, url) = (stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
+        if is_overtaken(host, url, stored.tags.iter().copied()) {
+            // SAFETY: as above.
+            unsafe { ffi::gs_forget(object) };
         }
     }));
 }

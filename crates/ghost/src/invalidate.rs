@@ -7,7 +7,6 @@ use model::invalidation::{Invalidation, MOST_AT_ONCE, Method, Order, Outcome, Ou
 
 use crate::ffi::{self, Ctx, c_string};
 use crate::index::{self, Fate};
-use crate::table::Table;
 
 /// 256 paths of 2048 bytes, and their clothes.
 const LARGEST_ORDER: usize = 2 << 20;
@@ -18,7 +17,7 @@ const LONGEST_ERROR: usize = 200;
 const LONGEST_BAN: usize = 8 << 10;
 
 /// Reads the request's body, and does what it asks for. An error: nothing was done.
-pub(crate) fn carry_out(ctx: *const Ctx, table: &Table) -> Result<Outcomes, String> {
+pub(crate) fn carry_out(ctx: *const Ctx) -> Result<Outcomes, String> {
     let order = read(ctx)?;
     let count: usize = order.invalidations.iter().map(|one| one.paths.len() + one.tags.len()).sum();
     if count > MOST_AT_ONCE {
@@ -26,7 +25,7 @@ pub(crate) fn carry_out(ctx: *const Ctx, table: &Table) -> Result<Outcomes, Stri
     }
     let mut bans = Bans::default();
     let mut all: Vec<Vec<Outcome>> =
-        order.invalidations.iter().map(|one| of_one(ctx, table, one, &mut bans)).collect();
+        order.invalidations.iter().map(|one| of_one(ctx, one, &mut bans)).collect();
     // Of a ban that could not be made, all parts are told.
     for (places, error) in bans.commit() {
         for (invalidation, path) in places {
@@ -50,7 +49,7 @@ fn read(ctx: *const Ctx) -> Result<Order, String> {
     }
 }
 
-fn of_one(ctx: *const Ctx, table: &Table, one: &Invalidation, bans: &mut Bans) -> Vec<Outcome> {
+fn of_one(ctx: *const Ctx, one: &Invalidation, bans: &mut Bans) -> Vec<Outcome> {
     let at = bans.invalidations;
     bans.invalidations += 1;
     let host = one.hostname.as_ref().map(|host| host.to_ascii_lowercase());
@@ -67,10 +66,7 @@ fn of_one(ctx: *const Ctx, table: &Table, one: &Invalidation, bans: &mut Bans) -
         Method::SoftPurge => Fate::Stale,
     };
     let path = |path: &String| match &host {
-        Some(host) => {
-            let urls = table.cached_urls(path);
-            found(urls.iter().map(|url| index::end_url(host.as_bytes(), url, fate)).sum())
-        }
+        Some(host) => found(index::end_url(host.as_bytes(), path.as_bytes(), fate)),
         None => failed("a path needs a hostname"),
     };
     let tag = |tag: &String| {
@@ -172,6 +168,9 @@ fn ban(host: &str, regex: &str, commit: bool) -> Result<(), String> {
     }
     let (host, regex) = (c_string(host), c_string(regex));
     let mut why = [0; 512];
+    if commit {
+        index::note_ban(host.as_bytes(), &regex);
+    }
     // SAFETY: strings that end in a zero byte, and room for an answer, all alive during the call.
     unsafe {
         let error = ffi::gs_ban(host.as_ptr(), regex.as_ptr(), commit.into(), why.as_mut_ptr(), why.len());

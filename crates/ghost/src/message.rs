@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use router::edit::{EditHeaders, EditRequest, HeaderLine};
 
-use crate::ffi::{self, Ctx, Http};
+use crate::ffi::{self, Ctx, Http, Text};
 
 const NO_ROOM: &CStr =
     c"ghost: no room for what is to be set: raise http_max_hdr, workspace_client or workspace_backend";
@@ -55,6 +55,12 @@ impl<'a> Message<'a> {
     pub(crate) fn remove_header(self, name: &str) {
         // SAFETY: alive, see new().
         unsafe { ffi::gs_remove(self.http, name.as_ptr(), name.len()) };
+    }
+
+    /// In one look at all headers.
+    pub(crate) fn remove_any(self, names: &[Text]) {
+        // SAFETY: alive, see new(); the names are only read.
+        unsafe { ffi::gs_remove_any(self.http, names.as_ptr(), names.len()) };
     }
 
     pub(crate) fn remove_headers_with(self, prefix: &str) {

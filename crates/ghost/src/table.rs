@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::backend::{Backend, BackendKey, Cluster};
 use crate::error::Error;
 use crate::ffi::{Ctx, Director, OwnedDirector, c_string};
+use crate::index;
 use crate::stats::RouteCounters;
 use crate::target::Target;
 
@@ -28,8 +29,6 @@ pub(crate) struct Table {
     route_lines: Box<[CString]>,
     /// A few: looking at each is faster than a hash.
     sockets: Box<[(Box<[u8]>, SocketLines)]>,
-    /// Of each policy that leaves parts of URLs out, a rule that has it.
-    url_rules: Box<[u32]>,
     counters: RouteCounters,
     /// Entries that had to be left out.
     pub(crate) problems: Vec<String>,
@@ -106,14 +105,8 @@ impl Table {
         let line = |rule: &router::Rule| c_string(&format!("{ROUTE_HEADER}: {}", rule.route_name()));
         let sockets =
             router.listeners().map(|l| (l.socket().as_bytes().into(), SocketLines::new(l.socket())));
-        let mut seen = HashSet::new();
-        let new_urls = |cache: &router::cache::Cache| cache.changes_urls() && seen.insert(&raw const *cache);
-        let url_rules = (0..).zip(router.rules()).filter_map({
-            let mut new_urls = new_urls;
-            move |(id, rule)| rule.cache().is_some_and(&mut new_urls).then_some(id)
-        });
+        index::learn(router.rules().iter().filter_map(|rule| rule.cache()?.parameters()));
         Ok(Self {
-            url_rules: url_rules.collect(),
             sockets: sockets.collect(),
             counters,
             route_lines: router.rules().iter().map(line).collect(),
@@ -153,20 +146,6 @@ impl Table {
     /// The lines of a socket; of any, where only files of the seeds' form know it.
     pub(crate) fn socket_lines(&self, socket: &[u8]) -> Option<&SocketLines> {
         self.sockets.iter().find(|(name, _)| **name == *socket).map(|(_, lines)| lines)
-    }
-
-    /// The URLs under which the answers to a client's URL are kept.
-    pub(crate) fn cached_urls(&self, url: &str) -> Vec<Vec<u8>> {
-        let mut urls = vec![url.as_bytes().to_vec()];
-        let rules = self.url_rules.iter().filter_map(|rule| self.router.rules().get(*rule as usize));
-        for cache in rules.filter_map(router::Rule::cache) {
-            let mut as_kept = Vec::with_capacity(url.len());
-            cache.write_url(url.as_bytes(), &mut as_kept);
-            if !urls.contains(&as_kept) {
-                urls.push(as_kept);
-            }
-        }
-        urls
     }
 
     pub(crate) fn backend_count(&self) -> usize {

@@ -111,6 +111,7 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         }
         if untouched {
             leave_out_hop_by_hop(message);
+            cache::leave_out_odd_ranges(message);
         }
         lower_case_host(message);
         // Without one the postamble answers 400.

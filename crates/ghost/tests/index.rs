@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "a test, and a part of another crate")]
 
+#[path = "../src/index/bans.rs"]
+mod bans;
 #[path = "../src/index/map.rs"]
 mod map;
 #[path = "../src/index/recent.rs"]
@@ -113,14 +115,16 @@ fn nobody_looks_at_an_object_that_was_removed() {
 fn keys_of_urls_and_tags_do_not_meet() {
     let map = Map::default();
     let keys = [
-        map.url_key(b"a", b"/b"),
-        map.url_key(b"a/", b"b"),
-        map.url_key(b"", b"a/b"),
+        map.url_key(b"a", 0, b"/b"),
+        map.url_key(b"a/", 0, b"b"),
+        map.url_key(b"", 0, b"a/b"),
+        map.url_key(b"a", map.kept_as(Some(&"exclude x")), b"/b"),
+        map.url_key(b"a", map.kept_as(Some(&"exclude y")), b"/b"),
         map.tag_key(b"a/b"),
         map.tag_key(b""),
     ];
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
-    assert_eq!(map.url_key(b"a", b"/b"), keys[0]);
+    assert_eq!(map.url_key(b"a", map.kept_as(None::<&u8>), b"/b"), keys[0]);
 }
 
 #[test]
@@ -130,17 +134,59 @@ fn long_tags_are_none() {
 }
 
 #[test]
-fn a_purge_is_remembered_for_a_minute_or_two() {
+fn a_purge_is_remembered_and_what_is_forgotten_may_have_been_one() {
     let recent = recent::Recent::default();
     let since = |then, now| recent.is_any_since(|| vec![1, 2], then, now);
-    assert!(!since(0.0, 1000.0));
+    assert!(!since(0.5, 1000.0));
     recent.note(2, 1000.0);
     assert!(since(999.0, 1001.0) && since(1000.0, 1001.0));
     assert!(!since(1000.5, 1001.0), "the fetch began after it");
     recent.note(3, 1062.0);
     assert!(since(999.0, 1063.0));
-    assert!(!since(999.0, 1200.0));
+    // Nobody knows any more what was purged then.
+    recent.note(3, 1200.0);
+    assert!(since(999.0, 1300.0));
+    assert!(!since(1100.0, 1300.0), "the fetch began after all that was forgotten");
     recent.note(1, 1300.0);
     recent.clear();
-    assert!(!since(0.0, 1301.0));
+    assert!(!since(0.5, 1301.0));
+}
+
+#[test]
+fn too_many_purges_are_taken_for_purges_of_everything() {
+    let recent = recent::Recent::default();
+    for key in 0..150_000 {
+        recent.note(key, 1000.0 + key as f64 / 1000.0);
+    }
+    let since = |key, then| recent.is_any_since(|| vec![key], then, 1150.0);
+    assert!(since(149_999, 1149.0) && !since(149_000, 1149.5));
+    assert!(since(1_000_000, 1000.0), "a purge of it may be among those that were forgotten");
+    assert!(!since(1_000_000, 1149.0));
+}
+
+struct Begins(&'static [u8]);
+
+impl bans::Matches for Begins {
+    fn matches(&self, url: &[u8]) -> bool {
+        url.starts_with(self.0)
+    }
+}
+
+#[test]
+fn a_ban_is_held_against_what_was_asked_for_before_it() {
+    let bans = bans::Bans::default();
+    let since =
+        |host: &str, url: &str, then| bans.is_any_since(host.as_bytes(), url.as_bytes(), then, 1001.0);
+    assert!(!since("a", "/b", 999.0));
+    bans.note(b"a", Begins(b"/b"), 1000.0);
+    assert!(since("a", "/b", 999.0) && since("a", "/bc", 1000.0));
+    assert!(!since("a", "/b", 1000.5), "the fetch began after it");
+    assert!(!since("a", "/c", 999.0) && !since("b", "/b", 999.0));
+    bans.note(b"b", Begins(b"/"), 1000.5);
+    assert!(since("a", "/b", 999.0) && since("b", "/b", 1000.2) && !since("a", "/c", 999.0));
+    // Those of long ago are forgotten: whatever was asked for before may have been meant.
+    bans.note(b"c", Begins(b"/"), 1200.0);
+    assert!(since("a", "/c", 999.0) && !since("a", "/c", 1100.0));
+    bans.clear();
+    assert!(!since("a", "/b", 999.0));
 }

@@ -27,12 +27,15 @@ cases! {
     a_connection_for_another_listener_is_misdirected
     a_failed_background_fetch_keeps_the_stale_object
     a_failed_reload_keeps_the_old_configuration
+    a_fetch_that_a_ban_overtakes_is_not_kept
     a_fetch_that_a_purge_overtakes_is_not_kept
     a_file_without_listeners_goes_by_sockets
     a_new_rule_takes_over_no_objects
     a_new_vcl_reads_the_file_before_it_is_used
     a_policy_that_cannot_be_read_lets_its_rule_pass
     a_policys_grace_and_keep_hold
+    a_purge_finds_what_a_former_policy_kept
+    a_refresh_that_breaks_off_is_not_shown
     a_refused_websocket_ends_its_connection
     a_reload_swaps_the_configuration
     a_reload_with_many_bad_entries_succeeds
@@ -48,6 +51,7 @@ cases! {
     a_websocket_to_an_unreachable_endpoint_finds_another
     a_websocket_without_backend_gets_the_answer
     an_empty_group_answers_500_for_its_share
+    an_expression_sees_urls_as_the_cache_knows_them
     an_unreachable_endpoint_is_tried_once_more_on_another
     an_unreachable_group_gets_no_third_try
     bans_take_what_matches_and_nothing_else_gets_in
@@ -73,6 +77,7 @@ cases! {
     no_backend_is_500_as_json_that_vcl_can_shape
     no_route_is_404_as_json_that_vcl_can_shape
     nothing_is_tried_again_once_a_byte_was_sent
+    odd_ranges_get_the_whole
     odd_requests_are_answered
     one_fetch_serves_all_who_wait_and_uncacheable_ones_do_not_wait
     only_websockets_are_piped
@@ -101,6 +106,7 @@ cases! {
     websockets_are_piped_both_ways
     weights_split_requests_between_groups
     what_a_header_or_chance_decides_is_in_the_cache_key
+    what_is_for_the_cache_alone_reaches_no_client
     what_must_be_revalidated_is_not_served_stale
     without_a_ttl_the_origin_alone_says
     x_cache_says_what_the_cache_did_unless_switched_off

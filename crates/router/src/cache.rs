@@ -7,6 +7,7 @@ mod directives;
 mod key;
 mod lifetime;
 mod query;
+mod range;
 
 use model::{BypassHeader, CachePolicy};
 
@@ -15,7 +16,8 @@ use crate::pattern::{self, Pattern};
 
 pub use self::key::Key;
 pub use self::lifetime::{Answer, Keeping};
-use self::query::Parameters;
+pub use self::query::Parameters;
+pub use self::range::is_one_range;
 
 /// What a rule's policy says.
 #[derive(Debug, Clone)]
@@ -84,9 +86,9 @@ impl Cache {
         })
     }
 
-    /// Not all query parameters count, or their order does not.
-    pub fn changes_urls(&self) -> bool {
-        self.parameters.is_some()
+    /// Where not all query parameters count, or their order does not.
+    pub fn parameters(&self) -> Option<&Parameters> {
+        self.parameters.as_ref()
     }
 
     /// The URL as the cache knows it, written behind what is in `to`.

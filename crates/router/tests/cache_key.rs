@@ -5,6 +5,7 @@
 #[path = "support/request.rs"]
 mod request;
 
+use proptest::prelude::*;
 use router::cache::Key;
 use router::{Request, Router};
 use serde_json::json;
@@ -107,4 +108,117 @@ fn to_look_into_the_cache_allocates_nothing() {
     assert_eq!(allocations.count_total, 0);
     let in_session = of("/", &[("Cookie", "a=1"), ("cookie", "theme=dark; session=1")]);
     assert!(router.decide(&in_session, 0).cache().unwrap().is_bypassed_by(&in_session));
+}
+
+/// One rule of a route of its own: what it matches, how many groups it has, and which headers and parameters count.
+fn rule(at: usize) -> impl Strategy<Value = serde_json::Value> {
+    let method = prop_oneof![Just(None), Just(Some("GET")), Just(Some("HEAD"))];
+    let path = prop_oneof![Just("/"), Just("/a"), Just("/a/b")];
+    let header = proptest::option::of(prop_oneof![Just("1"), Just("2")]);
+    let key_headers = proptest::sample::subsequence(vec!["x-a", "x-b", "x-route"], 0..=3);
+    let parameters = prop_oneof![
+        Just(json!({})),
+        Just(json!({"query_params_exclude": ["p"]})),
+        Just(json!({"query_params_include": ["q"]}))
+    ];
+    (method, path, header, 1..4_usize, key_headers, parameters).prop_map(move |(method, path, header, groups, headers, parameters)| {
+        let group = |n: usize| json!({"weight": 1, "name": format!("d/{n}:80"), "backends": [{"address": "10.0.0.1", "port": 80 + n}]});
+        let mut key = parameters;
+        key["headers"] = json!(headers);
+        let mut rule = json!({
+            "route_name": format!("d/r{at}"), "path_match": {"type": "PathPrefix", "value": path},
+            "backend_groups": (0..groups).map(group).collect::<Vec<_>>(),
+            "cache_policy": {"default_ttl_seconds": 60, "cache_key": key},
+        });
+        if let Some(method) = method {
+            rule["method"] = json!(method);
+        }
+        if let Some(value) = header {
+            rule["headers"] = json!([{"name": "x-route", "value": value}]);
+        }
+        rule
+    })
+}
+
+fn rules() -> impl Strategy<Value = Vec<serde_json::Value>> {
+    (1..6_usize).prop_flat_map(|n| (0..n).map(rule).collect::<Vec<_>>())
+}
+
+fn any_request() -> impl Strategy<Value = (Sample, u64)> {
+    let word = |all: &'static [&'static str]| proptest::sample::select(all);
+    let header = (word(&["x-a", "X-B", "x-route", "x-c"]), word(&["", "1", "2", "1V1:2"]));
+    let headers = proptest::collection::vec(header, 0..4);
+    let query = proptest::collection::vec(word(&["p=1", "p=2", "q=1", "q=2", "r=1", "q"]), 0..4);
+    (
+        word(&["a.com", "a.com:80"]),
+        word(&["GET", "HEAD"]),
+        word(&["/", "/a", "/a/b", "/ab"]),
+        query,
+        headers,
+        any::<u64>(),
+    )
+        .prop_map(|(host, method, path, query, headers, random)| {
+            let url = if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) };
+            let headers =
+                headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            (Sample { method: method.into(), headers, ..Sample::get(host, &url) }, random)
+        })
+}
+
+/// All that tells two answers apart, written down slowly.
+fn facts(
+    router: &Router,
+    rules: &[serde_json::Value],
+    request: &Sample,
+    random: u64,
+) -> Option<String> {
+    let decision = router.decide(request, random);
+    let route = decision.rule()?.route_name().to_owned();
+    let rule = rules.iter().find(|rule| rule["route_name"] == json!(route)).unwrap();
+    let key = &rule["cache_policy"]["cache_key"];
+    let names = |of: &str| {
+        key[of].as_array().map(|all| all.iter().map(|n| n.as_str().unwrap().to_owned()).collect::<Vec<_>>())
+    };
+    let values = |name: &String| -> Vec<String> {
+        request
+            .headers
+            .iter()
+            .filter(|(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.clone())
+            .collect()
+    };
+    let headers: Vec<_> = names("headers").unwrap_or_default().iter().map(values).collect();
+    let (path, query) = request.url.split_once('?').unwrap_or((&request.url, ""));
+    let mut pairs: Vec<(String, String)> =
+        query.split('&').map(|pair| (pair.split('=').next().unwrap().to_owned(), pair.to_owned())).collect();
+    if let Some(include) = names("query_params_include") {
+        pairs.retain(|(name, _)| include.contains(name));
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    } else if let Some(exclude) = names("query_params_exclude") {
+        pairs.retain(|(name, _)| !exclude.contains(name) && !name.is_empty());
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    }
+    let group = rule["backend_groups"].as_array().filter(|all| all.len() > 1).map(|_| decision.group());
+    Some(format!("{route:?} {group:?} {:?} {path:?} {pairs:?} {headers:?}", request.host))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #[test]
+    fn requests_share_an_object_only_where_rule_group_headers_and_url_are_the_same(
+        rules in rules(), one in any_request(), other in any_request(), same_url in any::<bool>()
+    ) {
+        let config = json!({"version": 2, "listeners": [{"name": "web", "socket": "http-80"}], "vhosts": {"*": {"routes": rules}}});
+        let router = Router::compile(&serde_json::from_value(config).unwrap()).unwrap().router;
+        let mut other = other;
+        if same_url {
+            (other.0.url, other.0.host) = (one.0.url.clone(), one.0.host.clone());
+        }
+        let of = |(request, random): &(Sample, u64)| {
+            Some((facts(&router, &rules, request, *random)?, key(&router, request, *random).as_bytes().to_vec()))
+        };
+        if let (Some((facts, key)), Some((others, others_key))) = (of(&one), of(&other)) {
+            prop_assert_eq!(facts == others, key == others_key, "{}\n{}", facts, others);
+        }
+    }
 }

@@ -1,23 +1,27 @@
 //! A Gateway of a cluster: a VarnishCacheInvalidation is made, and waited for. kubectl's own credentials count.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use api::{GatewayRef, InvalidationPhase, VarnishCacheInvalidation, VarnishCacheInvalidationSpec};
+use api::{
+    GatewayRef, InvalidationPhase, VarnishCacheInvalidation, VarnishCacheInvalidationSpec,
+    VarnishCacheInvalidationStatus,
+};
 use gateway_api::gateways::Gateway;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
+use serde_json::json;
 
+use super::report::Report;
 use super::{Wanted, code};
-use crate::cli::Target;
+use crate::cli::{LogFormat, Target};
 
 const LOOK: Duration = Duration::from_millis(100);
 /// The operator ends every invalidation before that.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) async fn run(wanted: &Wanted, target: &Target) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(wanted: &Wanted, target: &Target, log: LogFormat) -> anyhow::Result<ExitCode> {
     let (client, default) =
         source::kubernetes::connect_to(target.kubeconfig.as_deref(), target.context.as_deref()).await?;
     let (mut namespace, mut gateway) = (target.namespace.clone().unwrap_or(default), target.gateway.clone());
@@ -48,19 +52,9 @@ pub(super) async fn run(wanted: &Wanted, target: &Target) -> anyhow::Result<Exit
             api.get(&name).await.with_context(|| format!("VarnishCacheInvalidation {namespace}/{name}"))?;
         let status = one.status.unwrap_or_default();
         if let Some(phase) = status.phase.filter(|phase| phase.is_final()) {
-            let mut to = std::io::stdout().lock();
-            let message = status.message.unwrap_or_default();
-            writeln!(
-                to,
-                "Gateway {namespace}/{gateway}: {phase:?}: {message} (VarnishCacheInvalidation {name})"
-            )?;
-            for result in status.pod_results.iter().flatten() {
-                writeln!(to, "  pod {}: {}", result.pod_name, result.message.as_deref().unwrap_or_default())?;
-                for path in result.path_results.iter().flatten().filter(|path| !path.success) {
-                    writeln!(to, "    {}: {}", path.path, path.message.as_deref().unwrap_or_default())?;
-                }
-            }
-            return Ok(code(phase == InvalidationPhase::Complete));
+            let report = report(&namespace, &gateway, &name, phase, &status);
+            report.print(log)?;
+            return Ok(code(report.good));
         }
         if begun.elapsed() > PATIENCE {
             bail!(
@@ -69,6 +63,31 @@ pub(super) async fn run(wanted: &Wanted, target: &Target) -> anyhow::Result<Exit
             );
         }
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn report(
+    namespace: &str,
+    gateway: &str,
+    name: &str,
+    phase: InvalidationPhase,
+    status: &VarnishCacheInvalidationStatus,
+) -> Report {
+    let text = |message: &Option<String>| message.clone().unwrap_or_default();
+    let mut details = Vec::new();
+    for result in status.pod_results.iter().flatten() {
+        details.push(format!("pod {}: {}", result.pod_name, text(&result.message)));
+        let bad = result.path_results.iter().flatten().filter(|path| !path.success);
+        details.extend(bad.map(|path| format!("  {}: {}", path.path, text(&path.message))));
+    }
+    Report {
+        object: format!("Gateway {namespace}/{gateway}"),
+        message: format!("{phase:?}: {} (VarnishCacheInvalidation {name})", text(&status.message)),
+        good: phase == InvalidationPhase::Complete,
+        details,
+        fields: json!({
+            "invalidation": format!("{namespace}/{name}"), "phase": phase, "podResults": status.pod_results,
+        }),
     }
 }
 

@@ -17,19 +17,32 @@ const START: Duration = Duration::from_secs(60);
 
 /// Those that were carried out and are still there. One that goes and comes back is a new one, and so is another content.
 #[derive(Default)]
-pub(crate) struct Seen(BTreeMap<Key, VarnishCacheInvalidationSpec>);
+pub(crate) struct Seen {
+    all: BTreeMap<Key, VarnishCacheInvalidationSpec>,
+    begun: bool,
+}
+
+/// One that was not seen before.
+pub(crate) struct New {
+    pub(crate) key: Key,
+    pub(crate) one: Arc<VarnishCacheInvalidation>,
+    /// It was there when we began, with an empty cache. It may have been carried out by those before us.
+    pub(crate) is_old: bool,
+}
 
 impl Seen {
-    pub(crate) fn new_ones(
-        &mut self,
-        now: &Objects<VarnishCacheInvalidation>,
-    ) -> Vec<(Key, Arc<VarnishCacheInvalidation>)> {
-        self.0.retain(|key, _| now.contains_key(key));
+    pub(crate) fn new_ones(&mut self, now: &Objects<VarnishCacheInvalidation>) -> Vec<New> {
+        let is_old = !std::mem::replace(&mut self.begun, true);
+        self.all.retain(|key, _| now.contains_key(key));
         let is_new =
-            |(key, one): &(&Key, &Arc<VarnishCacheInvalidation>)| self.0.get(*key) != Some(&one.spec);
-        let new: Vec<_> =
-            now.iter().filter(is_new).map(|(key, one)| (key.clone(), Arc::clone(one))).collect();
-        self.0.extend(new.iter().map(|(key, one)| (key.clone(), one.spec.clone())));
+            |(key, one): &(&Key, &Arc<VarnishCacheInvalidation>)| self.all.get(*key) != Some(&one.spec);
+        let new = |(key, one): (&Key, &Arc<VarnishCacheInvalidation>)| New {
+            key: key.clone(),
+            one: Arc::clone(one),
+            is_old,
+        };
+        let new: Vec<_> = now.iter().filter(is_new).map(new).collect();
+        self.all.extend(new.iter().map(|new| (new.key.clone(), new.one.spec.clone())));
         new
     }
 }
@@ -68,6 +81,15 @@ fn tell(key: &Key, spec: &VarnishCacheInvalidationSpec, outcomes: &[Outcome]) {
     failed(key, &format!("{summary}{}", bad.concat()));
 }
 
+/// Nothing that it could mean is in the cache yet.
+pub(crate) fn needless(key: &Key) {
+    tracing::info!(
+        event = "invalidated",
+        object = %format_args!("VarnishCacheInvalidation {key}"),
+        "VarnishCacheInvalidation {key}: Complete: it was there at the start, and the cache is empty then"
+    );
+}
+
 pub(crate) fn failed(key: &Key, why: &str) {
     tracing::warn!(
         event = "not-invalidated",
@@ -94,9 +116,10 @@ mod tests {
     fn each_is_new_once() {
         let mut seen = Seen::default();
         let mut names = |all: &[(&str, &str)]| -> Vec<String> {
-            seen.new_ones(&objects(all)).into_iter().map(|(key, _)| key.name).collect()
+            let name = |new: New| format!("{}{}", new.key.name, if new.is_old { " is old" } else { "" });
+            seen.new_ones(&objects(all)).into_iter().map(name).collect()
         };
-        assert_eq!(names(&[("a", "/1")]), ["a"]);
+        assert_eq!(names(&[("a", "/1")]), ["a is old"]);
         assert_eq!(names(&[("a", "/1"), ("b", "/1")]), ["b"]);
         assert_eq!(names(&[("a", "/2"), ("b", "/1")]), ["a"]);
         assert!(names(&[("b", "/1")]).is_empty());

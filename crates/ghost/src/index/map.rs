@@ -5,7 +5,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks are short and many: a miss waits for no other.
@@ -137,14 +137,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The standard library's tables have one byte for each place beside what is in it, and an eighth of the places is free.
+fn table_bytes<T>(capacity: usize) -> usize {
+    capacity * 8 / 7 * (size_of::<T>() + 1)
+}
+
 fn shard(n: u64) -> usize {
     (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
 }
 
 impl Map {
-    /// The key of a URL of a host.
-    pub fn url_key(&self, host: &[u8], url: &[u8]) -> u64 {
-        self.hash.hash_one((0_u8, host, url))
+    /// The key of a URL of a host. `kept_as` says how the URL came to be what it is, so that two that only look the same are
+    /// told apart.
+    pub fn url_key(&self, host: &[u8], kept_as: u64, url: &[u8]) -> u64 {
+        self.hash.hash_one((0_u8, host, kept_as, url))
+    }
+
+    /// Zero for nothing.
+    pub fn kept_as(&self, what: Option<&impl Hash>) -> u64 {
+        what.map_or(0, |what| self.hash.hash_one((3_u8, what)))
     }
 
     pub fn tag_key(&self, tag: &[u8]) -> u64 {
@@ -208,6 +219,28 @@ impl Map {
     pub fn clear(&self) {
         self.keys.iter().for_each(|shard| *lock(shard) = HashMap::default());
         self.holders.iter().for_each(|shard| *lock(shard) = HashMap::default());
+    }
+
+    /// About how many bytes all of it takes. Looks at everything: not for every second.
+    pub fn bytes(&self) -> usize {
+        let of_keys = |keys: &Keys| match keys {
+            Keys::One(_) => 0,
+            Keys::More(more) => size_of_val::<[u64]>(more),
+        };
+        let of_holders = |holders: &Holders| match holders {
+            Holders::One(_) => 0,
+            Holders::Few(few) => few.capacity() * size_of::<usize>(),
+            Holders::Many(many) => table_bytes::<usize>(many.capacity()),
+        };
+        let keys = self.keys.iter().map(|shard| {
+            let shard = lock(shard);
+            table_bytes::<(usize, Keys)>(shard.capacity()) + shard.values().map(of_keys).sum::<usize>()
+        });
+        let holders = self.holders.iter().map(|shard| {
+            let shard = lock(shard);
+            table_bytes::<(u64, Holders)>(shard.capacity()) + shard.values().map(of_holders).sum::<usize>()
+        });
+        keys.sum::<usize>() + holders.sum::<usize>()
     }
 
     /// How many objects and how many keys there are.

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A fetch that began longer ago than this may bring something old.
+/// So long, and up to twice as long, purges are known one by one.
 const SECONDS: f64 = 60.0;
 /// Of each half.
 const MOST: usize = 50_000;
+/// No fetch takes so long.
+const LONGEST_FETCH: f64 = 3600.0;
 
 /// Keys, and when they were purged, in two halves: the older one is forgotten as a whole.
 #[derive(Default)]
@@ -22,6 +24,8 @@ struct Halves {
     new: HashMap<u64, f64>,
     old: HashMap<u64, f64>,
     since: f64,
+    /// Purges until then are not known any more: whatever was asked for before may be meant by them.
+    forgotten: f64,
 }
 
 impl Recent {
@@ -41,11 +45,11 @@ impl Recent {
         let keys = keys();
         let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
         halves.turn(now);
-        if halves.new.is_empty() && halves.old.is_empty() {
+        if halves.new.is_empty() && halves.old.is_empty() && now - halves.forgotten > LONGEST_FETCH {
             self.any.store(false, Ordering::Release);
         }
         let after = |half: &HashMap<u64, f64>, key: &u64| half.get(key).is_some_and(|at| *at >= then);
-        keys.iter().any(|key| after(&halves.new, key) || after(&halves.old, key))
+        then <= halves.forgotten || keys.iter().any(|key| after(&halves.new, key) || after(&halves.old, key))
     }
 
     pub fn clear(&self) {
@@ -56,11 +60,8 @@ impl Recent {
 impl Halves {
     fn turn(&mut self, now: f64) {
         if now - self.since > SECONDS || self.new.len() >= MOST {
+            self.forgotten = self.old.values().fold(self.forgotten, |last, at| last.max(*at));
             self.old = std::mem::take(&mut self.new);
-            // Nothing for two turns: both are gone.
-            if now - self.since > 2.0 * SECONDS {
-                self.old = HashMap::new();
-            }
             self.since = now;
         }
     }

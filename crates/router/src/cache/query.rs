@@ -6,8 +6,8 @@ use crate::path::split;
 use crate::query::{is, name_of};
 
 /// Which parameters tell two answers apart.
-#[derive(Debug, Clone)]
-pub(super) struct Parameters {
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Parameters {
     names: Box<[Box<[u8]>]>,
     /// Only these count; else all but these.
     only_these: bool,
@@ -28,8 +28,9 @@ impl Parameters {
         self.names.iter().any(|wanted| is(name, wanted)) == self.only_these
     }
 
-    /// By name; those of one name in the order in which they came, which may mean something.
-    pub(super) fn write(&self, url: &[u8], to: &mut impl Extend<u8>) {
+    /// The URL as the cache knows it, written behind what is in `to`: parameters by name; those of one name in the order in
+    /// which they came, which may mean something.
+    pub fn write(&self, url: &[u8], to: &mut impl Extend<u8>) {
         let (path, query) = split(url);
         let pairs = query.split(|b| *b == b'&').filter(|pair| !pair.is_empty());
         let mut counting: SmallVec<[&[u8]; 32]> = pairs.filter(|pair| self.counts(name_of(pair))).collect();

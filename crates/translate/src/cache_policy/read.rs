@@ -13,6 +13,11 @@ pub(super) fn policy(spec: &VarnishCachePolicySpec) -> Result<CachePolicy, Fault
 }
 
 fn read(spec: &VarnishCachePolicySpec) -> Result<CachePolicy, String> {
+    if spec.target_ref.section_name.is_some() && spec.target_ref.kind != "HTTPRoute" {
+        return Err(
+            "spec.targetRef.sectionName names a rule, which only an HTTPRoute has: remove it".to_owned()
+        );
+    }
     if spec.default_ttl.is_some() == spec.forced_ttl.is_some() {
         return Err("spec: give exactly one of defaultTTL and forcedTTL".to_owned());
     }
