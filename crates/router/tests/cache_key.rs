@@ -166,12 +166,7 @@ fn any_request() -> impl Strategy<Value = (Sample, u64)> {
 }
 
 /// All that tells two answers apart, written down slowly.
-fn facts(
-    router: &Router,
-    rules: &[serde_json::Value],
-    request: &Sample,
-    random: u64,
-) -> Option<String> {
+fn facts(router: &Router, rules: &[serde_json::Value], request: &Sample, random: u64) -> Option<String> {
     let decision = router.decide(request, random);
     let route = decision.rule()?.route_name().to_owned();
     let rule = rules.iter().find(|rule| rule["route_name"] == json!(route)).unwrap();

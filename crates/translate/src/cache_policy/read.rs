@@ -111,6 +111,10 @@ mod tests {
     fn what_makes_no_sense_is_said() {
         for (fields, part) in [
             (json!({}), "exactly one of defaultTTL and forcedTTL"),
+            (
+                json!({"defaultTTL": "1m", "targetRef": {"group": "", "kind": "Ingress", "name": "a", "sectionName": "b"}}),
+                "sectionName names a rule, which only an HTTPRoute has",
+            ),
             (json!({"defaultTTL": "1m", "forcedTTL": "1m"}), "exactly one of defaultTTL and forcedTTL"),
             (json!({"defaultTTL": "soon"}), "spec.defaultTTL: `soon` is not a duration"),
             (json!({"defaultTTL": "1m", "cacheKey": {"headers": ["a b"]}}), "`a b` is not the name"),
