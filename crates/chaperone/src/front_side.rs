@@ -43,6 +43,9 @@ impl FrontSide {
                 front::Event::Listening { socket, address } => Event::Listening { socket, address },
                 front::Event::CannotListen { why, .. } => Event::NotListening { why },
                 front::Event::Closed { socket } => Event::Closed { socket },
+                front::Event::Unreached { service, endpoint, why } => {
+                    Event::BackendTls { why: unreached(&service, endpoint, &why) }
+                }
             });
         };
         let tell_backends = move |event: front::BackendEvent| {
@@ -146,6 +149,21 @@ fn peers(ghost: &[u8]) -> front::Peers {
         }
     }
     peers
+}
+
+/// Of a TLSRoute's backend.
+fn unreached(service: &str, endpoint: Option<SocketAddr>, why: &str) -> String {
+    match (service, endpoint) {
+        ("", _) => "a connection by a TLSRoute was closed: its backendRef leads nowhere; its status says why"
+            .to_owned(),
+        (service, None) => {
+            format!("connections to Service {service} by a TLSRoute are closed: {why}; are its pods ready?")
+        }
+        (service, Some(endpoint)) => format!(
+            "endpoint {endpoint} of Service {service} is not reached by a TLSRoute: {why}; is it up, and does a \
+             NetworkPolicy stand in the way?"
+        ),
+    }
 }
 
 /// What to tell people, and what to do.

@@ -30,11 +30,15 @@ pub(crate) fn text(reporter: &Reporter) -> String {
         front::Failure::ALL.iter().map(|why| (reason(why.name()), clients.failures(*why))).collect();
     one("tls_handshake_failures_total", "counter", "Handshakes with clients that failed", &failures);
     one("tls_passed_through_total", "counter", "Connections handed on undecrypted", &only(clients.passed()));
+    let failures: Vec<_> = front::UpstreamFailure::ALL
+        .iter()
+        .map(|why| (reason(why.name()), clients.upstream_failures(*why)))
+        .collect();
     one(
         "tls_upstream_failures_total",
         "counter",
         "Connections closed because varnishd, or an endpoint of a TLSRoute, was not reached",
-        &only(clients.upstream_failures()),
+        &failures,
     );
     one("backend_tls_handshakes_total", "counter", "Backends verified", &only(backends.handshakes()));
     let failures: Vec<_> =

@@ -88,7 +88,7 @@ impl Pairs {
                     None => front::Action::Passthrough { backends },
                 };
                 let hostname = Some(host.hostname.clone()).filter(|name| name != ANY_HOST);
-                hosts.push(front::Host { hostname, action });
+                hosts.push(front::Host { hostname, one_label: false, action });
             }
             if hosts.iter().all(|host| host.hostname != listener.hostname) {
                 let waits = pairs.as_ref().is_some_and(Vec::is_empty);
@@ -96,7 +96,7 @@ impl Pairs {
                     Some(certificates) if waits => front::Action::Terminate { certificates },
                     _ => front::Action::Refuse,
                 };
-                hosts.push(front::Host { hostname: listener.hostname.clone(), action });
+                hosts.push(front::Host { hostname: listener.hostname.clone(), one_label: false, action });
             }
             match config.listeners.iter_mut().find(|known| known.port == port) {
                 Some(known) => known.hosts.extend(hosts),
@@ -111,13 +111,7 @@ impl Pairs {
     fn pairs_of(&self, listener: &str, names: &[String], notices: &mut Vec<Notice>) -> Vec<Arc<Pair>> {
         let pairs: Vec<_> = names.iter().filter_map(|name| self.0.get(name).cloned()).collect();
         if pairs.is_empty() {
-            notices.push(warning(
-                format!("listener {listener}"),
-                format!(
-                    "is not served, for want of a certificate: put a good pair into Secret {}",
-                    names.join(" or ")
-                ),
-            ));
+            notices.extend(without_pair(listener, None, names));
         }
         pairs
     }
@@ -133,26 +127,19 @@ impl Pairs {
             let Some((_, port)) = socket_parts(&listener.socket) else { continue };
             let of_listener = std::iter::once((listener.hostname.as_ref(), &tls.certificates));
             // One that has certificates for single names only takes no others.
-            let of_listener = of_listener.filter(|(_, names)| !names.is_empty() || tls.hosts.is_empty());
-            let of_hosts = tls.hosts.iter().map(|(host, names)| (Some(host), names));
+            let of_listener = of_listener
+                .filter(|(hostname, names)| hostname.is_some() || !names.is_empty() || tls.hosts.is_empty());
+            let of_listener = of_listener.map(|(hostname, names)| (hostname, names, false));
+            let of_hosts = tls.hosts.iter().map(|(host, names)| (Some(host), names, true));
             let mut hosts = Vec::with_capacity(1 + tls.hosts.len());
-            for (hostname, names) in of_listener.chain(of_hosts) {
+            for (hostname, names, one_label) in of_listener.chain(of_hosts) {
                 let pairs: Vec<_> = names.iter().filter_map(|name| self.0.get(name).cloned()).collect();
                 if pairs.is_empty() {
                     let host = hostname.filter(|name| Some(*name) != listener.hostname.as_ref());
-                    let host = host.map(|name| format!(", host {name},")).unwrap_or_default();
-                    notices.push(warning(
-                        format!("listener {}", listener.name),
-                        format!(
-                            "{host} is not served, for want of a certificate: put a good pair into Secret {}",
-                            names.join(" or ")
-                        )
-                        .trim_start()
-                        .to_owned(),
-                    ));
+                    notices.extend(without_pair(&listener.name, host, names));
                 }
                 // Without pairs, too: its names are then refused, and not another listener's to take.
-                hosts.push(front::Host::terminate(hostname.cloned(), pairs));
+                hosts.push(front::Host { one_label, ..front::Host::terminate(hostname.cloned(), pairs) });
             }
             match config.listeners.iter_mut().find(|known| known.port == port) {
                 Some(known) => known.hosts.extend(hosts),
@@ -303,7 +290,8 @@ fn tls_backends(groups: &[Group], profiles: &front::Profiles) -> front::Backends
             Some(None) => Vec::new(),
             _ => group.backends.iter().map(|one| SocketAddr::new(one.address, one.port)).collect(),
         };
-        front::BackendGroup { weight: group.weight, endpoints, tls: tls.flatten() }
+        let name = group.name.clone().unwrap_or_default();
+        front::BackendGroup { name, weight: group.weight, endpoints, tls: tls.flatten() }
     };
     front::Backends { groups: groups.iter().map(group).collect() }
 }
@@ -335,6 +323,21 @@ fn limits(of: Option<&model::TlsLimits>) -> front::Limits {
         hello_bytes: count(of.client_hello_bytes, default.hello_bytes),
         idle_timeout: seconds(of.idle_seconds, default.idle_timeout),
     }
+}
+
+/// Where no Secret is named, the listener's status says what is missing.
+fn without_pair(listener: &str, host: Option<&String>, names: &[String]) -> Option<Notice> {
+    if names.is_empty() {
+        return None;
+    }
+    let host = host.map(|name| format!(", host {name},")).unwrap_or_default();
+    Some(warning(
+        format!("listener {listener}{host}"),
+        format!(
+            "is not served, for want of a certificate: put a good pair into Secret {}",
+            names.join(" or ")
+        ),
+    ))
 }
 
 fn warning(object: String, message: String) -> Notice {

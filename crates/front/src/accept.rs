@@ -11,10 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::Event;
 use crate::bind::{advice, bind};
 use crate::connection::{Services, serve};
 use crate::run::Shared;
+use crate::{Event, lanes};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -99,7 +99,12 @@ impl Door<'_> {
                 let Some(connection) = gate.enter().await else { return };
                 let services = self.port.services.load_full();
                 let shared = Arc::clone(self.shared);
-                tokio::spawn(serve(stream, client, services, gate, connection, shared));
+                let Ok(stream) = stream.into_std() else { return };
+                lanes::spawn(async move {
+                    if let Ok(stream) = TcpStream::from_std(stream) {
+                        serve(stream, client, services, gate, connection, shared).await;
+                    }
+                });
             }
             Err(e) if passing(&e) => {}
             Err(e) => {

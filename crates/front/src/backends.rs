@@ -1,7 +1,6 @@
 //! Endpoints that get bytes without a varnishd in between: those of TLSRoutes.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +9,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-use crate::BackendTls;
 use crate::backend::{Ready, reach};
+use crate::trouble::Trouble;
+use crate::{BackendFailure, BackendTls, UpstreamFailure};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -27,6 +27,8 @@ pub struct Backends {
 /// The endpoints of one backendRef. Without any, its share of connections is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendGroup {
+    /// `namespace/name` of the Service, for people; empty where the backendRef leads nowhere.
+    pub name: String,
     pub weight: u32,
     pub endpoints: Vec<SocketAddr>,
     /// What was decrypted is encrypted again, for a backend that is verified so. Not for what passes through.
@@ -55,25 +57,74 @@ impl Targets {
         Self { tls: backends.groups.iter().map(ready).collect(), groups: Arc::clone(backends) }
     }
 
-    pub(crate) async fn connect(&self) -> io::Result<Reached> {
+    /// For bytes that pass through: the endpoint ends TLS itself.
+    pub(crate) fn plain(backends: &Arc<Backends>) -> Self {
+        Self { tls: Vec::new(), groups: Arc::clone(backends) }
+    }
+
+    pub(crate) async fn connect(&self, trouble: &Trouble) -> Result<Reached, UpstreamFailure> {
         let random = random();
-        let Some(at) = self.groups.position(random) else {
-            return Err(io::Error::new(ErrorKind::NotFound, "no endpoint"));
-        };
-        match self.tls.get(at) {
-            Some(Some(Ok(ready))) => {
-                let mut last = io::Error::new(ErrorKind::NotFound, "no endpoint");
-                for endpoint in self.groups.choose(random) {
-                    match reach(endpoint, ready).await {
-                        Ok(stream) => return Ok(Reached::Tls(Box::new(stream))),
-                        Err((_, why)) => last = io::Error::other(why),
-                    }
-                }
-                Err(last)
+        let tls = self.groups.position(random).and_then(|at| self.tls.get(at)?.as_ref());
+        let ready = match tls {
+            None => return self.connect_to(random, trouble).await.map(Reached::Plain),
+            Some(Ok(ready)) => ready,
+            Some(Err(why)) => {
+                trouble.ill(self.groups.name(random), None, why.clone());
+                return Err(UpstreamFailure::Unverified);
             }
-            Some(Some(Err(why))) => Err(io::Error::other(why.clone())),
-            _ => self.groups.connect_to(random).await.map(Reached::Plain),
+        };
+        let name = self.groups.name(random);
+        let mut last = UpstreamFailure::NoEndpoint;
+        for endpoint in self.groups.choose(random) {
+            match reach(endpoint, ready).await {
+                Ok(stream) => {
+                    trouble.well(name, endpoint);
+                    return Ok(Reached::Tls(Box::new(stream)));
+                }
+                Err((reason, why)) => {
+                    let unreachable = reason == BackendFailure::Unreachable;
+                    last =
+                        if unreachable { UpstreamFailure::Unreachable } else { UpstreamFailure::Unverified };
+                    trouble.ill(name, Some(endpoint), why);
+                }
+            }
         }
+        self.told_of_none(random, last, trouble)
+    }
+
+    pub(crate) async fn connect_plain(&self, trouble: &Trouble) -> Result<TcpStream, UpstreamFailure> {
+        self.connect_to(random(), trouble).await
+    }
+
+    async fn connect_to(&self, random: u64, trouble: &Trouble) -> Result<TcpStream, UpstreamFailure> {
+        let name = self.groups.name(random);
+        let mut last = UpstreamFailure::NoEndpoint;
+        for endpoint in self.groups.choose(random) {
+            let why = match timeout(CONNECT_TIMEOUT, TcpStream::connect(endpoint)).await {
+                Ok(Ok(stream)) => {
+                    let _ = stream.set_nodelay(true);
+                    trouble.well(name, endpoint);
+                    return Ok(stream);
+                }
+                Ok(Err(e)) => e.to_string(),
+                Err(_) => format!("no connection in {CONNECT_TIMEOUT:?}"),
+            };
+            last = UpstreamFailure::Unreachable;
+            trouble.ill(name, Some(endpoint), why);
+        }
+        self.told_of_none(random, last, trouble)
+    }
+
+    fn told_of_none<T>(
+        &self,
+        random: u64,
+        last: UpstreamFailure,
+        trouble: &Trouble,
+    ) -> Result<T, UpstreamFailure> {
+        if last == UpstreamFailure::NoEndpoint {
+            trouble.ill(self.groups.name(random), None, "it has no endpoint that is ready".to_owned());
+        }
+        Err(last)
     }
 }
 
@@ -83,31 +134,17 @@ fn raw_tcp(profile: &BackendTls) -> BackendTls {
 }
 
 impl Backends {
-    pub(crate) async fn connect(&self) -> io::Result<TcpStream> {
-        self.connect_to(random()).await
-    }
-
-    async fn connect_to(&self, random: u64) -> io::Result<TcpStream> {
-        let mut last = io::Error::new(ErrorKind::NotFound, "no endpoint");
-        for endpoint in self.choose(random) {
-            match timeout(CONNECT_TIMEOUT, TcpStream::connect(endpoint)).await {
-                Ok(Ok(stream)) => {
-                    let _ = stream.set_nodelay(true);
-                    return Ok(stream);
-                }
-                Ok(Err(e)) => last = e,
-                Err(_) => last = ErrorKind::TimedOut.into(),
-            }
-        }
-        Err(last)
-    }
-
     /// The endpoints to try, in turn.
     fn choose(&self, random: u64) -> impl Iterator<Item = SocketAddr> + '_ {
         let endpoints = self.group(random).map_or(&[][..], |group| &group.endpoints);
         let first = (random >> 32) as usize;
         (0..endpoints.len().min(TRIES))
             .filter_map(move |i| endpoints.get(first.wrapping_add(i) % endpoints.len()).copied())
+    }
+
+    /// For people.
+    fn name(&self, random: u64) -> &str {
+        self.group(random).map_or("", |group| group.name.as_str())
     }
 
     fn group(&self, random: u64) -> Option<&BackendGroup> {
@@ -137,6 +174,7 @@ mod tests {
 
     fn group(weight: u32, ports: &[u16]) -> BackendGroup {
         BackendGroup {
+            name: String::new(),
             weight,
             endpoints: ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect(),
             tls: None,

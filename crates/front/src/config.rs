@@ -48,6 +48,8 @@ pub struct Listener {
 pub struct Host {
     /// `shop.example.com`, `*.example.com` (any number of labels), or none for every name and for clients that name none.
     pub hostname: Option<String>,
+    /// A wildcard stands for exactly one label.
+    pub one_label: bool,
     pub action: Action,
 }
 
@@ -68,7 +70,7 @@ pub enum Action {
 impl Host {
     /// A host of an HTTPS listener.
     pub fn terminate(hostname: Option<String>, certificates: Vec<Arc<Pair>>) -> Self {
-        Self { hostname, action: Action::Terminate { certificates } }
+        Self { hostname, one_label: false, action: Action::Terminate { certificates } }
     }
 }
 

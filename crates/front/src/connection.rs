@@ -4,6 +4,7 @@ use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustls::{HandshakeKind, ProtocolVersion};
@@ -18,10 +19,13 @@ use crate::backends::{Reached, Targets};
 use crate::gate::Gate;
 use crate::hello::Greeting;
 use crate::hosts::Hosts;
-use crate::relay::{relay, relay_until_idle};
+use crate::relay::{read_some, relay, relay_until_idle};
 use crate::run::Shared;
 use crate::terminate::Server;
-use crate::{Backends, Failure, Shutdown, hello, proxy, upstream};
+use crate::{Failure, Shutdown, UpstreamFailure, hello, proxy, upstream};
+
+/// From the end of the handshake to the first byte. Browsers connect before they have something to ask.
+const FIRST_BYTE: Duration = Duration::from_secs(30);
 
 /// What a port does with each name.
 pub(crate) type Services = Hosts<Service>;
@@ -35,7 +39,7 @@ pub(crate) enum Service {
     Forward(Arc<Server>, Arc<Targets>),
     /// No route takes the name.
     Refused,
-    Passthrough(Arc<Backends>),
+    Passthrough(Arc<Targets>),
 }
 
 /// In a box, since it is moved, and futures keep a place for each move.
@@ -45,7 +49,7 @@ type Decrypted = Box<TlsStream<TcpStream>>;
 enum Greeted {
     Terminated(Decrypted, Arc<Server>),
     Forwarded(Decrypted, Arc<Targets>),
-    Passed(TcpStream, Vec<u8>, Arc<Backends>),
+    Passed(TcpStream, Vec<u8>, Arc<Targets>),
 }
 
 /// Serves one client until it or varnishd is done, or until all is to end now.
@@ -90,34 +94,50 @@ async fn exchange(
     if let Greeted::Terminated(stream, _) | Greeted::Forwarded(stream, _) = &greeted {
         counters.greeted(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed));
     }
-    if carry(greeted, client, idle, shared).await.is_err() {
-        counters.upstream_failed();
+    if let Err(why) = carry(greeted, client, idle, shared).await {
+        counters.upstream_failed(why);
     }
 }
 
 /// Brings the bytes to where they belong. An error means that nobody was there; how a connection ends is between its ends.
-async fn carry(greeted: Greeted, client: SocketAddr, idle: Duration, shared: &Shared) -> io::Result<()> {
+async fn carry(
+    greeted: Greeted,
+    client: SocketAddr,
+    idle: Duration,
+    shared: &Shared,
+) -> Result<(), UpstreamFailure> {
     let (from_clients, to_clients) = shared.counters.traffic();
     match greeted {
         Greeted::Terminated(mut stream, server) => {
-            let header = header(client, &stream, &server)?;
+            // HTTP begins with the client: varnishd need not know of one who has nothing to say.
+            let Some(first) = Box::pin(first_bytes(&mut *stream, shared)).await else { return Ok(()) };
+            from_clients.fetch_add(first.len() as u64, Ordering::Relaxed);
+            // The client is gone already if we cannot tell where it came to.
+            let Ok(mut bytes) = header(client, &stream, &server) else { return Ok(()) };
             drop(server);
-            let mut upstream = Box::pin(reach(shared, &header)).await?;
-            drop(header);
+            bytes.extend_from_slice(&first);
+            drop(first);
+            let upstream = Box::pin(reach(shared, &bytes)).await;
+            let mut upstream = upstream.map_err(|_| UpstreamFailure::Varnishd)?;
+            drop(bytes);
             let _ = relay(&mut *stream, &mut upstream, from_clients, to_clients).await;
         }
         // Whether these are to stay, only their bytes can say.
-        Greeted::Forwarded(mut stream, backends) => match Box::pin(backends.connect()).await? {
-            Reached::Plain(mut backend) => {
-                Box::pin(relay_until_idle(&mut *stream, &mut backend, from_clients, to_clients, idle)).await;
+        Greeted::Forwarded(mut stream, backends) => {
+            match Box::pin(backends.connect(&shared.trouble)).await? {
+                Reached::Plain(mut backend) => {
+                    Box::pin(relay_until_idle(&mut *stream, &mut backend, from_clients, to_clients, idle))
+                        .await;
+                }
+                Reached::Tls(mut backend) => {
+                    Box::pin(relay_until_idle(&mut *stream, &mut *backend, from_clients, to_clients, idle))
+                        .await;
+                }
             }
-            Reached::Tls(mut backend) => {
-                Box::pin(relay_until_idle(&mut *stream, &mut *backend, from_clients, to_clients, idle)).await;
-            }
-        },
+        }
         Greeted::Passed(mut stream, hello, backends) => {
-            let mut backend = Box::pin(backends.connect()).await?;
-            backend.write_all(&hello).await?;
+            let mut backend = Box::pin(backends.connect_plain(&shared.trouble)).await?;
+            backend.write_all(&hello).await.map_err(|_| UpstreamFailure::Unreachable)?;
             drop(hello);
             shared.counters.passed_on();
             Box::pin(relay_until_idle(&mut stream, &mut backend, from_clients, to_clients, idle)).await;
@@ -148,7 +168,7 @@ async fn handshake(
             found => return Err(refuse(&mut stream, found, &services).await),
         }
     }
-    let _turn = gate.handshake().await;
+    let mut turn = gate.turn().await;
     let accepted = hello::accept(&mut stream, &bytes).await?;
     drop(bytes);
     let (server, backends) = match services.find(accepted.client_hello().server_name()) {
@@ -157,7 +177,12 @@ async fn handshake(
         found => return Err(refuse(&mut stream, found, &services).await),
     };
     let start = StartHandshake::from_parts(accepted, stream);
-    let stream = Box::new(start.into_stream(Arc::clone(&server.config)).await.map_err(|e| failure(&e))?);
+    let done = tokio::select! {
+        biased;
+        done = start.into_stream(Arc::clone(&server.config)) => done,
+        Ok(()) = &mut turn.place.lost => return Err(Failure::CrowdedOut),
+    };
+    let stream = Box::new(done.map_err(|e| failure(&e))?);
     Ok(match backends {
         None => Greeted::Terminated(stream, Arc::clone(server)),
         Some(backends) => Greeted::Forwarded(stream, Arc::clone(backends)),
@@ -214,9 +239,28 @@ fn header(client: SocketAddr, stream: &TlsStream<TcpStream>, server: &Server) ->
     Ok(header.encode())
 }
 
-async fn reach(shared: &Shared, header: &[u8]) -> io::Result<UnixStream> {
+/// What a client says first; none if it is gone, takes too long, or we are to end.
+async fn first_bytes(stream: &mut TlsStream<TcpStream>, shared: &Shared) -> Option<Vec<u8>> {
+    let mut shutdown = shared.shutdown.clone();
+    let ends = async {
+        if shutdown.wait_for(|asked| *asked > Shutdown::Run).await.is_err() {
+            pending::<()>().await;
+        }
+    };
+    let first = tokio::select! {
+        biased;
+        first = timeout(FIRST_BYTE, read_some(stream)) => first.ok()?.ok()?,
+        () = ends => Vec::new(),
+    };
+    if first.is_empty() {
+        let _ = stream.shutdown().await;
+    }
+    Some(first).filter(|first| !first.is_empty())
+}
+
+async fn reach(shared: &Shared, bytes: &[u8]) -> io::Result<UnixStream> {
     let mut upstream = upstream::connect(&shared.upstream).await?;
-    upstream.write_all(header).await?;
+    upstream.write_all(bytes).await?;
     Ok(upstream)
 }
 

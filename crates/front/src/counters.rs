@@ -11,7 +11,7 @@ pub struct Counters {
     passed: AtomicU64,
     accepted: AtomicU64,
     open: AtomicU64,
-    upstream_failures: AtomicU64,
+    upstream_failures: [AtomicU64; UpstreamFailure::ALL.len()],
     from_clients: AtomicU64,
     to_clients: AtomicU64,
 }
@@ -47,9 +47,9 @@ impl Counters {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections closed because varnishd, or an endpoint of a TLSRoute, could not be reached.
-    pub fn upstream_failures(&self) -> u64 {
-        self.upstream_failures.load(Ordering::Relaxed)
+    /// Connections closed because varnishd, or an endpoint of a TLSRoute, could not be reached, by reason.
+    pub fn upstream_failures(&self, why: UpstreamFailure) -> u64 {
+        self.upstream_failures.get(why as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// Bytes that clients sent, after decryption where we do it.
@@ -83,8 +83,10 @@ impl Counters {
         }
     }
 
-    pub(crate) fn upstream_failed(&self) {
-        self.upstream_failures.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn upstream_failed(&self, why: UpstreamFailure) {
+        if let Some(count) = self.upstream_failures.get(why as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn traffic(&self) -> (&AtomicU64, &AtomicU64) {
@@ -157,6 +159,33 @@ impl Failure {
             Self::Refused => "refused",
             Self::ClientCertificate => "client_certificate",
             Self::Misbehaved => "misbehaved",
+        }
+    }
+}
+
+/// Why nobody took a client's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpstreamFailure {
+    /// varnishd was not there.
+    Varnishd,
+    /// The backendRef leads nowhere, or its Service has no endpoint.
+    NoEndpoint,
+    /// None of the endpoints that were tried takes connections.
+    Unreachable,
+    /// TLS to them failed, or they could not be verified.
+    Unverified,
+}
+
+impl UpstreamFailure {
+    pub const ALL: [Self; 4] = [Self::Varnishd, Self::NoEndpoint, Self::Unreachable, Self::Unverified];
+
+    /// For labels of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Varnishd => "varnishd",
+            Self::NoEndpoint => "no_endpoint",
+            Self::Unreachable => "unreachable",
+            Self::Unverified => "unverified",
         }
     }
 }

@@ -17,6 +17,12 @@ pub enum Event {
     Closed {
         socket: String,
     },
+    /// An endpoint of a TLSRoute was not reached, or its Service has none. Told once for each reason, until it is well again.
+    Unreached {
+        service: String,
+        endpoint: Option<SocketAddr>,
+        why: String,
+    },
 }
 
 /// Are we to go on?

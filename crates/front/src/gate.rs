@@ -1,14 +1,23 @@
 //! How many may come in at once.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot};
+use tokio::time::sleep;
 
 use crate::Limits;
 
 /// Clients that have not said hello yet, for each handshake that may run: beyond it the one that waits longest has to go.
 const SILENT_FOR_EACH: usize = 4;
+
+/// How long a client may let others wait for its part of a handshake.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often those who wait for a turn look for one who holds them up.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The limits, with the room that is left. New limits are a new gate: those inside stay in the old one.
 #[derive(Debug)]
@@ -16,23 +25,36 @@ pub(crate) struct Gate {
     pub(crate) limits: Limits,
     handshakes: Semaphore,
     connections: Arc<Semaphore>,
-    silent: Mutex<Silent>,
+    /// Those whose hello is not complete.
+    silent: Queue,
+    /// Those whose handshake runs.
+    greeting: Queue,
 }
 
-/// Those whose hello is not complete, oldest first.
+/// Oldest first.
 #[derive(Debug, Default)]
-struct Silent {
+struct Queue(Mutex<Places>);
+
+#[derive(Debug, Default)]
+struct Places {
     next: u64,
-    waiting: BTreeMap<u64, oneshot::Sender<()>>,
+    taken: BTreeMap<u64, (Instant, oneshot::Sender<()>)>,
 }
 
-/// A place among those who have not said hello. Given back with it.
+/// A place in a queue. Given back with it.
 #[derive(Debug)]
-pub(crate) struct Place {
-    gate: Arc<Gate>,
+pub(crate) struct Place<'a> {
+    queue: &'a Queue,
     id: u64,
     /// Answers once the place is needed for others.
     pub(crate) lost: oneshot::Receiver<()>,
+}
+
+/// Leave to shake hands.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    _permit: Option<SemaphorePermit<'a>>,
+    pub(crate) place: Place<'a>,
 }
 
 impl Gate {
@@ -41,7 +63,8 @@ impl Gate {
         Self {
             handshakes: room(limits.concurrent_handshakes),
             connections: Arc::new(room(limits.connections)),
-            silent: Mutex::default(),
+            silent: Queue::default(),
+            greeting: Queue::default(),
             limits,
         }
     }
@@ -51,31 +74,62 @@ impl Gate {
         Arc::clone(&self.connections).acquire_owned().await.ok()
     }
 
-    /// Room for one handshake. Asked for when the hello is there: a silent client takes nobody's turn.
-    pub(crate) async fn handshake(&self) -> Option<SemaphorePermit<'_>> {
-        self.handshakes.acquire().await.ok()
+    /// Room for one handshake. Asked for when the hello is there: a silent client takes nobody's turn. One who has his turn and
+    /// makes others wait loses it.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        let mut permit = pin!(self.handshakes.acquire());
+        let permit = loop {
+            tokio::select! {
+                biased;
+                permit = &mut permit => break permit.ok(),
+                () = sleep(LOOK) => self.greeting.dismiss_after(PATIENCE),
+            }
+        };
+        Turn { _permit: permit, place: self.greeting.place() }
     }
 
     /// A place to say hello from. Where there are too many, the oldest loses his.
-    pub(crate) fn place(self: &Arc<Self>) -> Place {
+    pub(crate) fn place(&self) -> Place<'_> {
         let most = self.limits.concurrent_handshakes.clamp(1, 1 << 20).saturating_mul(SILENT_FOR_EACH);
-        let (tell, lost) = oneshot::channel();
-        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = silent.next;
-        silent.next += 1;
-        silent.waiting.insert(id, tell);
-        if silent.waiting.len() > most
-            && let Some((_, oldest)) = silent.waiting.pop_first()
-        {
-            let _ = oldest.send(());
-        }
-        drop(silent);
-        Place { gate: Arc::clone(self), id, lost }
+        let place = self.silent.place();
+        self.silent.dismiss_beyond(most);
+        place
     }
 }
 
-impl Drop for Place {
+impl Queue {
+    fn place(&self) -> Place<'_> {
+        let (tell, lost) = oneshot::channel();
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = places.next;
+        places.next += 1;
+        places.taken.insert(id, (Instant::now(), tell));
+        Place { queue: self, id, lost }
+    }
+
+    /// Sends the oldest away if there are more than `most`.
+    fn dismiss_beyond(&self, most: usize) {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.taken.len() > most
+            && let Some((_, (_, oldest))) = places.taken.pop_first()
+        {
+            let _ = oldest.send(());
+        }
+    }
+
+    /// Sends the oldest away if he is there for so long.
+    fn dismiss_after(&self, patience: Duration) {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(oldest) = places.taken.first_entry()
+            && oldest.get().0.elapsed() >= patience
+        {
+            let _ = oldest.remove().1.send(());
+        }
+    }
+}
+
+impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.gate.silent.lock().unwrap_or_else(PoisonError::into_inner).waiting.remove(&self.id);
+        self.queue.0.lock().unwrap_or_else(PoisonError::into_inner).taken.remove(&self.id);
     }
 }

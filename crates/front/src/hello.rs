@@ -7,10 +7,10 @@ use tokio::net::TcpStream;
 use crate::Failure;
 use crate::sniff::{Hello, sniff};
 
-/// A fatal alert as a record of its own: unrecognized_name (RFC 6066).
+/// A fatal alert as a record of its own: unrecognized_name (RFC 6066). Nobody has the name, or nobody has a certificate for it.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
-/// internal_error: there is a listener, but no certificate to show.
-const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+/// decode_error: we and rustls read the name differently.
+const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
 
 /// Hellos with keys against quantum computers have nearly 2 KiB.
 const READ: usize = 2048;
@@ -66,7 +66,7 @@ pub(crate) async fn accept(stream: &mut TcpStream, bytes: &[u8]) -> Result<Accep
 
 /// Tells the client why, as far as TLS has words for it.
 pub(crate) async fn refuse(stream: &mut TcpStream, why: Failure) {
-    let alert = if why == Failure::UnknownName { UNRECOGNIZED_NAME } else { INTERNAL_ERROR };
+    let alert = if why == Failure::Misbehaved { DECODE_ERROR } else { UNRECOGNIZED_NAME };
     farewell(stream, &alert).await;
 }
 

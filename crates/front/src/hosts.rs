@@ -8,14 +8,24 @@ pub(crate) struct Hosts<T> {
     exact: HashMap<String, T>,
     /// By what follows `*.`
     wild: HashMap<String, T>,
+    /// The same of wildcards that stand for exactly one label. They go before others of their length.
+    narrow: HashMap<String, T>,
     any: Option<T>,
+}
+
+/// A hostname as the configuration has it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Name {
+    pub(crate) hostname: Option<String>,
+    pub(crate) one_label: bool,
 }
 
 impl<T> Hosts<T> {
     /// Of two with the same hostname the first stays.
-    pub(crate) fn new(hosts: impl IntoIterator<Item = (Option<String>, T)>) -> Self {
-        let mut table = Self { exact: HashMap::new(), wild: HashMap::new(), any: None };
-        for (hostname, value) in hosts {
+    pub(crate) fn new(hosts: impl IntoIterator<Item = (Name, T)>) -> Self {
+        let mut table =
+            Self { exact: HashMap::new(), wild: HashMap::new(), narrow: HashMap::new(), any: None };
+        for (Name { hostname, one_label }, value) in hosts {
             let hostname = hostname.map(|name| normal(&name)).filter(|name| !name.is_empty() && name != "*");
             match hostname {
                 None => {
@@ -23,6 +33,7 @@ impl<T> Hosts<T> {
                 }
                 Some(name) => {
                     let (map, key) = match name.strip_prefix("*.") {
+                        Some(parent) if one_label => (&mut table.narrow, parent.to_owned()),
                         Some(parent) => (&mut table.wild, parent.to_owned()),
                         None => (&mut table.exact, name),
                     };
@@ -39,11 +50,16 @@ impl<T> Hosts<T> {
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
-        self.exact.values().chain(self.wild.values()).chain(&self.any)
+        self.exact.values().chain(self.wild.values()).chain(self.narrow.values()).chain(&self.any)
     }
 
     fn find_named(&self, name: &str) -> Option<&T> {
         if let Some(found) = self.exact.get(name) {
+            return Some(found);
+        }
+        if let Some((_, parent)) = name.split_once('.')
+            && let Some(found) = self.narrow.get(parent)
+        {
             return Some(found);
         }
         if self.wild.is_empty() {
@@ -70,9 +86,11 @@ mod tests {
     use super::*;
 
     fn hosts(names: &[&str]) -> Hosts<String> {
-        Hosts::new(
-            names.iter().map(|name| ((*name != "any").then(|| (*name).to_owned()), (*name).to_owned())),
-        )
+        Hosts::new(names.iter().map(|name| (named(name), (*name).to_owned())))
+    }
+
+    fn named(name: &str) -> Name {
+        Name { hostname: (name != "any").then(|| name.to_owned()), one_label: false }
     }
 
     fn found(hosts: &Hosts<String>, name: &str) -> String {
@@ -103,13 +121,21 @@ mod tests {
     }
 
     #[test]
+    fn a_wildcard_of_one_label_takes_no_deeper_names() {
+        let narrow = |name: &str| Name { one_label: true, ..named(name) };
+        let both =
+            Hosts::new([(narrow("*.example.com"), 1), (named("*.com"), 2), (named("*.example.com"), 3)]);
+        assert_eq!(both.find(Some("a.example.com")), Some(&1));
+        assert_eq!(both.find(Some("a.b.example.com")), Some(&3));
+        let alone = Hosts::new([(narrow("*.example.com"), 1)]);
+        assert_eq!(alone.find(Some("a.b.example.com")), None);
+        assert_eq!(alone.find(Some("example.com")), None);
+    }
+
+    #[test]
     fn the_first_of_two_stays() {
-        let two = Hosts::new([
-            (Some("a.test".to_owned()), 1),
-            (Some("A.test".to_owned()), 2),
-            (None, 3),
-            (None, 4),
-        ]);
+        let two =
+            Hosts::new([(named("a.test"), 1), (named("A.test"), 2), (named("any"), 3), (named("any"), 4)]);
         assert_eq!(two.find(Some("a.test")), Some(&1));
         assert_eq!(two.find(None), Some(&3));
     }

@@ -16,11 +16,13 @@ mod event;
 mod gate;
 mod hello;
 mod hosts;
+mod lanes;
 pub mod proxy;
 mod relay;
 mod run;
 pub mod sniff;
 mod terminate;
+mod trouble;
 mod upstream;
 mod validate;
 
@@ -30,7 +32,7 @@ pub use backend::{
 };
 pub use backends::{BackendGroup, Backends};
 pub use config::{Action, Config, Host, Limits, Listener};
-pub use counters::{Counters, Failure};
+pub use counters::{Counters, Failure, UpstreamFailure};
 pub use event::{Event, Shutdown};
 pub use run::{run, run_counted};
 pub use validate::{ClientMode, ClientValidation};

@@ -24,6 +24,18 @@ thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
 }
 
+/// Whatever comes first; nothing at the end.
+pub(crate) async fn read_some<R: AsyncRead + Unpin>(source: &mut R) -> io::Result<Vec<u8>> {
+    poll_fn(|cx| {
+        BUFFER.with_borrow_mut(|buffer| {
+            let mut buffer = ReadBuf::new(buffer);
+            ready!(Pin::new(&mut *source).poll_read(cx, &mut buffer))?;
+            Poll::Ready(Ok(buffer.filled().to_vec()))
+        })
+    })
+    .await
+}
+
 /// Copies until both sides have ended. A side's end is handed on (for TLS with close_notify); an error of the client ends all,
 /// and an upstream that breaks off is a client's connection that breaks off.
 pub(crate) async fn relay<C, U>(

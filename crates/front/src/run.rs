@@ -15,16 +15,20 @@ use crate::accept::{Port, listen};
 use crate::backends::Targets;
 use crate::connection::{Service, Services};
 use crate::gate::Gate;
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, Name};
 use crate::terminate::Terminator;
+use crate::trouble::Trouble;
 use crate::{Action, Config, Counters, Event, Host, Listener, Shutdown};
+
+pub(crate) type Reporter = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// What every connection can reach.
 pub(crate) struct Shared {
     pub(crate) upstream: PathBuf,
     pub(crate) gate: ArcSwap<Gate>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) reporter: Box<dyn Fn(Event) + Send + Sync>,
+    pub(crate) reporter: Reporter,
+    pub(crate) trouble: Trouble,
     pub(crate) shutdown: watch::Receiver<Shutdown>,
     /// Closed once all who hold this are gone.
     _alive: mpsc::Sender<Infallible>,
@@ -55,11 +59,13 @@ pub async fn run_counted(
     counters: Arc<Counters>,
 ) {
     let (alive, mut all_gone) = mpsc::channel(1);
+    let reporter: Reporter = Arc::new(reporter);
     let shared = Arc::new(Shared {
         upstream,
         gate: ArcSwap::from_pointee(Gate::new(config.borrow().limits.clone())),
         counters,
-        reporter: Box::new(reporter),
+        trouble: Trouble::new(Arc::clone(&reporter)),
+        reporter,
         shutdown: shutdown.clone(),
         _alive: alive,
     });
@@ -102,6 +108,7 @@ struct Open {
 
 impl Ports {
     async fn follow(&mut self, config: &Config) {
+        self.shared.trouble.forget();
         if self.shared.gate.load().limits != config.limits {
             self.shared.gate.store(Arc::new(Gate::new(config.limits.clone())));
         }
@@ -145,7 +152,7 @@ impl Ports {
                     (self.shared.reporter)(Event::CannotListen { socket: socket.to_owned(), why });
                     Service::Nothing
                 });
-                (host.hostname.clone(), service)
+                (Name { hostname: host.hostname.clone(), one_label: host.one_label }, service)
             })
             .collect();
         Hosts::new(made)
@@ -169,7 +176,7 @@ impl Ports {
                 Service::Forward(Arc::new(server), Arc::new(Targets::new(backends)))
             }
             Action::Refuse => Service::Refused,
-            Action::Passthrough { backends } => Service::Passthrough(Arc::clone(backends)),
+            Action::Passthrough { backends } => Service::Passthrough(Arc::new(Targets::plain(backends))),
         })
     }
 

@@ -264,3 +264,54 @@ fn an_endpoint_that_is_down_is_followed_by_another() {
     }
     drop(program);
 }
+
+#[test]
+fn a_policy_that_is_refused_still_keeps_plain_text_away() {
+    let ca = Authority::new();
+    // No file has this policy in a form that an API server would take.
+    for bad in [
+        "{hostname: '*.internal', wellKnownCACertificates: System}",
+        "{hostname: shop.internal}",
+        "{hostname: shop.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}], subjectAltNames: [{type: Nonsense}]}",
+    ] {
+        let (port, origin) = (free_port(), Origin::new("shop"));
+        let all = [
+            class(),
+            gateway("web", &[port]),
+            service("shop", &[origin.address()]),
+            route_to("shop", "/", "shop"),
+            ca.config_map("ca"),
+        ];
+        let scene = Scene::new(&all.concat());
+        scene.write("policy.yaml", &policy("shop", bad));
+        let program = scene.serve();
+        program.wait_for_line(&["BackendTLSPolicy default/shop", "until it is mended"]);
+        assert_eq!(get(port, "x", "/").status, 500, "{bad}");
+        // One that is there in a wrong version, too.
+        scene.write("policy.yaml", &policy("shop", bad).replace("k8s.io/v1", "k8s.io/v1alpha3"));
+        program.wait_for_line(&["v1alpha3", "until it is mended"]);
+        assert_eq!(get(port, "x", "/").status, 500, "{bad}");
+        assert_eq!(origin.seen().len(), 0);
+        scene.remove("policy.yaml");
+        until("plain text is asked for", || get(port, "x", "/").status == 200);
+    }
+}
+
+#[test]
+fn a_policy_for_a_port_that_is_not_there_keeps_plain_text_away() {
+    let (port, origin) = (free_port(), Origin::new("shop"));
+    let slip = policy("shop", "{hostname: shop.internal, wellKnownCACertificates: System}")
+        .replace("name: shop}]", "name: shop, sectionName: wep}]");
+    let all = [
+        class(),
+        gateway("web", &[port]),
+        service("shop", &[origin.address()]),
+        route_to("shop", "/", "shop"),
+        slip,
+    ];
+    let scene = Scene::new(&all.concat());
+    let program = scene.serve();
+    program.wait_for_line(&["BackendTLSPolicy default/shop", "has no port named wep"]);
+    assert_eq!(get(port, "x", "/").status, 500);
+    assert_eq!(origin.seen().len(), 0);
+}

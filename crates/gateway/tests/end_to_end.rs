@@ -28,4 +28,5 @@ mod support;
 mod tls;
 mod tls_clients;
 mod tls_route;
+mod tls_trouble;
 mod user_vcl;

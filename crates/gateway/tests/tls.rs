@@ -224,6 +224,71 @@ fn a_listener_waits_for_its_certificate() {
 }
 
 #[test]
+fn a_listener_that_loses_its_certificate_keeps_its_name() {
+    let (tls, shop, wild) = (free_port(), Origin::new("shop"), Certificate::new("*.example.com"));
+    let listeners = [
+        https("wild", tls, "hostname: \"*.example.com\", ", "wild"),
+        https("shop", tls, "hostname: shop.example.com, ", "shop"),
+    ];
+    let all = [
+        class(),
+        gateway_of("web", &listeners),
+        wild.secret("wild"),
+        service("shop", &[shop.address()]),
+        route_to("shop", "/", "shop"),
+    ];
+    let scene = Scene::new(&all.concat());
+    let own = Certificate::new("shop.example.com");
+    scene.write("shop.yaml", &own.secret("shop"));
+    let program = scene.serve();
+    listening(&program, tls);
+    let (of_shop, other) = (
+        Handshake { port: tls, name: Some("shop.example.com") },
+        Handshake { port: tls, name: Some("cart.example.com") },
+    );
+    until("it serves", || of_shop.shows(&own));
+    scene.remove("shop.yaml");
+    until("its name is refused", || of_shop.open().is_err());
+    let Err(refused) = of_shop.open() else { panic!("the wildcard has taken it") };
+    assert!(refused.to_string().contains("UnrecognisedName"), "{refused}");
+    assert!(other.shows(&wild));
+    assert_eq!(other.get("cart.example.com", "/").status, 200);
+    assert_eq!(other.get("shop.example.com", "/").status, 421);
+    scene.write("shop.yaml", &secret("shop", "nonsense\n", "nonsense\n"));
+    program.wait_for_line(&["Secret default/shop", "holds no usable pair"]);
+    assert!(of_shop.open().is_err(), "a broken pair is no pair");
+    scene.write("shop.yaml", &own.secret("shop"));
+    until("it is back", || of_shop.shows(&own));
+}
+
+#[test]
+fn the_swap_of_a_mounted_directory_is_a_new_certificate() {
+    let site = Site::new();
+    // As the kubelet does it: the file is a link into ..data, which is a link to a directory that is swapped.
+    let directory = site.scene.manifest("");
+    let swap = |round: usize, certificate: &Certificate| {
+        let data = directory.join(format!("..2026_{round}"));
+        std::fs::create_dir(&data).unwrap();
+        std::fs::write(data.join("cert.yaml"), certificate.secret("cert")).unwrap();
+        std::os::unix::fs::symlink(&data, directory.join("..data_tmp")).unwrap();
+        std::fs::rename(directory.join("..data_tmp"), directory.join("..data")).unwrap();
+    };
+    swap(0, &site.certificate);
+    std::fs::remove_file(directory.join("cert.yaml")).unwrap();
+    std::os::unix::fs::symlink("..data/cert.yaml", directory.join("cert.yaml")).unwrap();
+    for round in 1..4 {
+        let next = Certificate::new("shop.example.com");
+        swap(round, &next);
+        let swapped = Instant::now();
+        until("the new certificate is shown", || site.handshake().shows(&next));
+        assert!(swapped.elapsed() < Duration::from_secs(5), "{:?}", swapped.elapsed());
+        std::fs::remove_dir_all(directory.join(format!("..2026_{}", round - 1))).unwrap();
+        assert!(site.handshake().shows(&next));
+        assert_eq!(site.handshake().get("shop.example.com", "/").status, 200);
+    }
+}
+
+#[test]
 fn https_listeners_come_and_go_without_a_restart() {
     let site = Site::new();
     let varnishd = site.program.varnishd();
@@ -377,8 +442,8 @@ fn a_certificate_that_changes_all_the_time_fails_no_request() {
                 }
             });
         }
-        // Longer by hand: `ROTATING_SECONDS=60 cargo test …`.
-        let seconds = std::env::var("ROTATING_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(5);
+        // Shorter by hand: `ROTATING_SECONDS=5 cargo test …`.
+        let seconds = std::env::var("ROTATING_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(60);
         let until = Instant::now() + Duration::from_secs(seconds);
         for certificate in certificates.iter().cycle() {
             if Instant::now() > until {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
 use crate::{
-    BackendTls, Balancing, CachePolicy, ClientValidation, Listener, RouteKind, Timeouts, TlsBackend,
-    TlsLimits, TlsListener, VERSION,
+    BackendTls, Balancing, CachePolicy, ClientValidation, Listener, ListenerTls, RouteKind, Timeouts,
+    TlsBackend, TlsLimits, TlsListener, VERSION,
 };
 
 /// The whole file.
@@ -81,17 +81,26 @@ impl Routing {
         self.tls_listeners.iter().flat_map(|listener| &listener.hosts).flat_map(|host| &host.backends)
     }
 
-    /// Sockets of all listeners, of varnishd's and of the front's. May repeat.
+    /// Sockets of all listeners, of varnishd's and of the front's; without those that wait for a certificate. May repeat.
     pub fn sockets(&self) -> impl Iterator<Item = &str> {
-        let http = self.listeners.iter().map(|listener| listener.socket.as_str());
-        http.chain(self.front_sockets().filter(|socket| socket.starts_with("tls-")))
+        let http = self.listeners.iter().filter(|listener| listener.tls.is_none());
+        http.map(|listener| listener.socket.as_str()).chain(self.front_sockets())
     }
 
-    /// Sockets of the front. May repeat.
+    /// Sockets of the front; without those that wait for a certificate. May repeat.
     pub fn front_sockets(&self) -> impl Iterator<Item = &str> {
-        let https = self.listeners.iter().filter(|listener| listener.tls.is_some());
-        let tls = self.tls_listeners.iter().map(|listener| listener.socket.as_str());
-        https.map(|listener| listener.socket.as_str()).chain(tls)
+        let has_names = |tls: &&ListenerTls| tls.names().next().is_some();
+        let https = self
+            .listeners
+            .iter()
+            .filter(move |listener| listener.tls.as_ref().filter(has_names).is_some())
+            .map(|listener| listener.socket.as_str());
+        let tls = self
+            .tls_listeners
+            .iter()
+            .filter(move |listener| listener.tls.as_ref().is_none_or(|tls| has_names(&tls)))
+            .map(|listener| listener.socket.as_str());
+        https.chain(tls)
     }
 
     /// Secrets with pairs, each `namespace/name`: of listeners, and what we show to backends. May repeat.

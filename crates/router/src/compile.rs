@@ -80,6 +80,7 @@ impl Router {
 #[derive(Debug)]
 struct ListenerRoutes {
     listener: Listener,
+    certificates: Option<HostTable<u32>>,
     hosts: BTreeMap<String, HostRoutes>,
     default_rule: Option<u32>,
 }
@@ -147,6 +148,26 @@ impl Policies {
     }
 }
 
+/// Which names of a listener have the same certificates. None where it has one set for all.
+fn certificates(listener: &model::Listener) -> Option<HostTable<u32>> {
+    let tls = listener.tls.as_ref().filter(|tls| !tls.hosts.is_empty())?;
+    let mut sets: HashMap<&[String], u32> = HashMap::new();
+    let mut set = |names| {
+        let next = sets.len() as u32;
+        *sets.entry(names).or_insert(next)
+    };
+    let mut names: Vec<(String, u32)> = Vec::with_capacity(1 + tls.hosts.len());
+    if !tls.certificates.is_empty() {
+        let hostname = normal_hostname(listener.hostname.as_deref().unwrap_or_default());
+        names.push((hostname, set(&tls.certificates)));
+    }
+    for (host, certificates) in &tls.hosts {
+        let host = normal_hostname(host);
+        names.push((one_label(&host).unwrap_or(host), set(certificates)));
+    }
+    Some(HostTable::new(names.iter().map(|(host, set)| (host.as_str(), *set))))
+}
+
 fn policy_problem(route: &Route, error: &pattern::Error) -> Problem {
     let object = format!("HTTPRoute {}, rule {}", route.route_name, route.rule_index);
     let message =
@@ -158,7 +179,7 @@ impl Building {
     fn new(config: &Config) -> Self {
         let mut new = Self::default();
         for listener in &config.listeners {
-            let id = new.add_listener(&listener.name, &listener.socket);
+            let id = new.add_listener(&listener.name, &listener.socket, certificates(listener));
             let hostname = normal_hostname(listener.hostname.as_deref().unwrap_or_default());
             new.by_name.insert(listener.name.clone(), id);
             new.sockets.entry(listener.socket.clone()).or_default().insert(hostname, id);
@@ -167,17 +188,18 @@ impl Building {
             let routes = config.vhosts.values().flat_map(|v| v.routes.iter().chain(&v.default_route));
             let sockets: BTreeSet<_> = routes.chain(&config.default).flat_map(|r| &r.listeners).collect();
             for socket in sockets {
-                let id = new.add_listener(socket, socket);
+                let id = new.add_listener(socket, socket, None);
                 new.sockets.insert(socket.clone(), BTreeMap::from([(ANY_HOST.to_owned(), id)]));
             }
-            new.other = Some(new.add_listener("", ""));
+            new.other = Some(new.add_listener("", "", None));
         }
         new
     }
 
-    fn add_listener(&mut self, name: &str, socket: &str) -> u32 {
+    fn add_listener(&mut self, name: &str, socket: &str, certificates: Option<HostTable<u32>>) -> u32 {
         let listener = Listener::new(name, socket);
-        self.listeners.push(ListenerRoutes { listener, hosts: BTreeMap::new(), default_rule: None });
+        let hosts = BTreeMap::new();
+        self.listeners.push(ListenerRoutes { listener, certificates, hosts, default_rule: None });
         self.listeners.len() as u32 - 1
     }
 
@@ -258,10 +280,11 @@ impl Building {
             paths: paths_of(&routes.rules),
             default_rule: routes.default_rule,
         };
-        let listeners = listeners.into_iter().map(|ListenerRoutes { listener, hosts, default_rule }| {
+        let listeners = listeners.into_iter().map(|of_listener| {
+            let ListenerRoutes { listener, certificates, hosts, default_rule } = of_listener;
             let hosts =
                 HostTable::new(hosts.iter().map(|(host, routes)| (host.as_str(), host_rules(routes))));
-            ListenerTable { listener, hosts, default_rule }
+            ListenerTable { listener, hosts, certificates, default_rule }
         });
         let listeners = listeners.collect();
         let sockets = sockets.iter().map(|(socket, listeners)| {

@@ -64,6 +64,8 @@ pub(crate) struct HostRules {
 pub(crate) struct ListenerTable {
     pub(crate) listener: Listener,
     pub(crate) hosts: HostTable<HostRules>,
+    /// Of a listener with certificates for single names: which names have the same.
+    pub(crate) certificates: Option<HostTable<u32>>,
     /// For hosts that are in no table.
     pub(crate) default_rule: Option<u32>,
 }
@@ -97,6 +99,17 @@ impl Router {
             && !self.is_taken_by(table, request.socket(), NormalHost::new(name).as_bytes())
         {
             return Decision::misdirected(listener);
+        }
+        if let Some(name) = request.server_name()
+            && let Some(certificates) = &table.certificates
+        {
+            // As among listeners: names with certificates of their own are each other's strangers.
+            let of_connection = certificates.get(NormalHost::new(name).as_bytes());
+            match certificates.get(host.as_bytes()) {
+                None => return Decision::not_found(Some(listener)),
+                of_host if of_host != of_connection => return Decision::misdirected(listener),
+                _ => {}
+            }
         }
         let default = |id: Option<u32>| match id.map(|id| (id, &self.rules[id as usize])) {
             Some((id, rule)) => Decision::of_rule(listener, id, rule, rule.fate(), random),

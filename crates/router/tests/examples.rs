@@ -247,6 +247,44 @@ fn a_connection_carries_requests_for_the_listener_that_it_was_made_for() {
 }
 
 #[test]
+fn names_with_certificates_of_their_own_do_not_share_connections() {
+    let router = compile(json!({
+        "version": 2,
+        "listeners": [{"name": "ingress/https-443", "socket": "https-443", "tls": {"certificates": [], "hosts": {
+            "a.org": ["d/one"], "b.org": ["d/one"], "c.org": ["d/two"], "*.wild.org": ["d/two"],
+        }}}],
+        "vhosts": {
+            "a.org": {"routes": [route("a", prefix("/"))]},
+            "b.org": {"routes": [route("b", prefix("/"))]},
+            "c.org": {"routes": [route("c", prefix("/"))]},
+            "plain.org": {"routes": [route("plain", prefix("/"))]},
+        },
+    }))
+    .router;
+    for (server_name, host, expected) in [
+        (Some("a.org"), "a.org", "forward"),
+        (Some("a.org"), "b.org", "forward"),
+        (Some("a.org"), "c.org", "misdirected"),
+        (Some("c.org"), "a.org:443", "misdirected"),
+        (Some("x.wild.org"), "c.org", "forward"),
+        (Some("x.y.wild.org"), "c.org", "misdirected"),
+        // Has no certificate, and so no place here.
+        (Some("a.org"), "plain.org", "not found"),
+        (None, "plain.org", "forward"),
+    ] {
+        let server_name = server_name.map(str::to_owned);
+        let request = Sample { socket: "https-443".into(), server_name, ..Sample::get(host, "/") };
+        let action = match router.decide(&request, 0).action() {
+            Action::Forward { .. } => "forward",
+            Action::NotFound => "not found",
+            Action::Misdirected => "misdirected",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(action, expected, "{host} by a connection for {:?}", request.server_name);
+    }
+}
+
+#[test]
 fn the_most_specific_listener_takes_the_request_and_without_a_route_it_answers_404() {
     let router = compile(json!({
         "version": 2,

@@ -8,5 +8,6 @@
 mod error;
 pub mod files;
 pub mod kubernetes;
+mod stand_in;
 
 pub use error::Error;

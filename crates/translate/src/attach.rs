@@ -78,7 +78,7 @@ pub(crate) fn attach(
     // A listener that waits for its certificate has routes already, and nothing to serve them by.
     let hosts = accepted
         .iter()
-        .filter(|at| gateway.listeners[**at].is_routed())
+        .filter(|at| gateway.listeners[**at].takes_requests())
         .flat_map(|at| hosts(candidate, &gateway.listeners[*at]).map(|host| (host.to_owned(), *at)))
         .collect();
     Ok(Attachment { listeners, hosts })

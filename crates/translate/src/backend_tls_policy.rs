@@ -2,7 +2,9 @@
 //! profile, by which the front verifies the backend.
 //!
 //! Guarantees that a port with a policy never gets plain text: a policy that cannot be carried out takes its port's share of
-//! requests, which get 500. A policy for a port goes before one for the whole Service; of several, the oldest counts.
+//! requests, which get 500. So does one whose sectionName is no port: of the Service's ports without a policy those get nothing
+//! that do not say themselves that they are plain. A policy for a port goes before one for the whole Service; of several, the
+//! oldest counts.
 
 mod read;
 
@@ -14,7 +16,7 @@ use gateway_api::backendtlspolicies::BackendTlsPolicy;
 use gateway_api::httproutes::{HttpRoute, HttpRouteRulesBackendRefs};
 use k8s_openapi::api::core::v1::ServicePort;
 use model::routing::Routing;
-use model::{BackendTls, TlsBackend};
+use model::{BackendTls, RouteKind, TlsBackend};
 
 use self::read::Validation;
 use crate::gateway::Gateway;
@@ -22,11 +24,15 @@ use crate::grants::Grants;
 use crate::infra::sha256;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
 use crate::notice::Notice;
+use crate::service_port;
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{
     ACCEPTED, AncestorStatus, Condition, HttpRouteStatus, PolicyStatus, RESOLVED_REFS, UNSUPPORTED_FIELDS,
 };
 use crate::tls_route;
+
+/// Says why a policy is refused, on what stands for it in a snapshot: its targets are known, and no more.
+pub const REFUSED_ANNOTATION: &str = "gateway.varnish-software.com/refused";
 
 /// The API server takes no more.
 const MOST_ANCESTORS: usize = 16;
@@ -40,6 +46,9 @@ pub(crate) struct Policies<'a> {
     all: Vec<Policy<'a>>,
     /// By Service, then by the port's name; none for the whole Service. Positions in `all`, oldest first.
     targets: BTreeMap<Key, BTreeMap<Option<&'a str>, Vec<usize>>>,
+    /// Ports of Services with a policy whose sectionName is none of their ports: it may be meant for any of them, unless a
+    /// port says itself that it speaks plain text.
+    meant: BTreeMap<Key, BTreeSet<&'a str>>,
 }
 
 #[derive(Debug)]
@@ -55,7 +64,7 @@ type Used = (Key, Option<String>);
 impl<'a> Policies<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, grants: &Grants<'_>) -> Self {
         let objects = oldest_first(&snapshot.backend_tls_policies, |policy| &policy.metadata);
-        let mut policies = Self { all: Vec::new(), targets: BTreeMap::new() };
+        let mut policies = Self { all: Vec::new(), targets: BTreeMap::new(), meant: BTreeMap::new() };
         for (at, (key, object)) in objects.into_iter().enumerate() {
             for target in object.spec.target_refs.iter().filter(|t| t.group.is_empty() && t.kind == "Service")
             {
@@ -69,12 +78,26 @@ impl<'a> Policies<'a> {
                 validation: Validation::new(key, object, grants, snapshot),
             });
         }
+        for (service, sections) in &policies.targets {
+            let ports = ports_of(service, snapshot);
+            let known = |section: &str| ports.iter().any(|port| port.name.as_deref() == Some(section));
+            if sections.keys().flatten().any(|section| !known(section)) {
+                let doubtful = ports.iter().filter(|port| !service_port::is_plain(port));
+                let names = doubtful.map(|port| port.name.as_deref().unwrap_or_default()).collect();
+                policies.meant.insert(service.clone(), names);
+            }
+        }
         policies
     }
 
     /// Does any policy ask for TLS to this port?
     pub(crate) fn cover(&self, service: &Key, port_name: &str) -> bool {
-        self.in_force(service, port_name).is_some()
+        self.in_force(service, port_name).is_some() || self.may_mean(service, port_name)
+    }
+
+    /// No policy is for this port, yet one for another port that is not there: nothing may be sent in plain text.
+    fn may_mean(&self, service: &Key, port_name: &str) -> bool {
+        self.meant.get(service).is_some_and(|ports| ports.contains(port_name))
     }
 
     fn in_force(&self, service: &Key, port_name: &str) -> Option<usize> {
@@ -96,10 +119,19 @@ impl<'a> Policies<'a> {
         if self.all.is_empty() {
             return BTreeMap::new();
         }
-        for gateway in gateways.values_mut() {
+        let mut used = used(snapshot, http_routes, tls_routes);
+        for (key, gateway) in gateways.iter_mut() {
+            let by_ingresses = used_by_ingresses(gateway);
+            if !by_ingresses.is_empty() {
+                used.entry((*key).clone()).or_default().extend(by_ingresses);
+            }
             self.write(gateway);
         }
-        self.statuses(snapshot, &used(snapshot, http_routes, tls_routes), notices)
+        let ancestors = used.into_iter().map(|(key, used)| {
+            let made_for = gateways.get(&key).and_then(|gateway| gateway.made_for());
+            (ancestor(&key, made_for), used)
+        });
+        self.statuses(snapshot, &ancestors.collect::<Vec<_>>(), notices)
     }
 
     fn write(&self, gateway: &mut Gateway<'_>) {
@@ -110,10 +142,10 @@ impl<'a> Policies<'a> {
             fingerprint: client.and_then(|client| client.fingerprint.clone()),
             names: HashMap::new(),
         };
-        let Routing { vhosts, tls_listeners, authorities, backend_tls, .. } = &mut gateway.routing;
-        for route in
-            vhosts.values_mut().flat_map(|vhost| vhost.routes.iter_mut().chain(&mut vhost.default_route))
-        {
+        let Routing { vhosts, default, tls_listeners, authorities, backend_tls, .. } = &mut gateway.routing;
+        let of_hosts =
+            vhosts.values_mut().flat_map(|vhost| vhost.routes.iter_mut().chain(&mut vhost.default_route));
+        for route in of_hosts.chain(default) {
             let (Some(namespace), Some(name)) = (&route.namespace, &route.service) else { continue };
             let port = route.port_name.as_deref().unwrap_or_default();
             match profiles.find(&Key::new(namespace, name), port, authorities, backend_tls) {
@@ -141,27 +173,21 @@ impl<'a> Policies<'a> {
     fn statuses(
         &self,
         snapshot: &Snapshot,
-        used: &BTreeMap<Key, BTreeSet<Used>>,
+        used: &[(AncestorRef, BTreeSet<Used>)],
         notices: &mut Vec<Notice>,
     ) -> BTreeMap<Key, PolicyStatus> {
         let mut statuses = BTreeMap::new();
         for (at, policy) in self.all.iter().enumerate() {
             let targets: Vec<Target> = self.targets_of(at, snapshot);
             let mut ancestors = Vec::new();
-            for (gateway, used) in used {
+            for (ancestor_ref, used) in used {
                 let of_gateway: Vec<&Target> =
                     targets.iter().filter(|target| used.iter().any(|port| target.is_for(port))).collect();
                 if of_gateway.is_empty() || ancestors.len() == MOST_ANCESTORS {
                     continue;
                 }
                 ancestors.push(AncestorStatus {
-                    ancestor_ref: AncestorRef {
-                        group: Some(GATEWAY_API_GROUP.to_owned()),
-                        kind: Some("Gateway".to_owned()),
-                        namespace: Some(gateway.namespace.clone()),
-                        name: gateway.name.clone(),
-                        section_name: None,
-                    },
+                    ancestor_ref: ancestor_ref.clone(),
                     conditions: policy.conditions(&of_gateway),
                 });
             }
@@ -182,8 +208,7 @@ impl<'a> Policies<'a> {
                     continue;
                 }
                 let object = snapshot.services.get(service);
-                let ports =
-                    object.and_then(|object| object.spec.as_ref()?.ports.as_deref()).unwrap_or_default();
+                let ports = ports_of(service, snapshot);
                 let names: Vec<&str> = ports.iter().filter_map(|port| port.name.as_deref()).collect();
                 let fault = match (object, section) {
                     (None, _) => Some(not_found(format!(
@@ -191,7 +216,8 @@ impl<'a> Policies<'a> {
                     ))),
                     (Some(_), Some(section)) if !names.contains(section) => Some(not_found(format!(
                         "Service {service} has no port named {section} (ports: {}): correct the targetRef's \
-                         sectionName",
+                         sectionName. Until then ports of it without a policy get no requests (500), but those with \
+                         appProtocol http",
                         if names.is_empty() { "none with a name".to_owned() } else { names.join(", ") }
                     ))),
                     _ => positions.first().filter(|first| **first != at).map(|first| Fault {
@@ -229,7 +255,9 @@ impl Profiles<'_> {
         authorities: &mut BTreeMap<String, String>,
         backend_tls: &mut BTreeMap<String, BackendTls>,
     ) -> Option<Result<String, ()>> {
-        let at = self.policies.in_force(service, port_name)?;
+        let Some(at) = self.policies.in_force(service, port_name) else {
+            return self.policies.may_mean(service, port_name).then_some(Err(()));
+        };
         let policy = &self.policies.all[at];
         let Ok(tls) = &policy.validation.tls else { return Some(Err(())) };
         let name = self.names.entry(at).or_insert_with(|| {
@@ -345,6 +373,42 @@ pub(crate) fn is_for(service: &Key, port: &ServicePort, snapshot: &Snapshot) -> 
                     && section.is_none_or(|section| port.name.as_deref() == Some(section))
             })
     })
+}
+
+fn ports_of<'s>(service: &Key, snapshot: &'s Snapshot) -> &'s [ServicePort] {
+    let object = snapshot.services.get(service);
+    object.and_then(|object| object.spec.as_ref()?.ports.as_deref()).unwrap_or_default()
+}
+
+/// Whom a policy's status speaks of: the Gateway, or the IngressClass that it was made for.
+fn ancestor(gateway: &Key, made_for: Option<&str>) -> AncestorRef {
+    match made_for {
+        Some(class) => AncestorRef {
+            group: Some("networking.k8s.io".to_owned()),
+            kind: Some("IngressClass".to_owned()),
+            namespace: None,
+            name: class.to_owned(),
+            section_name: None,
+        },
+        None => AncestorRef {
+            group: Some(GATEWAY_API_GROUP.to_owned()),
+            kind: Some("Gateway".to_owned()),
+            namespace: Some(gateway.namespace.clone()),
+            name: gateway.name.clone(),
+            section_name: None,
+        },
+    }
+}
+
+/// The ports of Services that the Ingresses of a Varnish lead to.
+fn used_by_ingresses(gateway: &Gateway<'_>) -> BTreeSet<Used> {
+    let of_ingresses = gateway.routing.routes().filter(|route| route.kind == RouteKind::Ingress);
+    of_ingresses
+        .filter_map(|route| {
+            let service = Key::new(route.namespace.as_deref()?, route.service.as_deref()?);
+            Some((service, Some(route.port_name.clone().unwrap_or_default())))
+        })
+        .collect()
 }
 
 /// The ports of Services that accepted routes lead to, by Gateway.

@@ -151,6 +151,11 @@ impl<'a> Gateway<'a> {
         own.or_else(|| self.parameters.workload.service.labels.get(label)).is_some_and(|there| there == value)
     }
 
+    /// The IngressClass that it was made for, if nobody wrote it.
+    pub(crate) fn made_for(&self) -> Option<&str> {
+        crate::ingress::owner(self.object).map(|owner| owner.name.as_str())
+    }
+
     pub(crate) fn ingress_options(&self) -> &crate::ingress::Options {
         &self.parameters.ingress
     }

@@ -40,6 +40,7 @@ pub mod workload;
 use std::collections::BTreeMap;
 
 use backend_tls_policy::Policies;
+pub use backend_tls_policy::REFUSED_ANNOTATION;
 pub use endpoints::EndpointIndex;
 use grants::Grants;
 pub use infra::{Infra, Socket};

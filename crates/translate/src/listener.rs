@@ -195,9 +195,15 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Has it a place in the routing? Also with certificates that have all broken: the last good ones stay in use.
+    /// Has it a place in the routing? Also without any certificate: its names are then refused, and not another listener's to
+    /// take.
     pub(crate) fn is_routed(&self) -> bool {
-        self.fault.is_none() && self.certificates.as_ref().is_none_or(|found| !found.names.is_empty())
+        self.fault.is_none()
+    }
+
+    /// Have its routes one? Also with certificates that have all broken: the last good ones stay in use.
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.is_routed() && self.certificates.as_ref().is_none_or(|found| !found.names.is_empty())
     }
 
     /// Is there all that it takes to serve it?

@@ -10,6 +10,9 @@ const UNSUPPORTED_APP_PROTOCOLS: [&str; 4] = ["kubernetes.io/h2c", "h2c", "http2
 /// Those that HTTP/1.1 serves with TLS: a BackendTLSPolicy must say whom to trust.
 const TLS_APP_PROTOCOLS: [&str; 2] = ["kubernetes.io/wss", "https"];
 
+/// Those that say that there is no TLS.
+const PLAIN_APP_PROTOCOLS: [&str; 4] = ["http", "kubernetes.io/ws", "kubernetes.io/h2c", "tcp"];
+
 /// How it is named.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wanted<'a> {
@@ -90,6 +93,28 @@ fn port<'a>(
     Ok(port)
 }
 
+/// Does the port say that it speaks TLS, while nothing says whom to trust? Whoever decrypts for it must not send plain text there.
+pub(crate) fn check_tls(service: &Key, port: &ServicePort, has_policy: bool) -> Result<(), Fault> {
+    let protocol = port.app_protocol.as_deref().map(str::to_ascii_lowercase).unwrap_or_default();
+    if TLS_APP_PROTOCOLS.contains(&protocol.as_str()) && !has_policy {
+        return Err(Fault {
+            reason: "UnsupportedProtocol",
+            message: format!(
+                "port {} of Service {service} has appProtocol {protocol}, and nothing says whom to trust: \
+                 create a BackendTLSPolicy for the Service",
+                port.port
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// Does the port say itself that it speaks plain text?
+pub(crate) fn is_plain(port: &ServicePort) -> bool {
+    let protocol = port.app_protocol.as_deref().map(str::to_ascii_lowercase).unwrap_or_default();
+    PLAIN_APP_PROTOCOLS.contains(&protocol.as_str())
+}
+
 /// Can a backend of this port be spoken to? It can by TLS where a BackendTLSPolicy is for it.
 pub(crate) fn check_protocol(service: &Key, port: &ServicePort, has_policy: bool) -> Result<(), Fault> {
     let number = port.port;
@@ -101,11 +126,5 @@ pub(crate) fn check_protocol(service: &Key, port: &ServicePort, has_policy: bool
              offer HTTP/1.1 on a port of its own"
         ));
     }
-    if TLS_APP_PROTOCOLS.contains(&protocol.as_str()) && !has_policy {
-        return refused(format!(
-            "port {number} of Service {service} has appProtocol {protocol}, and nothing says whom to trust: \
-             create a BackendTLSPolicy for the Service"
-        ));
-    }
-    Ok(())
+    check_tls(service, port, has_policy)
 }

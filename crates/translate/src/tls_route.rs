@@ -15,6 +15,7 @@ use crate::http_route::backends::target;
 use crate::http_route::{parents, resolved};
 use crate::listener::{Fault, RouteKind};
 use crate::notice::Notice;
+use crate::service_port::{self, Wanted};
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{ACCEPTED, Condition, HttpRouteStatus, ParentStatus};
 
@@ -34,7 +35,7 @@ pub(crate) fn translate(
         if parents.is_empty() {
             continue;
         }
-        let (backends, unresolved) = backends(key, route, snapshot, grants, backend_tls);
+        let backends = backends(key, route, snapshot, grants, backend_tls);
         let candidate = Candidate {
             kind: RouteKind::TlsRoute,
             namespace: &key.namespace,
@@ -48,8 +49,10 @@ pub(crate) fn translate(
         for (gateway_key, parent) in &parents {
             let Some(gateway) = gateways.get(gateway_key) else { continue };
             let section = Section { name: parent.section_name.as_deref(), port: parent.port };
+            let mut decrypted = false;
             let accepted = match attach(&candidate, section, gateway, snapshot) {
                 Ok(attachment) => {
+                    decrypted = attachment.listeners.iter().any(|at| gateway.listeners[*at].ends_tls());
                     attached.entry(gateway_key).or_default().extend(attachment.listeners);
                     let of_gateway = hosts.entry(gateway_key).or_default();
                     of_gateway.extend(attachment.hosts.into_iter().map(|(host, at)| (at, host)));
@@ -59,7 +62,7 @@ pub(crate) fn translate(
             };
             status.parents.push(ParentStatus {
                 parent_ref: (*parent).clone(),
-                conditions: vec![accepted, resolved(&unresolved, generation)],
+                conditions: vec![accepted, resolved(&unresolved(&backends, decrypted), generation)],
             });
         }
         for (gateway_key, listeners) in attached {
@@ -80,47 +83,83 @@ pub(crate) fn translate(
 }
 
 /// Of two routes with the same name on a listener, the first has it.
-fn write(gateway: &mut Gateway<'_>, at: usize, hostname: String, route: &Key, backends: &[TlsBackend]) {
+fn write(gateway: &mut Gateway<'_>, at: usize, hostname: String, route: &Key, backends: &[Backend]) {
     let name = gateway.listeners[at].name();
+    let decrypted = gateway.listeners[at].ends_tls();
     let Some(listener) = gateway.routing.tls_listeners.iter_mut().find(|listener| listener.name == name)
     else {
         return;
     };
     if listener.hosts.iter().all(|host| host.hostname != hostname) {
-        let backends = backends.to_vec();
+        let backends = backends.iter().map(|backend| backend.on(decrypted)).collect();
         listener.hosts.push(TlsHost { hostname, route_name: route.to_string(), backends });
     }
 }
 
-/// The backends of the route's rule; those that lead nowhere keep their weight, and close their share of connections.
+/// One backendRef.
+struct Backend {
+    weight: u32,
+    /// What leads nowhere keeps its weight, and closes its share of connections.
+    target: Result<TlsBackend, Fault>,
+    /// Why nothing that was decrypted may go there, if so.
+    needs_tls: Option<Fault>,
+}
+
+impl Backend {
+    /// As a listener has it that ends TLS, or passes it through.
+    fn on(&self, decrypted: bool) -> TlsBackend {
+        match &self.target {
+            Ok(target) if !decrypted || self.needs_tls.is_none() => target.clone(),
+            _ => TlsBackend { weight: self.weight, ..TlsBackend::default() },
+        }
+    }
+}
+
+fn unresolved(backends: &[Backend], decrypted: bool) -> Vec<Fault> {
+    let fault = |backend: &Backend| match &backend.target {
+        Err(fault) => Some(fault.clone()),
+        Ok(_) => backend.needs_tls.clone().filter(|_| decrypted),
+    };
+    let at = |(index, fault): (usize, Fault)| {
+        let message = format!("spec.rules[0].backendRefs[{index}]: {}", fault.message);
+        Fault { message, ..fault }
+    };
+    backends
+        .iter()
+        .enumerate()
+        .filter_map(|(index, backend)| Some((index, fault(backend)?)))
+        .map(at)
+        .collect()
+}
+
+/// The backends of the route's rule.
 fn backends(
     key: &Key,
     route: &TlsRoute,
     snapshot: &Snapshot,
     grants: &Grants<'_>,
     backend_tls: &Policies<'_>,
-) -> (Vec<TlsBackend>, Vec<Fault>) {
-    let mut unresolved = Vec::new();
-    let refs = backend_refs(route).enumerate();
-    let backends = refs.map(|(index, reference)| {
+) -> Vec<Backend> {
+    let backend = |reference: HttpRouteRulesBackendRefs| {
         let weight = reference.weight.map_or(1, |weight| u32::try_from(weight).unwrap_or(0));
-        match target(RouteKind::TlsRoute, key, &reference, snapshot, grants, backend_tls) {
-            Ok(target) => TlsBackend {
-                weight,
-                service: Some(target.service.name),
-                namespace: Some(target.service.namespace),
-                port: Some(target.port),
-                port_name: Some(target.port_name),
-                backend_tls: None,
-            },
-            Err(fault) => {
-                let message = format!("spec.rules[0].backendRefs[{index}]: {}", fault.message);
-                unresolved.push(Fault { message, ..fault });
-                TlsBackend { weight, ..TlsBackend::default() }
-            }
-        }
-    });
-    (backends.collect(), unresolved)
+        let target = target(RouteKind::TlsRoute, key, &reference, snapshot, grants, backend_tls);
+        let needs_tls = target.as_ref().ok().and_then(|target| {
+            let wanted = Some(Wanted::Number(target.port.into()));
+            let port = service_port::find(&target.service, wanted, snapshot).ok()?;
+            let has_policy = backend_tls.cover(&target.service, &target.port_name);
+            service_port::check_tls(&target.service, port, has_policy).err()
+        });
+        let target = target.map(|target| TlsBackend {
+            weight,
+            service: Some(target.service.name),
+            namespace: Some(target.service.namespace),
+            port: Some(target.port),
+            port_name: Some(target.port_name),
+            backend_tls: None,
+        });
+        Backend { weight, target, needs_tls }
+    };
+    backend_refs(route).map(backend).collect()
 }
 
 /// The API has one rule.

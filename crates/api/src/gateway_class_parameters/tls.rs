@@ -12,8 +12,9 @@ pub struct TlsParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub handshake_timeout: Option<String>,
-    /// Handshakes at once; 1024 where absent. Further clients wait for their turn. Four times as many may be connected without
-    /// having said anything yet; beyond that the oldest of them is sent away.
+    /// Handshakes at once; 1024 where absent. Further clients wait for their turn; whoever has one and keeps them waiting for a
+    /// second loses it. Four times as many may be connected without having said anything yet; beyond that the oldest of them is
+    /// sent away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_handshakes: Option<i32>,

@@ -23,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::counters::{BackendCounters, BackendFailure};
 use super::profile::{Profiles, Ready};
-use crate::{Shutdown, proxy, relay};
+use crate::{Shutdown, lanes, proxy, relay};
 
 /// From varnishd's connection to its PROXY header, which varnishd sends at once.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -170,7 +170,12 @@ async fn listen(shared: &Arc<Shared>, socket: &Path) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) if admitted.includes(&stream) => {
-                tokio::spawn(serve(stream, Arc::clone(shared)));
+                let (Ok(stream), shared) = (stream.into_std(), Arc::clone(shared)) else { continue };
+                lanes::spawn(async move {
+                    if let Ok(stream) = UnixStream::from_std(stream) {
+                        serve(stream, shared).await;
+                    }
+                });
             }
             Ok(_) => shared.counters.failed(BackendFailure::NotProxy),
             Err(_) => sleep(ACCEPT_PAUSE).await,

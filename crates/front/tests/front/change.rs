@@ -126,6 +126,7 @@ async fn draining_finishes_what_has_begun() {
     let pair = authority.ecdsa(&["a.test"]);
     let mut front = Front::start(config(vec![host("a.test", &[&pair])]), upstream.path()).await;
     let mut stream = Client::new(&authority).connect(front.address, "a.test").await.unwrap();
+    echoes(&mut stream).await;
     front.shutdown.send_replace(Shutdown::Drain);
     assert_eq!(front.event().await, Event::Closed { socket: "https-443".to_owned() });
     assert!(Client::new(&authority).connect(front.address, "a.test").await.is_err());

@@ -1,8 +1,11 @@
 //! Clients that take too much.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use front::{Config, Failure, Limits};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -101,6 +104,52 @@ async fn silent_clients_take_nobodys_turn() {
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     front.until("the oldest are gone", |counters| counters.failures(Failure::CrowdedOut) >= 42).await;
     assert_eq!(last_words(&mut silent[0]).await, b"");
+}
+
+/// A hello, and not a word after it.
+async fn stalled(front: &Front, authority: &Authority) -> TcpStream {
+    let config = Arc::new(Client::new(authority).config);
+    let mut tls = ClientConnection::new(config, ServerName::try_from("a.test").unwrap()).unwrap();
+    let mut hello = Vec::new();
+    tls.write_tls(&mut hello).unwrap();
+    let mut stream = TcpStream::connect(front.address).await.unwrap();
+    stream.write_all(&hello).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn clients_that_stall_in_the_handshake_do_not_hold_up_others() {
+    let upstream = Upstream::start();
+    let authority = Authority::new();
+    let limits = Limits { concurrent_handshakes: 2, ..Limits::default() };
+    let front = start(&upstream, &authority, limits).await;
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let mut one = stalled(&front, &authority).await;
+        // The front's part is done: it waits for ours.
+        one.read_u8().await.unwrap();
+        all.push(one);
+    }
+    let began = Instant::now();
+    timeout(PATIENCE, Client::new(&authority).connect(front.address, "a.test")).await.unwrap().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    front.until("one had to go", |counters| counters.failures(Failure::CrowdedOut) >= 1).await;
+}
+
+#[tokio::test]
+async fn many_at_once_wait_for_their_turn_and_nobody_is_sent_away() {
+    let upstream = Upstream::start();
+    let authority = Authority::new();
+    let limits = Limits { concurrent_handshakes: 2, ..Limits::default() };
+    let front = start(&upstream, &authority, limits).await;
+    let mut all = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let (client, address) = (Client::new(&authority), front.address);
+        all.spawn(async move { client.connect(address, "a.test").await.map(drop) });
+    }
+    while let Some(done) = timeout(PATIENCE, all.join_next()).await.unwrap() {
+        done.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]

@@ -59,11 +59,22 @@ async fn secure(word: &'static str, pair: &Pair) -> SocketAddr {
 }
 
 fn to(endpoints: &[SocketAddr]) -> Arc<Backends> {
-    Arc::new(Backends { groups: vec![BackendGroup { weight: 1, endpoints: endpoints.to_vec(), tls: None }] })
+    Arc::new(Backends {
+        groups: vec![BackendGroup {
+            name: String::new(),
+            weight: 1,
+            endpoints: endpoints.to_vec(),
+            tls: None,
+        }],
+    })
 }
 
 fn passthrough(name: &str, endpoints: &[SocketAddr]) -> Host {
-    Host { hostname: hostname(name), action: Action::Passthrough { backends: to(endpoints) } }
+    Host {
+        hostname: hostname(name),
+        one_label: false,
+        action: Action::Passthrough { backends: to(endpoints) },
+    }
 }
 
 async fn ask(client: &Client, address: SocketAddr, name: &str) -> std::io::Result<String> {
@@ -85,7 +96,7 @@ async fn one_port_terminates_forwards_and_passes_through_by_name() {
         Action::Forward { certificates: vec![Arc::clone(&ours)], backends: to(&[plain("plain ").await]) };
     let hosts = vec![
         host("https.test", &[&ours]),
-        Host { hostname: hostname("tcp.test"), action: forward },
+        Host { hostname: hostname("tcp.test"), one_label: false, action: forward },
         passthrough("own.test", &[secure("own ", &own).await]),
         passthrough("*.wild.test", &[secure("wild ", &wild).await]),
     ];
@@ -138,5 +149,9 @@ async fn without_an_endpoint_the_connection_is_closed() {
     let authority = Authority::new();
     let front = Front::start(config(vec![passthrough("own.test", &[])]), upstream.path()).await;
     assert!(ask(&Client::new(&authority), front.address, "own.test").await.is_err());
-    front.until("counted", |counters| counters.upstream_failures() == 1 && counters.open() == 0).await;
+    front
+        .until("counted", |counters| {
+            counters.upstream_failures(front::UpstreamFailure::NoEndpoint) == 1 && counters.open() == 0
+        })
+        .await;
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use front::{Config, Listener};
+use front::{Config, Listener, Shutdown};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::time::timeout;
@@ -19,7 +19,8 @@ async fn varnishd_learns_of_the_client_the_port_the_name_and_the_protocol() {
     let pair = authority.ecdsa(&["a.test"]);
     let front = Front::start(config(vec![host("a.test", &[&pair])]), upstream.path()).await;
     let client = Client::new(&authority).alpn(&["h2", "http/1.1"]);
-    let stream = client.connect(front.address, "a.test").await.unwrap();
+    let mut stream = client.connect(front.address, "a.test").await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
     let header = upstream.header().await;
     assert_eq!(header.addresses, Some((stream.get_ref().0.local_addr().unwrap(), front.address)));
     assert_eq!(header.authority.as_deref(), Some("a.test"));
@@ -27,7 +28,8 @@ async fn varnishd_learns_of_the_client_the_port_the_name_and_the_protocol() {
     assert_eq!(header.tls.unwrap().version, "TLSv1.3");
 
     let old = Client::with_versions(&authority, &[&rustls::version::TLS12]);
-    let _stream = old.connect(front.address, "a.test").await.unwrap();
+    let mut stream = old.connect(front.address, "a.test").await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
     let header = upstream.header().await;
     assert_eq!(header.alpn, None);
     assert_eq!(header.tls.unwrap().version, "TLSv1.2");
@@ -43,7 +45,8 @@ async fn one_listener_serves_ipv4_and_ipv6() {
     let pair = authority.ecdsa(&["a.test"]);
     let front = Front::start(config(vec![host("a.test", &[&pair])]), upstream.path()).await;
     let address = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), front.address.port());
-    let stream = Client::new(&authority).connect(address, "a.test").await.unwrap();
+    let mut stream = Client::new(&authority).connect(address, "a.test").await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
     let header = upstream.header().await;
     assert_eq!(header.addresses, Some((stream.get_ref().0.local_addr().unwrap(), address)));
 }
@@ -114,6 +117,7 @@ async fn a_client_that_reads_slowly_gets_everything() {
     };
     let reading = async {
         let mut stream = Client::new(&authority).connect(front.address, "a.test").await.unwrap();
+        stream.write_all(b"hello").await.unwrap();
         let (mut total, mut buffer) = (0, vec![0; 64 << 10]);
         loop {
             let count = stream.read(&mut buffer).await.unwrap();
@@ -139,6 +143,7 @@ async fn the_end_of_varnishd_is_a_close_notify() {
     let server = UnixListener::bind(&path).unwrap();
     let front = Front::start(config(vec![host("a.test", &[&pair])]), path).await;
     let mut stream = Client::new(&authority).connect(front.address, "a.test").await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
     let (mut served, _) = server.accept().await.unwrap();
     take_header(&mut served).await;
     served.write_all(b"bye").await.unwrap();
@@ -159,11 +164,31 @@ async fn a_client_that_leaves_without_a_word_ends_its_connection() {
     let authority = Authority::new();
     let pair = authority.ecdsa(&["a.test"]);
     let front = Front::start(config(vec![host("a.test", &[&pair])]), upstream.path()).await;
-    let stream = Client::new(&authority).connect(front.address, "a.test").await.unwrap();
+    let mut stream = Client::new(&authority).connect(front.address, "a.test").await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
     upstream.header().await;
     let (tcp, _) = stream.into_inner();
     drop(tcp);
     front.until("closed", |counters| counters.open() == 0).await;
+}
+
+#[tokio::test]
+async fn varnishd_hears_nothing_of_a_client_that_says_nothing() {
+    let mut upstream = Upstream::start();
+    let authority = Authority::new();
+    let pair = authority.ecdsa(&["a.test"]);
+    let front = Front::start(config(vec![host("a.test", &[&pair])]), upstream.path()).await;
+    let client = Client::new(&authority);
+    let stream = client.connect(front.address, "a.test").await.unwrap();
+    let mut waiting = client.connect(front.address, "a.test").await.unwrap();
+    front.until("both are there", |counters| counters.handshakes() == 2).await;
+    drop(stream);
+    front.until("one is gone", |counters| counters.open() == 1).await;
+    assert!(upstream.headers.try_recv().is_err());
+    // Who waits for nothing does not hold up the end.
+    front.shutdown.send_replace(Shutdown::Drain);
+    assert_eq!(timeout(PATIENCE, waiting.read(&mut [0; 1])).await.unwrap().unwrap(), 0);
+    timeout(PATIENCE, front.task).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -190,7 +215,12 @@ async fn a_varnishd_that_stays_away_ends_the_connection() {
     let path = upstream.directory.path().join("never.sock");
     let front = Front::start(config(vec![host("a.test", &[&pair])]), path).await;
     let mut stream = Client::new(&authority).connect(front.address, "a.test").await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
     let ended = timeout(PATIENCE, stream.read(&mut [0; 1])).await.unwrap();
     assert!(!matches!(ended, Ok(1..)));
-    front.until("counted", |counters| counters.upstream_failures() == 1 && counters.open() == 0).await;
+    front
+        .until("counted", |counters| {
+            counters.upstream_failures(front::UpstreamFailure::Varnishd) == 1 && counters.open() == 0
+        })
+        .await;
 }

@@ -86,7 +86,7 @@ impl TlsOrigin {
     pub(crate) fn new(leaf: &Leaf, to: SocketAddr, clients: Option<&Authority>) -> Self {
         let port = free_port();
         let pem = Pem { chain: leaf.chain.clone().into_bytes(), key: leaf.key.clone().into_bytes() };
-        let groups = vec![BackendGroup { weight: 1, endpoints: vec![to], tls: None }];
+        let groups = vec![BackendGroup { name: String::new(), weight: 1, endpoints: vec![to], tls: None }];
         let action = Action::Forward {
             certificates: vec![Arc::new(Pair::new(&pem).unwrap())],
             backends: Arc::new(Backends { groups }),
@@ -96,7 +96,7 @@ impl TlsOrigin {
             (port, ClientValidation { authorities, mode: ClientMode::ValidOnly })
         });
         let address = Some(Ipv4Addr::LOCALHOST.into());
-        let hosts = vec![Host { hostname: None, action }];
+        let hosts = vec![Host { hostname: None, one_label: false, action }];
         let listener = Listener { socket: format!("tls-{port}"), address, port, hosts };
         let config = Config {
             listeners: vec![listener],

@@ -18,7 +18,7 @@ mod service;
 mod tls_route;
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 use translate::snapshot::Key;
@@ -26,6 +26,7 @@ use translate::snapshot::Key;
 use super::kind::{Kind, Recognised};
 use super::object::{Object, ObjectId};
 use super::schema::{self, Node, Violations};
+use crate::stand_in;
 
 /// What became of one object in a file.
 #[derive(Debug, Clone)]
@@ -39,6 +40,8 @@ pub(crate) enum Verdict {
         id: Option<ObjectId>,
         shown: Option<String>,
         message: String,
+        /// What counts in its place where there is no good version of it.
+        stand_in: Option<(ObjectId, Object)>,
     },
     /// Not a kind that is read.
     Skipped {
@@ -100,7 +103,14 @@ pub(crate) fn items(document: Value) -> Vec<Value> {
     }
 }
 
-pub(crate) fn admit(mut value: Value) -> Verdict {
+pub(crate) fn admit(value: Value) -> Verdict {
+    let policy = (text(&value, "kind") == "BackendTLSPolicy"
+        && text(&value, "apiVersion").starts_with("gateway.networking.k8s.io/"))
+    .then(|| value.clone());
+    with_stand_in(judge(value), policy)
+}
+
+fn judge(mut value: Value) -> Verdict {
     let Some(object) = value.as_object_mut() else {
         return refused(None, None, "this is no Kubernetes object; begin it with `apiVersion:` and `kind:`");
     };
@@ -184,7 +194,18 @@ fn check(id: &ObjectId, value: &mut Value, violations: &mut Violations) {
 
 fn refused(id: Option<ObjectId>, shown: Option<String>, message: impl Into<String>) -> Verdict {
     let shown = id.as_ref().map(ObjectId::to_string).or(shown);
-    Verdict::Refused { id, shown, message: message.into() }
+    Verdict::Refused { id, shown, message: message.into(), stand_in: None }
+}
+
+/// A BackendTLSPolicy that is refused must not leave its Services with plain text.
+fn with_stand_in(verdict: Verdict, raw: Option<Value>) -> Verdict {
+    let (Some(raw), Verdict::Refused { id, shown, message, .. }) = (raw, &verdict) else { return verdict };
+    let Some(mut policy) = stand_in::backend_tls_policy(&raw, message) else { return verdict };
+    let Some(name) = policy.metadata.name.clone() else { return verdict };
+    let namespace = policy.metadata.namespace.get_or_insert_with(|| "default".to_owned()).clone();
+    let own = ObjectId { kind: Kind::BackendTlsPolicy, key: Key::new(namespace, name) };
+    let stand_in = Some((own, Object::BackendTlsPolicy(Arc::new(policy))));
+    Verdict::Refused { id: id.clone(), shown: shown.clone(), message: message.clone(), stand_in }
 }
 
 /// As much of `HTTPRoute default/shop` as is there.

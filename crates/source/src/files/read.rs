@@ -22,6 +22,8 @@ pub(crate) struct File {
     /// By the text of the document: the unchanged ones of a changed file are not parsed again.
     documents: HashMap<Digest, Arc<[Outcome]>>,
     objects: Vec<(ObjectId, Object)>,
+    /// Those of them that are in the place of one that never was good.
+    stand_ins: HashSet<ObjectId>,
     problems: Vec<Problem>,
 }
 
@@ -34,6 +36,7 @@ enum Outcome {
         id: Option<ObjectId>,
         shown: Option<String>,
         message: String,
+        stand_in: Option<(ObjectId, Object)>,
     },
     Skipped {
         shown: Option<String>,
@@ -107,7 +110,11 @@ impl File {
             origin,
             numbered: documents.len() > 1,
             good: documents.iter().flat_map(Content::good).cloned().collect(),
-            before: std::mem::take(&mut self.objects).into_iter().collect(),
+            before: std::mem::take(&mut self.objects)
+                .into_iter()
+                .filter(|(id, _)| !self.stand_ins.contains(id))
+                .collect(),
+            stand_ins: HashSet::new(),
             taken: HashMap::new(),
             objects: Vec::new(),
             problems: Vec::new(),
@@ -121,6 +128,7 @@ impl File {
         }
         self.documents = known;
         self.objects = taking.objects;
+        self.stand_ins = taking.stand_ins;
         self.problems = taking.problems;
     }
 }
@@ -153,6 +161,7 @@ struct Taking<'a> {
     /// In use, with the number of the document.
     taken: HashMap<ObjectId, usize>,
     objects: Vec<(ObjectId, Object)>,
+    stand_ins: HashSet<ObjectId>,
     problems: Vec<Problem>,
 }
 
@@ -183,7 +192,9 @@ impl Taking<'_> {
                             outcomes.push(Outcome::Used(id));
                             continue;
                         }
-                        Verdict::Refused { id, shown, message } => Outcome::Refused { id, shown, message },
+                        Verdict::Refused { id, shown, message, stand_in } => {
+                            Outcome::Refused { id, shown, message, stand_in }
+                        }
                         Verdict::Skipped { shown, message } => Outcome::Skipped { shown, message },
                     };
                     self.unused(number, &outcome);
@@ -211,14 +222,20 @@ impl Taking<'_> {
     fn unused(&mut self, number: usize, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Used(_) => {}
-            Outcome::Refused { id, shown, message } => {
-                let id = id.as_ref().filter(|&id| !self.good.contains(id));
-                let remains = match id.and_then(|id| self.before.remove_entry(id)) {
-                    Some(kept) => {
+            Outcome::Refused { id, shown, message, stand_in } => {
+                let id = id.as_ref().or(stand_in.as_ref().map(|(id, _)| id));
+                let id = id.filter(|&id| !self.good.contains(id) && !self.stand_ins.contains(id));
+                let remains = match (id.and_then(|id| self.before.remove_entry(id)), stand_in) {
+                    (Some(kept), _) => {
                         self.objects.push(kept);
                         "; the last good version stays in use"
                     }
-                    None => "",
+                    (None, Some((own, object))) if id.is_some() && !self.taken.contains_key(own) => {
+                        self.objects.push((own.clone(), object.clone()));
+                        self.stand_ins.insert(own.clone());
+                        "; until it is mended, requests to the Services that it is for get 500"
+                    }
+                    (None, _) => "",
                 };
                 self.problem(number, Severity::Error, shown.clone(), format!("{message}{remains}"));
             }

@@ -15,12 +15,13 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use kube::{Api, Client, Resource};
 use tokio::sync::watch;
-use translate::snapshot::{Controllers, IngressSettings};
+use translate::snapshot::{Controllers, IngressSettings, Objects};
 use translate::{Key, Snapshot};
 
 use super::named::Named;
 use super::read::Unread;
 use super::store::{Scope, Signal, Store, never_same};
+use crate::stand_in;
 
 /// Secrets of other types hold no certificates.
 const TLS_SECRETS: &str = "type=kubernetes.io/tls";
@@ -140,7 +141,7 @@ impl Cluster {
             gateways: self.gateways.objects(),
             http_routes: self.http_routes.objects(),
             tls_routes: self.tls_routes.objects(),
-            backend_tls_policies: self.backend_tls_policies.objects(),
+            backend_tls_policies: self.backend_tls_policies(),
             reference_grants: self.reference_grants.objects(),
             parameters: self.parameters.objects(),
             cache_policies: self.cache_policies.objects(),
@@ -158,6 +159,17 @@ impl Cluster {
         self.authorities.want(&authorities(&snapshot, "Secret").collect()).await;
         snapshot.secrets.extend(self.authorities.objects());
         snapshot
+    }
+
+    /// One that cannot be read still keeps plain text from its Services.
+    fn backend_tls_policies(&self) -> Objects<BackendTlsPolicy> {
+        let mut policies = self.backend_tls_policies.objects();
+        for (key, unread) in self.backend_tls_policies.unread() {
+            if let Some(policy) = stand_in::backend_tls_policy(&unread.raw, &unread.why) {
+                policies.insert(key, Arc::new(policy));
+            }
+        }
+        policies
     }
 
     /// Objects that hold something newer than we know.

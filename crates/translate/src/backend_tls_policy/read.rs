@@ -6,6 +6,7 @@ use gateway_api::backendtlspolicies::{
 };
 use model::{BackendTls, SubjectAltName};
 
+use super::REFUSED_ANNOTATION;
 use crate::authorities::{self, Bundle, Reference, Refused};
 use crate::grants::{From, Grants};
 use crate::listener::{Fault, GATEWAY_API_GROUP};
@@ -32,6 +33,11 @@ impl Validation {
         snapshot: &Snapshot,
     ) -> Self {
         let spec = &policy.spec.validation;
+        if let Some(why) = policy.metadata.annotations.as_ref().and_then(|all| all.get(REFUSED_ANNOTATION)) {
+            let message = format!("The policy cannot be used, so requests to what it is for get 500: {why}");
+            let tls = Err(Fault { reason: "Invalid", message });
+            return Self { tls, bundles: Vec::new(), unresolved: None };
+        }
         let mut bundles: Vec<Bundle> = Vec::new();
         let mut refused = Vec::new();
         let from = From { group: GATEWAY_API_GROUP, kind: "BackendTLSPolicy", namespace: &key.namespace };
