@@ -51,18 +51,14 @@ fn open_files(pid: u32) -> u64 {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as u64
 }
 
+/// Sets the soft limit, and gives the one before.
 fn limit_files(pid: u32, most: u64) -> u64 {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap());
-    let hard = prlimit(pid, Resource::Nofile, Rlimit { current: Some(most), maximum: None });
-    // An unprivileged process keeps its hard limit.
-    let before = match hard {
-        Ok(before) => before,
-        Err(_) => {
-            prlimit(pid, Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most.max(1024)) })
-                .unwrap()
-        }
-    };
-    before.current.unwrap_or(1024)
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let wanted = Rlimit { current: Some(most), maximum: numbers.get(1).copied() };
+    prlimit(Pid::from_raw(i32::try_from(pid).unwrap()), Resource::Nofile, wanted).unwrap();
+    numbers[0]
 }
 
 fn cpu_ticks(pid: u32) -> u64 {
