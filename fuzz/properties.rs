@@ -4,7 +4,7 @@ use front::proxy::Header;
 use rustls::server::Acceptor;
 
 /// A ClientHello: no panic, and the same name that rustls finds.
-pub fn sniff(bytes: &[u8]) {
+pub(crate) fn sniff(bytes: &[u8]) {
     let ours = front::sniff::sniff(bytes);
     let mut acceptor = Acceptor::default();
     let mut rest = bytes;
@@ -23,7 +23,7 @@ pub fn sniff(bytes: &[u8]) {
 }
 
 /// PROXY v2, both ways: no panic, and what was read is written and read again as the same.
-pub fn proxy(bytes: &[u8]) {
+pub(crate) fn proxy(bytes: &[u8]) {
     if let Ok(Some((header, length))) = Header::decode(bytes) {
         assert!(length <= bytes.len());
         let again = header.encode();

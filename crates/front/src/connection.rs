@@ -110,7 +110,7 @@ async fn carry(
     match greeted {
         Greeted::Terminated(mut stream, server) => {
             // HTTP begins with the client: varnishd need not know of one who has nothing to say.
-            let Some(first) = Box::pin(first_bytes(&mut *stream, shared)).await else { return Ok(()) };
+            let Some(first) = Box::pin(first_bytes(&mut stream, shared)).await else { return Ok(()) };
             from_clients.fetch_add(first.len() as u64, Ordering::Relaxed);
             // The client is gone already if we cannot tell where it came to.
             let Ok(mut bytes) = header(client, &stream, &server) else { return Ok(()) };

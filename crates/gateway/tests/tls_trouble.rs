@@ -203,8 +203,8 @@ fn every_bad_pair_is_told_and_harms_only_its_listener() {
         ("foreign", chain.clone(), other.key.clone(), Some("the key is of another certificate")),
         // No API server would have taken it.
         ("large", sixteen_mebibytes(), key.clone(), Some("Secret default/large does not exist")),
-        ("expired", expired.chain.clone(), expired.key.clone(), None),
-        ("wronghost", other.chain.clone(), other.key.clone(), None),
+        ("expired", expired.chain, expired.key, None),
+        ("wronghost", other.chain, other.key, None),
     ];
     let listener = |name: &str| {
         format!(

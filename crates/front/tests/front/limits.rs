@@ -140,7 +140,7 @@ async fn clients_that_stall_in_the_handshake_do_not_hold_up_others() {
 async fn many_at_once_wait_for_their_turn_and_nobody_is_sent_away() {
     let upstream = Upstream::start();
     let authority = Authority::new();
-    let limits = Limits { concurrent_handshakes: 2, ..Limits::default() };
+    let limits = Limits { concurrent_handshakes: 30, ..Limits::default() };
     let front = start(&upstream, &authority, limits).await;
     let mut all = tokio::task::JoinSet::new();
     for _ in 0..100 {

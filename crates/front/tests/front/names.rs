@@ -69,7 +69,7 @@ async fn a_host_without_certificates_is_refused() {
     let authority = Authority::new();
     let front = Front::start(config(vec![host("a.test", &[])]), upstream.path()).await;
     let refused = Client::new(&authority).connect(front.address, "a.test").await.unwrap_err();
-    assert_eq!(alert(&refused), Some(AlertDescription::InternalError));
+    assert_eq!(alert(&refused), Some(AlertDescription::UnrecognisedName));
     front.until("one failure", |counters| counters.failures(Failure::NoCertificate) == 1).await;
 }
 
