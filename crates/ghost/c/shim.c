@@ -157,6 +157,32 @@ gs_remove_prefix(struct http *hp, const char *prefix, size_t n)
 	hp->nhd = v;
 }
 
+/*
+ * One look at all headers: drops those whose name begins with one of the prefixes, and says which of the names are there,
+ * a bit for each.
+ */
+unsigned
+gs_survey(struct http *hp, const struct gs_text *prefixes, size_t n, const struct gs_text *names, size_t m)
+{
+	unsigned u, v, found = 0;
+	size_t i;
+
+	for (u = v = HTTP_HDR_FIRST; u < hp->nhd; u++) {
+		for (i = 0; i < n && !gs_begins(&hp->hd[u], prefixes[i].p, prefixes[i].n); i++)
+			continue;
+		if (i < n) {
+			gs_drop(hp, u);
+			continue;
+		}
+		for (i = 0; i < m; i++)
+			if (gs_is(&hp->hd[u], names[i].p, names[i].n))
+				found |= 1U << i;
+		gs_keep(hp, &v, u);
+	}
+	hp->nhd = v;
+	return (found);
+}
+
 /* A line that outlives the message: not copied. Ends in a zero byte. */
 void gs_add_static(struct http *hp, const char *line) { http_SetHeader(hp, line); }
 

@@ -89,6 +89,13 @@ unsafe extern "C" {
     pub(crate) fn gs_header(http: *const Http, name: *const u8, n: usize, at: *mut c_uint) -> Text;
     pub(crate) fn gs_remove(http: *mut Http, name: *const u8, n: usize);
     pub(crate) fn gs_remove_any(http: *mut Http, names: *const Text, n: usize);
+    pub(crate) fn gs_survey(
+        http: *mut Http,
+        prefixes: *const Text,
+        n: usize,
+        names: *const Text,
+        m: usize,
+    ) -> c_uint;
     pub(crate) fn gs_remove_prefix(http: *mut Http, prefix: *const u8, n: usize);
     pub(crate) fn gs_add_static(http: *mut Http, line: *const c_char);
     pub(crate) fn gs_add(http: *mut Http, line: *const u8, n: usize);

@@ -9,15 +9,15 @@ use crate::message::{Message, c_bytes};
 use crate::table::{SocketLines, Table};
 
 const FOR: &str = "X-Forwarded-For";
-const PROTO: &str = "X-Forwarded-Proto";
-const PORT: &str = "X-Forwarded-Port";
-const HOST: &str = "X-Forwarded-Host";
+pub(crate) const PROTO: &str = "X-Forwarded-Proto";
+pub(crate) const PORT: &str = "X-Forwarded-Port";
+pub(crate) const HOST: &str = "X-Forwarded-Host";
 
-/// Varnish has already appended the client's address to X-Forwarded-For.
+/// Varnish has already appended the client's address to X-Forwarded-For. Without `any`, none of the others is there.
 ///
 /// # Safety
 /// `ctx` must be the live context whose request `message` is, and the table must outlive the request.
-pub(crate) unsafe fn set(ctx: *const Ctx, message: Message<'_>, table: &Table, socket: &[u8]) {
+pub(crate) unsafe fn set(ctx: *const Ctx, message: Message<'_>, table: &Table, socket: &[u8], any: bool) {
     // SAFETY: the session outlives the task.
     let client = unsafe { c_bytes(ffi::gs_client_ip(ctx)) };
     let trusted = is_trusted(table, client);
@@ -25,14 +25,15 @@ pub(crate) unsafe fn set(ctx: *const Ctx, message: Message<'_>, table: &Table, s
         message.set_header(FOR, client);
     }
     let lines = table.socket_lines(socket);
-    if claim(message, PROTO, trusted) {
+    let claim = |name| !any || claim(message, name, trusted);
+    if claim(PROTO) {
         match lines {
             // SAFETY: the caller's promise.
             Some(SocketLines { forwarded_proto, .. }) => unsafe { message.add_static(forwarded_proto) },
             None => message.set_header(PROTO, if socket.starts_with(b"https") { b"https" } else { b"http" }),
         }
     }
-    if claim(message, PORT, trusted) {
+    if claim(PORT) {
         match lines.map(|l| l.forwarded_port.as_ref()) {
             // SAFETY: the caller's promise.
             Some(Some(line)) => unsafe { message.add_static(line) },
@@ -45,10 +46,10 @@ pub(crate) unsafe fn set(ctx: *const Ctx, message: Message<'_>, table: &Table, s
             }
         }
     }
-    if claim(message, HOST, trusted)
+    if claim(HOST)
         && let Some(host) = message.header("Host")
     {
-        message.set_header(HOST, host);
+        message.add_header(HOST, host);
     }
 }
 

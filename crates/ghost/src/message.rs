@@ -63,6 +63,12 @@ impl<'a> Message<'a> {
         unsafe { ffi::gs_remove_any(self.http, names.as_ptr(), names.len()) };
     }
 
+    /// In one look at all headers: removes those with a prefix, and says which of the names are there, a bit for each.
+    pub(crate) fn survey(self, prefixes: &[Text], names: &[Text]) -> u32 {
+        // SAFETY: alive, see new(); prefixes and names are only read.
+        unsafe { ffi::gs_survey(self.http, prefixes.as_ptr(), prefixes.len(), names.as_ptr(), names.len()) }
+    }
+
     pub(crate) fn remove_headers_with(self, prefix: &str) {
         // SAFETY: alive, see new().
         unsafe { ffi::gs_remove_prefix(self.http, prefix.as_ptr(), prefix.len()) };
@@ -70,6 +76,10 @@ impl<'a> Message<'a> {
 
     pub(crate) fn set_header(self, name: &str, value: &[u8]) {
         self.remove_header(name);
+        self.add_header(name, value);
+    }
+
+    pub(crate) fn add_header(self, name: &str, value: &[u8]) {
         // SAFETY: alive, see new(); the parts are copied.
         unsafe { ffi::gs_add_pair(self.http, name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use model::names::{GATEWAY_PREFIX, GHOST_PREFIX, LISTENER_HEADER, PASS_HEADER, ROUTE_HEADER};
 use router::{Action, Decision, is_host};
 
-use crate::ffi::{self, Ctx, Director, OwnedDirector, c_string};
+use crate::ffi::{self, Ctx, Director, OwnedDirector, Text, c_string};
 use crate::message::{ClientRequest, Message, c_bytes};
 use crate::object::{DRAINING, Ghost};
 use crate::socket::Socket;
@@ -80,6 +80,18 @@ unsafe extern "C" fn vmod_router_route(ctx: *const Ctx, ghost: *const Ghost) {
     guarded(ctx, (), || unsafe { arrive(ctx, &*ghost, &Socket::of(ctx), Call::Users) });
 }
 
+/// Names that clients may not use.
+const OURS: [Text; 2] = [Text::of(GHOST_PREFIX), Text::of(GATEWAY_PREFIX)];
+
+/// What most requests do not have, and what has to be looked at where it is there.
+const SELDOM: [Text; 5] = [
+    Text::of("Connection"),
+    Text::of("Range"),
+    Text::of(forwarded::PROTO),
+    Text::of(forwarded::PORT),
+    Text::of(forwarded::HOST),
+];
+
 /// Who asks for the routing.
 #[derive(PartialEq)]
 enum Call {
@@ -101,25 +113,21 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         // As the client sent it: at the first call, and again after std.rollback(req), which ends the task's state too.
         // On a restart it is not.
         let untouched = task.decision().is_none();
+        let mut seldom = 0;
         if untouched || call == Call::Generated {
-            message.remove_headers_with(GHOST_PREFIX);
-            message.remove_headers_with(GATEWAY_PREFIX);
+            seldom = message.survey(&OURS, &SELDOM);
         } else {
             for name in [LISTENER_HEADER, ROUTE_HEADER, PASS_HEADER] {
                 message.remove_header(name);
             }
         }
-        if untouched {
+        if untouched && seldom != 0 {
             leave_out_hop_by_hop(message);
             cache::leave_out_odd_ranges(message);
         }
-        lower_case_host(message);
-        // Without one the postamble answers 400.
-        if message.header("Host").is_some_and(|host| !is_host(host)) {
-            message.remove_header("Host");
-        }
+        normal_host(message);
         if untouched {
-            forwarded::set(ctx, message, task.table(), socket);
+            forwarded::set(ctx, message, task.table(), socket, seldom != 0);
         }
         // What the client asked for is held against its connection; a host that user VCL has set since is not.
         let is_clients = task.decision().is_none_or(|d| d.action() == Action::Misdirected);
@@ -178,10 +186,15 @@ fn tokens<'a>(message: Message<'a>, name: &'a str) -> impl Iterator<Item = &'a [
     message.headers(name).flat_map(|value| value.split(|b| *b == b',')).map(<[u8]>::trim_ascii)
 }
 
-/// As Varnish's builtin VCL does, so that the cache key does not depend on the case.
-fn lower_case_host(message: Message<'_>) {
-    if let Some(host) = message.header("Host").filter(|h| h.iter().any(u8::is_ascii_uppercase)) {
-        message.set_header("Host", &host.to_ascii_lowercase());
+/// In lower case, as Varnish's builtin VCL has it, so that the cache key does not depend on the case. What is no host goes: without
+/// one the postamble answers 400.
+fn normal_host(message: Message<'_>) {
+    match message.header("Host") {
+        Some(host) if !is_host(host) => message.remove_header("Host"),
+        Some(host) if host.iter().any(u8::is_ascii_uppercase) => {
+            message.set_header("Host", &host.to_ascii_lowercase());
+        }
+        _ => {}
     }
 }
 

@@ -130,6 +130,20 @@ impl NormalHost {
     }
 }
 
+/// Letters, digits, a few signs, and whatever is not ASCII. Every request asks.
+const IN_HOSTS: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < table.len() {
+        let byte = at as u8;
+        table[at] = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%')
+            || !byte.is_ascii();
+        at += 1;
+    }
+    table
+};
+
 /// Is this a Host that a request may have? What stands in it ends up in redirects and logs.
 pub fn is_host(raw: &[u8]) -> bool {
     let host = without_port(raw);
@@ -142,7 +156,7 @@ pub fn is_host(raw: &[u8]) -> bool {
         Some(address) => address
             .strip_suffix(b"]")
             .is_some_and(|address| address.iter().all(|b| b.is_ascii_hexdigit() || b":.".contains(b))),
-        None => host.iter().all(|b| b.is_ascii_alphanumeric() || b"-._~%".contains(b) || !b.is_ascii()),
+        None => host.iter().all(|b| IN_HOSTS[usize::from(*b)]),
     };
     !host.is_empty() && good_host && good_port
 }
