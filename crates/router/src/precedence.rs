@@ -42,6 +42,8 @@ pub(crate) fn reason(first: &Rule, second: &Rule) -> &'static str {
         "more header matches go first"
     } else if first.query_params.len() != second.query_params.len() {
         "more query parameter matches go first"
+    } else if first.kind() != second.kind() {
+        "the matches are equal, and HTTPRoutes go before Ingresses"
     } else if first.route_name() != second.route_name() {
         "the matches are equal, so the older route goes first, then the name in alphabetical order"
     } else {
