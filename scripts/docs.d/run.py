@@ -20,8 +20,8 @@ KIT = REPOSITORY / "tests/cluster"
 BINARIES = Path(os.environ.get("BINARIES", REPOSITORY / "target/debug")).resolve()
 BINARY = BINARIES / "varnish-gateway"
 # For one block; and for what a `console` shows to come true.
-PATIENCE = 150
-SHOWN_WITHIN = 60
+PATIENCE = 240
+SHOWN_WITHIN = 90
 # Pages at once: they wait more than they work.
 AT_ONCE = 3
 # It removes the operator in the end.
