@@ -300,6 +300,20 @@ impl Writer {
                 status,
             ));
         }
+        // What stands for one that could not be read keeps plain text away, and says so.
+        for (key, unread) in self.cluster.backend_tls_policies.unread() {
+            let status = statuses.backend_tls_policies.get(&key).unwrap_or(&no_ancestor);
+            let version = unread.raw.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+            let observed = unread.raw.get("status").cloned().unwrap_or_default();
+            writes.extend(policy_status(
+                controller,
+                "BackendTLSPolicy",
+                &key,
+                &version.map(str::to_owned),
+                &observed,
+                status,
+            ));
+        }
         // Routes that could not be read have a status as well.
         for (key, unread) in self.cluster.http_routes.unread() {
             let status = statuses.http_routes.get(&key).unwrap_or(&none);
