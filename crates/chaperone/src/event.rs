@@ -4,6 +4,7 @@ mod sentence;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,6 +112,8 @@ pub struct State {
     pub idle: bool,
     /// The newest configuration is not served, and why.
     pub refused: Option<String>,
+    /// Where varnishd's shared memory is: logs and counters.
+    pub varnishd_dir: Option<Arc<Path>>,
     /// varnishd's own, by socket name.
     pub sockets: Vec<(String, SocketAddr)>,
     /// The front's.
@@ -175,6 +178,11 @@ impl Reporter {
     /// The state, now and whenever it changes.
     pub fn state(&self) -> watch::Receiver<State> {
         self.state.subscribe()
+    }
+
+    /// Where varnishd keeps its shared memory.
+    pub(crate) fn works_in(&self, varnishd_dir: &Path) {
+        self.state.send_modify(|state| state.varnishd_dir = Some(Arc::from(varnishd_dir)));
     }
 
     /// Where ghost listens from now on.

@@ -21,6 +21,7 @@ pub mod stats;
 mod supervise;
 mod tls;
 mod varnishd;
+pub mod varnishstat;
 mod vcl;
 
 pub use error::Error;

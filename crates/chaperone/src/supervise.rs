@@ -15,7 +15,7 @@ use crate::backoff::Backoff;
 use crate::event::{Event, Reporter};
 use crate::feed::{Desired, Feed, LastGood};
 use crate::front_side::FrontSide;
-use crate::varnishd::{Varnishd, speaks_http2};
+use crate::varnishd::{Varnishd, speaks_http2, varnishd_dir};
 use crate::{Error, ListenSocket, Settings, ports, reload};
 
 /// From the start of varnishd to its first word on the CLI.
@@ -34,6 +34,7 @@ pub async fn run(
     reporter: Reporter,
     shutdown: watch::Receiver<Shutdown>,
 ) {
+    reporter.works_in(&varnishd_dir(&settings));
     let feed = Feed::new(&settings, last_good);
     let front = FrontSide::start(
         settings.https_socket(),

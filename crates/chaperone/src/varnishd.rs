@@ -160,7 +160,7 @@ pub(crate) fn speaks_http2(extra_args: &[String]) -> bool {
 }
 
 /// varnishd's own directory, which it gives to its own user.
-fn varnishd_dir(settings: &Settings) -> PathBuf {
+pub(crate) fn varnishd_dir(settings: &Settings) -> PathBuf {
     settings.work_dir.join("varnishd")
 }
 

@@ -64,9 +64,10 @@ function gatewayCard(gateway) {
   ];
   if (gateway.last_reload) facts.push(["Last reload", `${clock(gateway.last_reload.at)}, ${milliseconds(gateway.last_reload.milliseconds)}`]);
   if (gateway.cache) {
-    const { used, free, objects } = gateway.cache;
+    const { used, free, objects, evicted } = gateway.cache;
     const share = used + free > 0 ? ` (${percent(used / (used + free))})` : "";
-    facts.push(["Cache", `${bytes(used)}${share}, ${plural(objects, "object")}`]);
+    const gone = evicted > 0 ? `, ${plural(evicted, "object")} evicted` : "";
+    facts.push(["Cache", `${bytes(used)}${share}, ${plural(objects, "object")}${gone}`]);
   }
   return el(
     "article",
@@ -134,7 +135,7 @@ function showState(state) {
 
 // ---- routes
 
-const HEALTH = { up: ["good", "up"], failing: ["error", "failing"], sick: ["error", "sick"], untried: ["quiet", "untried"] };
+const HEALTH = { up: ["good", "up"], failing: ["error", "failing"], untried: ["quiet", "untried"] };
 
 function backends(groups) {
   if (groups.length === 0) return "–";
@@ -403,6 +404,9 @@ function lost(why) {
   $("connection").className = "lost";
   $("connection").textContent = why;
 }
+
+// Health and the cache's fill change without an event.
+setInterval(() => document.hidden || refresh(), 10_000);
 
 const refresh = once(async () => {
   showState(await ask("/api/state"));

@@ -10,7 +10,7 @@ use model::names::socket_parts;
 use crate::answer::{self, Answer};
 use crate::board::{Board, Watched, lock};
 use crate::explain::{Asked, Explained, explain};
-use crate::view::{Measured, MeasuredGateway, Routes, Row, Second, SecondOf, Top, rows};
+use crate::view::{Measured, MeasuredGateway, Routes, Row, Top, rows};
 
 /// The most rows of one answer.
 const MOST_ROWS: usize = 1000;
@@ -63,13 +63,15 @@ pub(crate) fn routes(board: &Board, query: &Query) -> Answer {
     let mut found = Routes::default();
     for watched in asked_for(board, query) {
         let config = watched.current();
-        let health = |_| crate::view::Health::Untried;
+        let backends = lock(&watched.backends);
+        let health = |address| backends.health(address);
         for row in rows(&watched.name, &config, &health).filter(|row| fits(row, &wanted)) {
             if found.total >= offset && found.rows.len() < limit {
                 found.rows.push(row);
             }
             found.total += 1;
         }
+        drop(backends);
         let traffic = lock(&watched.traffic);
         for row in found.rows.iter_mut().filter(|row| row.gateway == watched.name) {
             let kind =
@@ -175,16 +177,7 @@ pub(crate) fn top(board: &Board, query: &Query) -> Answer {
     };
     let mut top = Top::default();
     for watched in asked_for(board, query) {
-        let traffic = lock(&watched.traffic);
-        let rules = traffic.busiest(seconds, limit).into_iter().map(|((kind, route, rule), point)| {
-            SecondOf { kind: kind.name().to_owned(), route: route.clone(), rule: *rule, point }
-        });
-        top.gateways.push(Second {
-            gateway: watched.name.clone(),
-            total: traffic.total_over(seconds),
-            in_flight: traffic.in_flight,
-            rules: rules.collect(),
-        });
+        top.gateways.push(lock(&watched.traffic).second(&watched.name, seconds, limit));
     }
     answer::json(&top)
 }

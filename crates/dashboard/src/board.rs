@@ -1,8 +1,9 @@
 //! Everything that is shown: the varnishds that run, and what happened to them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chaperone::{Configuration, Event, Severity, State};
 use model::ghost::Config;
@@ -11,13 +12,20 @@ use router::Router;
 use tokio::sync::{broadcast, watch};
 use tokio::task::AbortHandle;
 
+use crate::backends::Backends;
 use crate::changes::{self, Endpoints, Shown};
 use crate::journal::{Journal, now};
 use crate::traffic::Traffic;
-use crate::view::{self, Gateway, Overview, Reload, Second, SecondOf};
+use crate::view::{self, Gateway, Overview, Reload};
 
 /// Changes of configuration are looked at together.
 const GATHER: Duration = Duration::from_millis(300);
+
+/// varnishd's counters are read so often, and rest so many times as long as reading took…
+const EVERY: Duration = Duration::from_secs(2);
+const REST: u32 = 50;
+/// … while somebody has looked within so many milliseconds.
+const LOOKED_AT: u64 = 30_000;
 
 /// How it behaves.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +45,8 @@ pub struct Board {
     reloads: Mutex<BTreeMap<String, Reloads>>,
     /// Counts changes of what is shown.
     pub(crate) version: watch::Sender<u64>,
+    /// Milliseconds since 1970 when somebody last asked.
+    asked: AtomicU64,
     /// Numbers of each second, as JSON.
     pub(crate) samples: broadcast::Sender<Arc<str>>,
 }
@@ -55,6 +65,7 @@ pub(crate) struct Watched {
     /// Of the configuration that somebody asked for last.
     read: Mutex<Option<Read>>,
     pub(crate) traffic: Mutex<Traffic>,
+    pub(crate) backends: Mutex<Backends>,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
@@ -85,6 +96,7 @@ impl Board {
             gateways: Mutex::default(),
             reloads: Mutex::default(),
             version: watch::Sender::default(),
+            asked: AtomicU64::new(0),
             samples: broadcast::Sender::new(16),
         })
     }
@@ -102,11 +114,14 @@ impl Board {
                 state: state.clone(),
                 read: Mutex::default(),
                 traffic: Mutex::default(),
+                backends: Mutex::default(),
                 tasks: Mutex::default(),
             });
             let following = tokio::spawn(follow(Arc::clone(self), name.clone(), state.clone()));
             let measuring = tokio::spawn(measure(Arc::clone(self), Arc::downgrade(&watched)));
-            *lock(&watched.tasks) = vec![following.abort_handle(), measuring.abort_handle()];
+            let looking = tokio::spawn(look(Arc::clone(self), Arc::downgrade(&watched)));
+            let tasks = [following.abort_handle(), measuring.abort_handle(), looking.abort_handle()];
+            lock(&watched.tasks).extend(tasks);
             gateways.insert(name.clone(), watched);
         }
         drop(gateways);
@@ -145,6 +160,16 @@ impl Board {
         self.journal.record(gateway, severity, kind, &format!("{what}: {summary}"));
     }
 
+    /// Somebody looks.
+    pub(crate) fn look(&self) {
+        self.asked.store(now(), Ordering::Relaxed);
+    }
+
+    fn is_looked_at(&self) -> bool {
+        self.samples.receiver_count() > 0
+            || now().saturating_sub(self.asked.load(Ordering::Relaxed)) < LOOKED_AT
+    }
+
     pub(crate) fn changed(&self) {
         self.version.send_modify(|version| *version += 1);
     }
@@ -172,6 +197,7 @@ impl Board {
         Gateway {
             last_reload: reloads.good,
             last_failure: reloads.bad,
+            cache: lock(&watched.backends).cache,
             ..view::gateway(&watched.name, &state, &config)
         }
     }
@@ -259,21 +285,32 @@ async fn measure(board: Arc<Board>, watched: Weak<Watched>) {
         if board.samples.receiver_count() == 0 {
             continue;
         }
-        let rules = traffic.busiest(1, MOST_RULES).into_iter().map(|((kind, route, rule), point)| SecondOf {
-            kind: kind.name().to_owned(),
-            route: route.clone(),
-            rule: *rule,
-            point,
-        });
-        let second = Second {
-            gateway: watched.name.clone(),
-            total: traffic.last_second(),
-            in_flight: traffic.in_flight,
-            rules: rules.collect(),
-        };
+        let second = traffic.second(&watched.name, 1, MOST_RULES);
         drop(traffic);
         if let Ok(json) = serde_json::to_string(&second) {
             let _ = board.samples.send(json.into());
         }
+    }
+}
+
+/// Reads varnishd's own counters while somebody looks.
+async fn look(board: Arc<Board>, watched: Weak<Watched>) {
+    loop {
+        let begun = Instant::now();
+        let Some(state) = watched.upgrade().map(|watched| watched.state.clone()) else { return };
+        let dir = state.borrow().varnishd_dir.clone();
+        if let Some(dir) = dir.filter(|_| board.is_looked_at())
+            && let Some(counters) = chaperone::varnishstat::read(&dir).await
+        {
+            let Some(watched) = watched.upgrade() else { return };
+            let mut backends = lock(&watched.backends);
+            let before = backends.cache;
+            backends.take(&counters);
+            // The page asks again by itself; for whom it is empty, now.
+            if before.is_none() {
+                board.changed();
+            }
+        }
+        tokio::time::sleep(EVERY.max(begun.elapsed() * REST)).await;
     }
 }

@@ -7,6 +7,7 @@
 mod answer;
 mod api;
 mod assets;
+mod backends;
 mod board;
 mod changes;
 mod door;
@@ -23,3 +24,4 @@ pub use door::Door;
 pub use explain::{Asked, Explained, explain};
 pub use journal::{Entry, Journal};
 pub use server::{serve, serve_local};
+pub use traffic::Traffic;

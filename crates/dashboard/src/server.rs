@@ -105,6 +105,7 @@ impl Server {
             return answer::not_allowed("GET, HEAD");
         }
         let query = Query::new(head.uri.query());
+        self.board.look();
         if path == "/api/events" {
             if head.method == Method::HEAD {
                 return answer::not_allowed("GET");

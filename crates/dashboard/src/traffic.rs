@@ -7,6 +7,8 @@ use model::RouteKind;
 use model::stats::{BOUNDS_MICROS, BUCKETS, Counts};
 use serde::{Deserialize, Serialize};
 
+use crate::view::{Second, SecondOf};
+
 /// Seconds that are kept.
 pub(crate) const KEPT: usize = 180;
 /// Rules whose numbers are kept. Those that nobody asks for are forgotten first.
@@ -42,12 +44,12 @@ pub struct Columns {
 #[derive(Debug, Default)]
 struct Series {
     last: Counts,
-    points: VecDeque<Second>,
+    points: VecDeque<Counted>,
 }
 
 /// What is kept of one second: 80 bytes.
 #[derive(Debug, Clone, Copy, Default)]
-struct Second {
+struct Counted {
     requests: u32,
     errors: u32,
     /// Of these the cache could have answered some…
@@ -61,7 +63,7 @@ struct Second {
 
 /// Of one varnishd.
 #[derive(Debug, Default)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     before: Option<Sample>,
     total: Series,
     rules: HashMap<Rule, Series>,
@@ -71,12 +73,12 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     /// The next sample. `None`: varnishd is not there, and nothing is served.
-    pub(crate) fn take(&mut self, sample: Option<&Sample>) {
+    pub fn take(&mut self, sample: Option<&Sample>) {
         let Some(sample) = sample else {
             self.before = None;
             self.in_flight = 0;
-            self.total.push(Second::silent(1.0));
-            self.rules.values_mut().for_each(|series| series.push(Second::silent(1.0)));
+            self.total.push(Counted::silent(1.0));
+            self.rules.values_mut().for_each(|series| series.push(Counted::silent(1.0)));
             return;
         };
         self.in_flight = sample.stats.in_flight;
@@ -100,7 +102,7 @@ impl Traffic {
         for (rule, series) in &mut self.rules {
             match counted.remove(rule) {
                 Some(counts) => series.count(counts.clone(), seconds),
-                None => series.push(Second::silent(seconds)),
+                None => series.push(Counted::silent(seconds)),
             }
         }
         if self.rules.len() + counted.len() > MOST {
@@ -119,12 +121,24 @@ impl Traffic {
         self.rules.get(rule).map(Series::columns)
     }
 
-    pub(crate) fn last_second(&self) -> Point {
-        self.total.over(1)
+    /// The last seconds as one, with the busiest rules.
+    pub fn second(&self, gateway: &str, seconds: usize, most: usize) -> Second {
+        let rules = self.busiest(seconds, most).into_iter().map(|((kind, route, rule), point)| SecondOf {
+            kind: kind.name().to_owned(),
+            route: route.clone(),
+            rule: *rule,
+            point,
+        });
+        Second {
+            gateway: gateway.to_owned(),
+            total: self.total.over(seconds),
+            in_flight: self.in_flight,
+            rules: rules.collect(),
+        }
     }
 
     /// Over the last seconds, those with requests, the busiest first.
-    pub(crate) fn busiest(&self, seconds: usize, most: usize) -> Vec<(&Rule, Point)> {
+    fn busiest(&self, seconds: usize, most: usize) -> Vec<(&Rule, Point)> {
         let mut all: Vec<_> = self
             .rules
             .iter()
@@ -135,20 +149,16 @@ impl Traffic {
         all.truncate(most);
         all
     }
-
-    pub(crate) fn total_over(&self, seconds: usize) -> Point {
-        self.total.over(seconds)
-    }
 }
 
 impl Series {
     fn count(&mut self, now: Counts, seconds: f64) {
-        let second = Second::between(&self.last, &now, seconds);
+        let second = Counted::between(&self.last, &now, seconds);
         self.last = now;
         self.push(second);
     }
 
-    fn push(&mut self, second: Second) {
+    fn push(&mut self, second: Counted) {
         self.points.push_back(second);
         if self.points.len() > KEPT {
             self.points.pop_front();
@@ -174,7 +184,7 @@ impl Series {
 
     /// All of the last points as one.
     fn over(&self, points: usize) -> Point {
-        let mut sum = Second::default();
+        let mut sum = Counted::default();
         for second in self.points.iter().rev().take(points) {
             sum.add(second);
         }
@@ -182,7 +192,7 @@ impl Series {
     }
 }
 
-impl Second {
+impl Counted {
     fn silent(seconds: f64) -> Self {
         Self { seconds: seconds as f32, ..Self::default() }
     }
@@ -289,7 +299,7 @@ mod tests {
         traffic.take(Some(&sample(at(0), &[("a/b", 100)])));
         assert!(traffic.total().rate.is_empty(), "what was before nobody saw");
         traffic.take(Some(&sample(at(2), &[("a/b", 140)])));
-        let point = traffic.last_second();
+        let point = traffic.total.over(1);
         assert_eq!((point.rate, point.hits, point.mean), (20.0, Some(0.5), Some(3.0)));
         assert_eq!(point.p95, Some(4.8));
         assert_eq!(traffic.of(&rule("a/b")).unwrap().rate, [20.0]);
@@ -299,7 +309,7 @@ mod tests {
         let busy: Vec<_> = traffic.busiest(1, 10).into_iter().map(|(rule, _)| rule.1.as_str()).collect();
         assert_eq!(busy, ["a/b", "a/c"]);
         traffic.take(None);
-        assert_eq!(traffic.last_second().rate, 0.0);
+        assert_eq!(traffic.total.over(1).rate, 0.0);
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub struct Gateway {
     /// A configuration that was not taken, if one was since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<Reload>,
+    /// Absent until varnishd has told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
     /// TLSRoutes' names, and where their connections go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tls_hosts: Vec<TlsHost>,
@@ -225,13 +228,23 @@ pub struct Endpoint {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// Nobody has asked for it yet.
+    /// varnishd has not needed it yet.
     #[default]
     Untried,
     /// The last attempts succeeded.
     Up,
-    /// Connections failed within the last minute.
+    /// The last attempts failed.
     Failing,
-    /// varnishd holds it for sick.
-    Sick,
+}
+
+/// How full it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// Bytes.
+    pub used: u64,
+    /// Bytes; 0 where there is no limit.
+    pub free: u64,
+    pub objects: u64,
+    /// Objects that had to go for want of room.
+    pub evicted: u64,
 }

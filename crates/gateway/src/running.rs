@@ -2,6 +2,7 @@
 
 mod cluster;
 mod local;
+mod scrape;
 
 use std::path::PathBuf;
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{
     Ask, Origin, PATIENCE, Program, Response, Scene, cache_policy, class, free_port, gateway, get, route,
-    route_to, service, until, wait_for,
+    route_to, service, until, user_vcl, wait_for,
 };
 
 const HOST: &str = "shop.example.com";
@@ -245,4 +245,95 @@ fn a_listener_goes_before_the_dashboard() {
     until("the listener has the port", || {
         Ask::get("x", "/").try_send(other).is_ok_and(|response| response.header("X-Varnish").is_some())
     });
+}
+
+/// What a command of the command line prints, and how it ends.
+fn command(scene: &Scene, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Program::command();
+    command.args(words).arg("--state-dir").arg(scene.path("state"));
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[test]
+fn status_top_and_explain_ask_what_runs() {
+    let port = free_port();
+    let origin = Origin::new("shop");
+    let objects = [
+        class(),
+        gateway("web", &[port]),
+        service("shop", &[origin.address()]),
+        route_to("shop", "/", "shop"),
+        cache_policy("shop", "shop", "  forcedTTL: 1h"),
+    ];
+    let scene = Scene::new(&objects.concat());
+    // The dashboard is off: the command line has its own way.
+    let program = scene.serve();
+    let (code, text) = command(&scene, &["status"]);
+    assert_eq!(code, Some(0), "{text}");
+    let line = |parts: &[&str]| {
+        assert!(
+            text.lines().any(|line| parts.iter().all(|part| line.contains(part))),
+            "{parts:?} in\n{text}"
+        );
+    };
+    line(&["GATEWAY", "STATE", "LISTENERS", "ROUTES", "ENDPOINTS", "LAST RELOAD"]);
+    line(&["default/web", "serving", " ms"]);
+    line(&["http-", "HTTP", &port.to_string(), "127.0.0.1:"]);
+    line(&["HTTPRoute default/shop, rule 0", "PathPrefix /", "default/shop:80 (1 endpoint)"]);
+    let (_, json) = command(&scene, &["status", "--output", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["gateways"][0]["name"], &json["routes"][0]["route"]),
+        (&"default/web".into(), &"default/shop".into())
+    );
+    let (code, text) = command(&scene, &["status", "--gateway", "nothing"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("no such Gateway: default/nothing (running: default/web)"), "{text}");
+
+    let (code, text) = command(&scene, &["explain", "--host", "x", "--path", "/a"]);
+    assert!(code == Some(0) && text.contains("route: HTTPRoute default/shop, rule 0"), "{text}");
+    let (code, text) = command(&scene, &["explain", "--host", "x", "--path", "/a", "--port", "1"]);
+    assert!(code == Some(1) && text.contains("status"), "{text}");
+
+    until("top shows the route", || {
+        (0..5).for_each(|_| drop(get(port, "x", "/top")));
+        let (code, text) = command(&scene, &["top", "--interval", "10"]);
+        assert_eq!(code, Some(0), "{text}");
+        text.lines().any(|line| line.contains("HTTPRoute default/shop, rule 0") && line.contains(" %"))
+    });
+    let (_, json) = command(&scene, &["top", "--count", "1", "--output", "json"]);
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["gateways"][0]["gateway"], "default/web");
+
+    drop(program);
+    let (code, text) = command(&scene, &["status"]);
+    assert!(code == Some(1) && text.contains("no `varnish-gateway serve` runs with --state-dir"), "{text}");
+    let (_, text) = command(&scene, &["status", "--log", "json"]);
+    assert!(serde_json::from_str::<Value>(&text).is_ok_and(|line| line["level"] == "ERROR"), "{text}");
+}
+
+#[test]
+fn a_gateway_that_refuses_the_newest_is_no_success() {
+    let port = free_port();
+    let scene = Scene::new(&[class(), gateway("web", &[port]), route_to("shop", "/", "shop")].concat());
+    let _program = scene.serve();
+    assert_eq!(command(&scene, &["status"]).0, Some(0));
+    scene.write("class.yaml", "");
+    scene.write("all.yaml", &[user_vcl("sub vcl_recv { nonsense; }"), gateway("web", &[port])].concat());
+    until("it is refused", || {
+        let (code, text) = command(&scene, &["status"]);
+        code == Some(1) && text.contains("the newest is refused")
+    });
+}
+
+#[test]
+fn completions_are_scripts() {
+    for (shell, part) in
+        [("bash", "complete -F"), ("zsh", "#compdef"), ("fish", "complete -c varnish-gateway")]
+    {
+        let output = Program::command().args(["completions", shell]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && text.contains(part) && text.contains("status"), "{shell}");
+    }
+    assert_eq!(Program::command().args(["completions", "nothing"]).output().unwrap().status.code(), Some(2));
 }

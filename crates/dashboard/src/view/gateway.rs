@@ -23,6 +23,7 @@ pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
         counts: counts(config),
         last_reload: None,
         last_failure: None,
+        cache: None,
         tls_hosts: tls_hosts(tls),
     }
 }

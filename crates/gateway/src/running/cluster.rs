@@ -1,25 +1,30 @@
 //! The Gateways of a cluster, as its API server knows them. kubectl's own credentials count; nothing is written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use chaperone::State;
+use chaperone::stats::Sample;
 use dashboard::view::{self, Row, Top};
-use dashboard::{Asked, Explained};
+use dashboard::{Asked, Explained, Traffic};
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod as KubernetesPod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use model::Report;
 use model::names::{CONTROLLER_NAME, GATEWAY_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL, socket_parts};
 use model::routing::Routing;
+use model::stats::{RouteStats, Stats};
 use router::Router;
 use serde::de::DeserializeOwned;
 use translate::{EndpointIndex, packing, resolve, workload};
 
-use super::{Pod, Status, qualified};
+use super::{Pod, Status, qualified, scrape};
 use crate::cli::Target;
 
 pub(crate) struct Cluster {
@@ -28,6 +33,8 @@ pub(crate) struct Cluster {
     namespace: Option<String>,
     /// `namespace/name`
     gateway: Option<String>,
+    /// What `top` has seen, by `namespace/name`.
+    traffic: BTreeMap<String, Traffic>,
 }
 
 /// What the API server has of one Gateway.
@@ -49,7 +56,7 @@ impl Cluster {
             Some((namespace, _)) => Some(namespace.to_owned()),
             None => Some(namespace).filter(|_| !all_namespaces),
         };
-        Ok(Self { client, namespace, gateway })
+        Ok(Self { client, namespace, gateway, traffic: BTreeMap::new() })
     }
 
     fn api<K>(&self, namespace: Option<&str>) -> Api<K>
@@ -203,10 +210,65 @@ impl Cluster {
         Ok(all)
     }
 
-    pub(super) async fn top(&mut self, _seconds: u64, _limit: usize) -> anyhow::Result<Top> {
-        bail!(
-            "`top` is for a `serve` on this machine; in a cluster, `kubectl port-forward` a pod's dashboard (port 9000)"
-        )
+    /// By the metrics of all pods, through the API server. The first look needs two.
+    pub(super) async fn top(&mut self, seconds: u64, limit: usize) -> anyhow::Result<Top> {
+        if self.traffic.is_empty() {
+            self.look().await?;
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        }
+        self.look().await?;
+        let second = |(name, traffic): (&String, &Traffic)| traffic.second(name, 1, limit);
+        Ok(Top { gateways: self.traffic.iter().map(second).collect() })
+    }
+
+    async fn look(&mut self) -> anyhow::Result<()> {
+        let known = self.known().await?;
+        self.traffic.retain(|name, _| known.contains_key(name));
+        for name in known.into_keys() {
+            let (namespace, short) = name.split_once('/').unwrap_or_default();
+            let labels = format!("{MANAGED_BY_LABEL}={MANAGED_BY},{GATEWAY_NAME_LABEL}={short}");
+            let mut sum = Stats { per_route: true, ..Stats::default() };
+            for pod in self.list::<KubernetesPod>(Some(namespace), &labels).await? {
+                let Some(path) = metrics_of(namespace, &pod) else { continue };
+                let request = hyper::Request::get(&path).body(Vec::new())?;
+                let pod = of(&pod.metadata.name);
+                let text = self.client.request_text(request).await.with_context(|| {
+                    format!("the metrics of pod {namespace}/{pod} cannot be read: it takes the right to get pods/proxy")
+                })?;
+                add(&mut sum, scrape::parse(&text));
+            }
+            let sample = Sample { at: Instant::now(), stats: Arc::new(sum) };
+            self.traffic.entry(name.clone()).or_default().take(Some(&sample));
+        }
+        Ok(())
+    }
+}
+
+/// Of one that is ready, where its probe is: metrics are there, too.
+fn metrics_of(namespace: &str, pod: &KubernetesPod) -> Option<String> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
+    let mut containers = pod.spec.as_ref()?.containers.iter();
+    let probe = containers.find_map(|container| container.readiness_probe.as_ref()?.http_get.as_ref())?;
+    let port = match &probe.port {
+        IntOrString::Int(port) => port.to_string(),
+        IntOrString::String(name) => name.clone(),
+    };
+    let name = of(&pod.metadata.name);
+    Some(format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/metrics"))
+}
+
+fn add(sum: &mut Stats, one: Stats) {
+    sum.in_flight += one.in_flight;
+    sum.unrouted.add(&one.unrouted);
+    for rule in one.routes {
+        let same = |known: &&mut RouteStats| {
+            (known.kind, known.rule) == (rule.kind, rule.rule) && known.route == rule.route
+        };
+        match sum.routes.iter_mut().find(same) {
+            Some(known) => known.counts.add(&rule.counts),
+            None => sum.routes.push(rule),
+        }
     }
 }
 

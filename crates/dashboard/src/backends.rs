@@ -1,0 +1,140 @@
+//! What varnishd's own counters say: how full the cache is, and whether endpoints can be reached.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use chaperone::varnishstat::Counter;
+
+use crate::view::{Cache, Health};
+
+/// Stevedores, by the names of their counters.
+const STORES: [&str; 4] = ["SMA", "SMF", "SMU", "MSE"];
+/// What is too short-lived for the cache.
+const TRANSIENT: &str = "Transient";
+
+/// Of one varnishd.
+#[derive(Debug, Default)]
+pub(crate) struct Backends {
+    endpoints: HashMap<SocketAddr, Seen>,
+    pub(crate) cache: Option<Cache>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    requests: u64,
+    failures: u64,
+    health: Health,
+}
+
+impl Backends {
+    /// All counters of now. Endpoints that varnishd has no more are forgotten.
+    pub(crate) fn take(&mut self, counters: &[Counter]) {
+        let mut now: HashMap<SocketAddr, (u64, u64)> = HashMap::new();
+        for counter in counters.iter().filter(|counter| counter.group == "VBE") {
+            let Some(address) = address(&counter.instance) else { continue };
+            // Several VCLs may have the same endpoint.
+            let (requests, failures) = now.entry(address).or_default();
+            match counter.name.as_str() {
+                "req" => *requests += counter.value,
+                "fail" => *failures += counter.value,
+                _ => {}
+            }
+        }
+        self.endpoints.retain(|address, _| now.contains_key(address));
+        for (address, (requests, failures)) in now {
+            let seen = self.endpoints.entry(address).or_default();
+            // A new child counts from zero.
+            let before = if requests < seen.requests || failures < seen.failures {
+                (0, 0)
+            } else {
+                (seen.requests, seen.failures)
+            };
+            if failures > before.1 {
+                seen.health = Health::Failing;
+            } else if requests > before.0 {
+                seen.health = Health::Up;
+            }
+            (seen.requests, seen.failures) = (requests, failures);
+        }
+        self.cache = cache(counters);
+    }
+
+    pub(crate) fn health(&self, address: SocketAddr) -> Health {
+        self.endpoints.get(&address).map_or(Health::Untried, |seen| seen.health)
+    }
+}
+
+/// `boot.10.0.0.1:80`, `boot.[::1]:80+tls:profile`
+fn address(instance: &str) -> Option<SocketAddr> {
+    let (_, name) = instance.split_once('.')?;
+    name.split('+').next()?.parse().ok()
+}
+
+fn cache(counters: &[Counter]) -> Option<Cache> {
+    let of_stores = |name: &str| -> u64 {
+        let stores =
+            counters.iter().filter(|c| STORES.contains(&c.group.as_str()) && c.instance != TRANSIENT);
+        stores.filter(|c| c.name == name).map(|c| c.value).sum()
+    };
+    let main = |name: &str| counters.iter().find(|c| c.group == "MAIN" && c.name == name).map(|c| c.value);
+    Some(Cache {
+        used: of_stores("g_bytes"),
+        free: of_stores("g_space"),
+        objects: main("n_object")?,
+        evicted: main("n_lru_nuked").unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter(group: &str, instance: &str, name: &str, value: u64) -> Counter {
+        Counter {
+            group: group.to_owned(),
+            instance: instance.to_owned(),
+            name: name.to_owned(),
+            description: String::new(),
+            grows: true,
+            value,
+        }
+    }
+
+    #[test]
+    fn the_last_attempts_say_whether_an_endpoint_can_be_reached() {
+        let mut backends = Backends::default();
+        let address: SocketAddr = "10.0.0.1:80".parse().unwrap();
+        let mut look = |requests, failures| {
+            let name = "boot.10.0.0.1:80";
+            backends.take(&[counter("VBE", name, "req", requests), counter("VBE", name, "fail", failures)]);
+            backends.health(address)
+        };
+        assert_eq!(look(0, 0), Health::Untried);
+        assert_eq!(look(3, 0), Health::Up);
+        assert_eq!(look(3, 1), Health::Failing);
+        assert_eq!(look(3, 1), Health::Failing, "nobody has tried since");
+        assert_eq!(look(4, 1), Health::Up);
+        assert_eq!(look(1, 0), Health::Up, "a new child");
+        backends.take(&[]);
+        assert_eq!(backends.health(address), Health::Untried);
+    }
+
+    #[test]
+    fn names_of_backends_lead_to_addresses() {
+        assert_eq!(address("main_3.[::1]:443+tls:a/b"), Some("[::1]:443".parse().unwrap()));
+        assert_eq!(address("boot.10.0.0.1:80"), Some("10.0.0.1:80".parse().unwrap()));
+        assert_eq!(address("boot.default"), None);
+    }
+
+    #[test]
+    fn what_is_transient_does_not_fill_the_cache() {
+        let mut backends = Backends::default();
+        backends.take(&[
+            counter("SMA", "s0", "g_bytes", 5),
+            counter("SMA", "s0", "g_space", 95),
+            counter("SMA", "Transient", "g_bytes", 7),
+            counter("MAIN", "", "n_object", 2),
+        ]);
+        assert_eq!(backends.cache, Some(Cache { used: 5, free: 95, objects: 2, evicted: 0 }));
+    }
+}
