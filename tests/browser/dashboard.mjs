@@ -197,6 +197,8 @@ ${slice("origin", origin.address().port)}${route("shop", "shop.test", "/", "orig
     return /[1-9].* %/.test(await busy.locator("td").nth(6).innerText()) && /[1-9]/.test(await broken.locator("td").nth(8).innerText());
   });
   await until("the whole too", async () => (await page.locator("#totals svg.plot").count()) === 4);
+  await shows("the endpoint's health", "#route-table", "up");
+  await until("the cache's fill", async () => /[1-9]\d* objects?/.test(await text("#gateway-list")));
   console.log("ok: requests, hits, latency and errors are plotted");
 
   // By keyboard alone: the first stop skips to the content, and every stop can be seen.

@@ -24,7 +24,8 @@ export function plot(label, points, length, most = 0) {
       return;
     }
     const at = `${x(place).toFixed(1)} ${y(value).toFixed(1)}`;
-    line += `${begun === null ? "M" : "L"}${at}`;
+    // A point alone has no length: it gets a little.
+    line += begun === null ? `M${at}h.5` : `L${at}`;
     area += begun === null ? `M${x(place).toFixed(1)} ${HEIGHT}L${at}` : `L${at}`;
     begun ??= place;
   });
