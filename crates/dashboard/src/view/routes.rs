@@ -71,7 +71,7 @@ fn row(gateway: &str, hosts: Vec<String>, route: &Route, health: &dyn Fn(SocketA
 pub(super) fn groups_of_front(backends: &front::Backends) -> Vec<Group> {
     let total = backends.groups.iter().map(|group| u64::from(group.weight)).sum();
     let group = |group: &front::BackendGroup| Group {
-        name: String::new(),
+        name: group.name.clone(),
         weight: group.weight,
         share: share(group.weight, total),
         tls: group.tls.is_some(),
