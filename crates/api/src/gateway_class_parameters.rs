@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::ingress::{HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters};
 pub use self::logging::{LogMode, LoggingParameters};
-pub use self::metrics::MetricsParameters;
+pub use self::metrics::{MetricsParameters, TracingParameters};
 pub use self::pod::{DisruptionBudgetParameters, Embedded, ResourceParameters};
 pub use self::service::{ServiceParameters, ServiceType, TrafficPolicy};
 pub use self::storage::{StorageParameters, StorageType};
@@ -138,6 +138,9 @@ pub struct GatewayClassParametersSpec {
     /// What is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<MetricsParameters>,
+    /// Spans of requests for OpenTelemetry. None where absent: what clients send as `traceparent` is handed on all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<TracingParameters>,
     /// How Ingresses are served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress: Option<IngressParameters>,

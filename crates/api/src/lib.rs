@@ -24,6 +24,6 @@ pub use gateway_class_parameters::{
     DisruptionBudgetParameters, Embedded, GatewayClassParameters, GatewayClassParametersSpec, HostlessRules,
     ImplementationSpecific, IngressMerge, IngressParameters, LogMode, LoggingParameters, MetricsParameters,
     ResourceParameters, ServiceParameters, ServiceType, StorageParameters, StorageType, TimeoutParameters,
-    TlsParameters, TrafficPolicy, UserVclConfigMapRef,
+    TlsParameters, TracingParameters, TrafficPolicy, UserVclConfigMapRef,
 };
 pub use policy_status::{AncestorRef, PolicyAncestorStatus, PolicyStatus};

@@ -22,6 +22,8 @@ pub enum Error {
         "{} is too long for a unix socket, which may have {longest} bytes: choose a shorter state directory", path.display()
     )]
     SocketPath { path: PathBuf, longest: usize },
+    #[error("spans cannot be exported to `{endpoint}`: {why}")]
+    Endpoint { endpoint: String, why: String },
     #[error("varnishd ended at its start: {output}")]
     Start { output: String },
     #[error("varnishd cannot start its child: {output}")]

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::tally::Tally;
+
 pub use sentence::Severity;
 
 /// Something that happened.
@@ -114,6 +116,7 @@ pub struct State {
     pub refused: Option<String>,
     /// Where varnishd's shared memory is: logs and counters.
     pub varnishd_dir: Option<Arc<Path>>,
+    pub(crate) tally: Arc<Tally>,
     /// varnishd's own, by socket name.
     pub sockets: Vec<(String, SocketAddr)>,
     /// The front's.
@@ -162,11 +165,13 @@ impl fmt::Debug for Reporter {
 
 impl Reporter {
     pub fn new(listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        let state = watch::Sender::<State>::default();
+        let tally = Arc::clone(&state.borrow().tally);
         Self {
             listener: Arc::new(listener),
-            state: watch::Sender::default(),
-            clients: Arc::default(),
-            backends: Arc::default(),
+            state,
+            clients: Arc::clone(&tally.clients),
+            backends: Arc::clone(&tally.backends),
         }
     }
 
@@ -214,6 +219,7 @@ impl Reporter {
 
     /// What fails is tried again and again: the same reason is told once.
     pub fn tell(&self, event: &Event) {
+        self.state.borrow().tally.note(event);
         let mut new = true;
         self.state.send_modify(|state| match event {
             Event::Serving { sockets } => {

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::event::{Event, Reporter};
+use crate::tally::Tally;
 
 /// Once varnishd is gone, what it said last still has to reach the clients.
 const FLUSHING: Duration = Duration::from_secs(2);
@@ -28,6 +29,7 @@ pub(crate) struct FrontSide {
     /// Does varnishd understand it?
     http2: bool,
     running: JoinSet<()>,
+    tally: Arc<Tally>,
 }
 
 impl FrontSide {
@@ -37,6 +39,7 @@ impl FrontSide {
         let profiles = watch::Sender::default();
         let peers: watch::Sender<Arc<front::Peers>> = watch::Sender::default();
         let of_backends = reporter.clone();
+        let tally = Arc::clone(&reporter.state().borrow().tally);
         let (counters, backend_counters) = (Arc::clone(&reporter.clients), Arc::clone(&reporter.backends));
         let tell = move |event| {
             reporter.tell(&match event {
@@ -63,7 +66,7 @@ impl FrontSide {
                 front::run_backends(known, of_services, backends, tell_backends, end, backend_counters).await;
             }
         });
-        Self { config, profiles, peers, retired: HashMap::new(), shutdown, http2, running }
+        Self { config, profiles, peers, retired: HashMap::new(), shutdown, http2, running, tally }
     }
 
     /// From now on these listeners, with these certificates.
@@ -72,6 +75,7 @@ impl FrontSide {
         if config.http2 && !self.http2 {
             Arc::make_mut(&mut config).http2 = false;
         }
+        self.tally.shows(&config);
         self.config.send_if_modified(|old| {
             let differs = *old != config;
             *old = config;

@@ -34,11 +34,11 @@ pub async fn serve(address: SocketAddr, varnishd: SocketAddr, reporter: Reporter
             let answer = service_fn(|request: Request<_>| {
                 let path = request.uri().path().to_owned();
                 let state = reporter.state().borrow().clone();
-                let metrics = (path == "/metrics").then(|| metrics::text(&reporter));
+                let watched = reporter.state();
                 async move {
-                    Ok::<_, Infallible>(match metrics {
-                        Some(text) => plain(text),
-                        None => respond(&path, &state, varnishd).await,
+                    Ok::<_, Infallible>(match path.as_str() {
+                        "/metrics" => plain(metrics::text(&[(None, watched)]).await),
+                        _ => respond(&path, &state, varnishd).await,
                     })
                 }
             });

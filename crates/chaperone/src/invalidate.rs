@@ -30,6 +30,9 @@ pub async fn invalidate(state: &watch::Receiver<State>, all: &[Invalidation]) ->
             outcomes[at].extend(part);
         }
     }
+    let failed = outcomes.iter().flatten().filter(|outcome| outcome.error.is_some()).count();
+    let all = outcomes.iter().map(Vec::len).sum::<usize>();
+    state.borrow().tally.invalidated(all - failed, failed);
     outcomes
 }
 

@@ -1,67 +1,297 @@
-//! What the front has counted, in Prometheus' words.
+//! `/metrics`: what varnishd, ghost, the front and the chaperone have counted, in Prometheus' words.
 
-use std::fmt::Write;
+mod exposition;
+mod routes;
+mod varnish;
 
-use crate::event::Reporter;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The text of `/metrics`.
-pub(crate) fn text(reporter: &Reporter) -> String {
-    let (clients, backends) = (&reporter.clients, &reporter.backends);
-    let mut text = String::new();
-    let mut one = |name: &str, kind: &str, help: &str, samples: &[(String, u64)]| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "# HELP varnish_gateway_{name} {help}\n# TYPE varnish_gateway_{name} {kind}");
-        for (labels, value) in samples {
-            let _ = writeln!(text, "varnish_gateway_{name}{labels} {value}");
-        }
+use certificate::Pair;
+use model::stats::Stats;
+use tokio::sync::watch;
+
+use self::exposition::{Families, Kind};
+use crate::tally::{BOUNDS_MILLIS, Reloads};
+use crate::varnishstat::{self, Counter};
+use crate::{State, stats};
+
+/// The whole text. Where there are several varnishds, each has a name, which becomes the label `gateway`.
+pub async fn text(of: &[(Option<String>, watch::Receiver<State>)]) -> String {
+    let mut all = Families::default();
+    for (gateway, state) in of {
+        let label = gateway.as_ref().map(|name| ("gateway".to_owned(), name.clone()));
+        all.common = label.into_iter().collect();
+        let now = state.borrow().clone();
+        let (counted, counters) =
+            tokio::join!(stats::read(state), async { varnishstat::read(now.varnishd_dir.as_deref()?).await });
+        one(&mut all, &now, counted.as_ref().map(|sample| &*sample.stats), counters.as_deref());
+    }
+    all.text()
+}
+
+fn one(to: &mut Families, state: &State, counted: Option<&Stats>, counters: Option<&[Counter]>) {
+    let flag = |to: &mut Families, name: &str, help: &str, value: bool| {
+        to.gauge(name, help, &[], u8::from(value));
     };
-    let only = |value: u64| [(String::new(), value)];
-    let reason = |name: &str| format!("{{reason=\"{name}\"}}");
-    one("tls_connections_total", "counter", "Connections accepted by the front", &only(clients.accepted()));
-    one("tls_connections", "gauge", "Connections open now", &only(clients.open()));
-    one(
-        "tls_handshakes_total",
-        "counter",
+    flag(to, "varnish_gateway_ready", "1 while /readyz says so", state.ready());
+    flag(to, "varnish_gateway_draining", "1 while requests are finished before the end", state.draining);
+    flag(
+        to,
+        "varnish_gateway_configuration_refused",
+        "1 while the newest configuration is not served, but an older one",
+        state.refused.is_some(),
+    );
+    flag(
+        to,
+        "varnish_gateway_varnishstat_up",
+        "1 where varnishd's own counters could be read",
+        counters.is_some(),
+    );
+    own(to, state);
+    spans(to, state);
+    certificates(to, &state.tally.shown());
+    front(to, state);
+    routes::add(to, counted);
+    varnish::add(to, counters.unwrap_or_default());
+}
+
+fn own(to: &mut Families, state: &State) {
+    let tally = &state.tally;
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let bounds = BOUNDS_MILLIS.map(|millis| millis as f64 / 1e3);
+    let mut reloads = |kind: &str, of: &Reloads| {
+        let (counts, sum) = of.read();
+        let labels = [("kind", kind)];
+        let all = counts.iter().sum();
+        to.counter("varnish_gateway_reloads_total", "Configurations taken, of ghost or as VCL", &labels, all);
+        to.histogram(
+            "varnish_gateway_reload_seconds",
+            "Time that these took",
+            &labels,
+            &bounds,
+            (&counts, sum),
+        );
+    };
+    reloads("ghost", &tally.ghost);
+    reloads("vcl", &tally.vcl);
+    to.counter(
+        "varnish_gateway_reload_errors_total",
+        "Configurations that were not taken; each try counts",
+        &[],
+        read(&tally.refused),
+    );
+    to.gauge(
+        "varnish_gateway_last_reload_timestamp_seconds",
+        "When a configuration was last taken",
+        &[],
+        read(&tally.last_reload_millis) as f64 / 1e3,
+    );
+    to.gauge("varnish_gateway_rules", "Matches of rules that ghost routes by", &[], read(&tally.rules));
+    to.gauge("varnish_gateway_endpoints", "Endpoints that ghost knows", &[], read(&tally.endpoints));
+    to.counter(
+        "varnish_gateway_varnishd_deaths_total",
+        "Times that varnishd or its child ended by itself, and was started again",
+        &[],
+        read(&tally.deaths),
+    );
+    to.counter(
+        "varnish_gateway_varnishd_failed_starts_total",
+        "Times that varnishd could not be started",
+        &[],
+        read(&tally.failed_starts),
+    );
+    for (result, counter) in [("done", &tally.invalidated), ("failed", &tally.not_invalidated)] {
+        to.counter(
+            "varnish_gateway_invalidations_total",
+            "Paths and tags that were to leave the cache",
+            &[("result", result)],
+            read(counter),
+        );
+    }
+}
+
+/// Spans of requests.
+fn spans(to: &mut Families, state: &State) {
+    let tally = &state.tally;
+    for (result, counter) in [("exported", &tally.spans_exported), ("dropped", &tally.spans_dropped)] {
+        to.counter(
+            "varnish_gateway_spans_total",
+            "Spans of requests, by what became of them",
+            &[("result", result)],
+            counter.load(Ordering::Relaxed),
+        );
+    }
+}
+
+fn certificates(to: &mut Families, tls: &front::Config) {
+    let name = "varnish_gateway_certificate_expiry_timestamp_seconds";
+    let help = "When a certificate that clients are shown runs out; of several with one name the first";
+    to.announce(name, Kind::Gauge, help);
+    let mut pairs: Vec<&Arc<Pair>> = Vec::new();
+    let mut first: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+    for listener in &tls.listeners {
+        for host in &listener.hosts {
+            let (front::Action::Terminate { certificates } | front::Action::Forward { certificates, .. }) =
+                &host.action
+            else {
+                continue;
+            };
+            for pair in certificates {
+                let hostname = pair.names().first().map_or("", String::as_str);
+                let ends = first.entry((&listener.socket, hostname)).or_insert(i64::MAX);
+                *ends = (*ends).min(pair.not_after());
+                if !pairs.iter().any(|known| Arc::ptr_eq(known, pair)) {
+                    pairs.push(pair);
+                }
+            }
+        }
+    }
+    to.gauge("varnish_gateway_certificates", "Certificates that clients are shown", &[], pairs.len());
+    for ((socket, hostname), ends) in first {
+        to.gauge(name, help, &[("socket", socket), ("hostname", hostname)], ends);
+    }
+}
+
+fn front(to: &mut Families, state: &State) {
+    let (clients, backends) = (&state.tally.clients, &state.tally.backends);
+    let total = |to: &mut Families, name: &str, help: &str, value: u64| to.counter(name, help, &[], value);
+    total(
+        to,
+        "varnish_gateway_tls_connections_total",
+        "Connections accepted by the front",
+        clients.accepted(),
+    );
+    to.gauge("varnish_gateway_tls_connections", "Connections open now", &[], clients.open());
+    total(
+        to,
+        "varnish_gateway_tls_handshakes_total",
         "Handshakes with clients that succeeded",
-        &only(clients.handshakes()),
+        clients.handshakes(),
     );
-    one("tls_resumed_total", "counter", "Those that took up an earlier session", &only(clients.resumed()));
-    let failures: Vec<_> =
-        front::Failure::ALL.iter().map(|why| (reason(why.name()), clients.failures(*why))).collect();
-    one("tls_handshake_failures_total", "counter", "Handshakes with clients that failed", &failures);
-    one("tls_passed_through_total", "counter", "Connections handed on undecrypted", &only(clients.passed()));
-    let failures: Vec<_> = front::UpstreamFailure::ALL
-        .iter()
-        .map(|why| (reason(why.name()), clients.upstream_failures(*why)))
-        .collect();
-    one(
-        "tls_upstream_failures_total",
-        "counter",
-        "Connections closed because varnishd, or an endpoint of a TLSRoute, was not reached",
-        &failures,
+    total(
+        to,
+        "varnish_gateway_tls_resumed_total",
+        "Those that took up an earlier session",
+        clients.resumed(),
     );
-    one("backend_tls_handshakes_total", "counter", "Backends verified", &only(backends.handshakes()));
-    let failures: Vec<_> =
-        front::BackendFailure::ALL.iter().map(|why| (reason(why.name()), backends.failures(*why))).collect();
-    one("backend_tls_failures_total", "counter", "Backends not reached or not verified", &failures);
-    one("backend_tls_connections", "gauge", "Connections to backends open now", &only(backends.open()));
-    text
+    for why in front::Failure::ALL {
+        to.counter(
+            "varnish_gateway_tls_handshake_failures_total",
+            "Handshakes with clients that failed",
+            &[("reason", why.name())],
+            clients.failures(why),
+        );
+    }
+    total(
+        to,
+        "varnish_gateway_tls_passed_through_total",
+        "Connections handed on undecrypted",
+        clients.passed(),
+    );
+    for why in front::UpstreamFailure::ALL {
+        to.counter(
+            "varnish_gateway_tls_upstream_failures_total",
+            "Connections closed because varnishd, or an endpoint of a TLSRoute, was not reached",
+            &[("reason", why.name())],
+            clients.upstream_failures(why),
+        );
+    }
+    total(to, "varnish_gateway_backend_tls_handshakes_total", "Backends verified", backends.handshakes());
+    for why in front::BackendFailure::ALL {
+        to.counter(
+            "varnish_gateway_backend_tls_failures_total",
+            "Backends not reached or not verified",
+            &[("reason", why.name())],
+            backends.failures(why),
+        );
+    }
+    to.gauge(
+        "varnish_gateway_backend_tls_connections",
+        "Connections to backends open now",
+        &[],
+        backends.open(),
+    );
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use model::stats::RouteStats;
+
     use super::*;
+    use crate::Reporter;
+
+    fn full() -> String {
+        let state = Reporter::new(|_| {}).state().borrow().clone();
+        let mut stats = Stats { per_route: true, ..Stats::default() };
+        let mut route = RouteStats { route: "shop/web".to_owned(), ..RouteStats::default() };
+        (route.counts.codes[1], route.counts.cache[0], route.counts.backend.buckets[0]) = (3, 3, 1);
+        stats.routes.push(route);
+        let counter = |group: &str, instance: &str, name: &str| Counter {
+            group: group.to_owned(),
+            instance: instance.to_owned(),
+            name: name.to_owned(),
+            description: "What \"it\" is".to_owned(),
+            grows: name != "g_bytes",
+            value: 3,
+        };
+        let counters = [
+            counter("MAIN", "", "cache_hit"),
+            counter("SMA", "s0", "g_bytes"),
+            counter("SMA", "Transient", "g_bytes"),
+            counter("VBE", "vg_1.127.0.0.1:80", "happy"),
+            counter("VBE", "vg_1.127.0.0.1:80", "req"),
+        ];
+        let mut all = Families::default();
+        for gateway in ["a/one", "a/two"] {
+            all.common = vec![("gateway".to_owned(), gateway.to_owned())];
+            one(&mut all, &state, Some(&stats), Some(&counters));
+        }
+        all.text()
+    }
 
     #[test]
-    fn every_reason_has_a_line() {
-        let text = text(&Reporter::new(|_| {}));
-        assert!(
-            text.contains("varnish_gateway_backend_tls_failures_total{reason=\"wrong_name\"} 0\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("varnish_gateway_tls_handshake_failures_total{reason=\"timeout\"} 0\n"),
-            "{text}"
-        );
+    fn names_are_described_once_and_samples_are_never_twice() {
+        let text = full();
+        let (mut described, mut seen, mut now) = (BTreeSet::new(), BTreeSet::new(), String::new());
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                now = rest.split(' ').next().unwrap().to_owned();
+                assert!(described.insert(now.clone()), "{now} is described twice");
+            } else if !line.starts_with('#') {
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                assert!(series.starts_with(&now), "{line} stands below {now}");
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+                assert!(seen.insert(series.to_owned()), "{series} comes twice");
+            }
+        }
+        for line in [
+            "varnish_gateway_tls_handshake_failures_total{gateway=\"a/one\",reason=\"timeout\"} 0",
+            "varnish_gateway_route_requests_total{gateway=\"a/two\",kind=\"HTTPRoute\",namespace=\"shop\",name=\"web\",rule=\"0\",code=\"2xx\"} 3",
+            "varnish_main_cache_hit{gateway=\"a/one\"} 3",
+            "varnish_sma_g_bytes{gateway=\"a/one\",stevedore=\"s0\"} 3",
+            "varnish_backend_up{gateway=\"a/one\",vcl=\"vg_1\",backend=\"127.0.0.1:80\"} 1",
+        ] {
+            assert!(text.lines().any(|there| there == line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_reference_names_every_metric_and_no_other() {
+        let page = include_str!("../../../docs/reference/metrics.md");
+        let of_pods = page.split("## The operator").next().unwrap();
+        let written = |text: &str| -> BTreeSet<String> {
+            let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            words.filter(|word| word.starts_with("varnish_gateway_")).map(str::to_owned).collect()
+        };
+        let text = full();
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let there: BTreeSet<String> = types.map(|rest| rest.split(' ').next().unwrap().to_owned()).collect();
+        let there: BTreeSet<String> =
+            there.into_iter().filter(|name| name.starts_with("varnish_gateway_")).collect();
+        assert_eq!(written(of_pods), there, "docs/reference/metrics.md and /metrics differ");
     }
 }

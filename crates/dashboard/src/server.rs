@@ -119,6 +119,11 @@ impl Server {
                 }
             };
         }
+        if path == "/metrics" {
+            let all: Vec<_> = self.board.gateways();
+            let all: Vec<_> = all.iter().map(|one| (Some(one.name.clone()), one.state.clone())).collect();
+            return answer::text("text/plain; version=0.0.4", chaperone::metrics::text(&all).await);
+        }
         if let Some(asset) = assets::find(path) {
             return asset;
         }

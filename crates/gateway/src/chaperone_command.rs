@@ -24,7 +24,7 @@ use translate::{EndpointIndex, resolve, resolve_tls};
 
 use crate::cli::ChaperoneArguments;
 use crate::serve::tell;
-use crate::{dashboard_page, signals, vmod};
+use crate::{dashboard_page, observe, signals, vmod};
 
 /// How often certificates in files are looked at: they are few and small, and a link that is swapped counts too.
 const LOOK_FOR_CERTIFICATES: Duration = Duration::from_millis(500);
@@ -68,11 +68,17 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
             }
         }
     };
+    let name = match &environment.gateway_name {
+        Some(name) => format!("Gateway {}/{name}", environment.namespace),
+        None => "chaperone".to_owned(),
+    };
+    let exporting = observe::export_of_pod(name, reporter.state());
     let running = chaperone::run(settings, desired, last_good, reporter, shutdown);
     tokio::select! {
         () = running => Ok(ExitCode::SUCCESS),
         failed = health => failed.context("HEALTH_ADDR").map(|()| ExitCode::FAILURE),
         failed = feeding => failed.map(|()| ExitCode::FAILURE),
+        () = exporting => Ok(ExitCode::FAILURE),
         () = async { tokio::join!(showing, showing_locally, giving_way); } => Ok(ExitCode::FAILURE),
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::observe::{AccessLogArguments, ObserveArguments};
+
 /// A Kubernetes gateway that caches: the Gateway API on Varnish Cache.
 #[derive(Debug, Parser)]
 #[command(name = "varnish-gateway", version, after_help = EXIT_CODES)]
@@ -57,6 +59,9 @@ pub(crate) enum Command {
     /// Take out of the cache whatever regular expressions match: of a `serve` on this machine, or of a Gateway in a cluster.
     #[command(after_help = BAN_EXAMPLES)]
     Ban(BanArguments),
+    /// Write every request of a varnishd to standard output, as one line of JSON. A pod's sidecar runs it.
+    #[command(after_help = ACCESS_LOG_EXAMPLES)]
+    AccessLog(AccessLogArguments),
     /// Print the CustomResourceDefinitions of the gateway's own kinds, for `kubectl apply --server-side -f -`.
     #[command(after_help = CRDS_EXAMPLES)]
     Crds(CrdsArguments),
@@ -91,6 +96,9 @@ const TOP_EXAMPLES: &str = "Examples:
   varnish-gateway top --interval 5 --limit 10
   varnish-gateway top --count 1 --output json
   varnish-gateway top --namespace shop --gateway web";
+const ACCESS_LOG_EXAMPLES: &str = "Examples:
+  varnish-gateway access-log --varnishd-dir /var/lib/gateway/default_web/varnishd
+  varnish-gateway access-log --varnishd-dir /var/run/varnish/varnishd --vsl-query 'RespStatus >= 500'";
 const CRDS_EXAMPLES: &str = "Examples:
   varnish-gateway crds | kubectl apply --server-side -f -";
 const COMPLETIONS_EXAMPLES: &str = "Examples:
@@ -136,6 +144,8 @@ pub(crate) struct ServeArguments {
     /// How long requests may take to finish after Ctrl-C or SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) drain_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) observe: ObserveArguments,
     #[command(flatten)]
     pub(crate) dashboard: DashboardArguments,
 }

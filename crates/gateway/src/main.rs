@@ -10,6 +10,7 @@ mod dashboard_page;
 mod explain;
 mod input;
 mod invalidate_command;
+mod observe;
 mod operator_command;
 mod progress;
 mod running;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Completions(arguments) => completions(arguments.shell),
         Command::Purge(arguments) => run(invalidate_command::purge(arguments, cli.log)),
         Command::Ban(arguments) => run(invalidate_command::ban(arguments, cli.log)),
+        Command::AccessLog(arguments) => run(observe::access_log(arguments)),
         Command::Crds(arguments) if arguments.apply => run(crds::apply()),
         Command::Crds(_) => crds::print(),
     };

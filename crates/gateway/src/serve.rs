@@ -162,7 +162,8 @@ impl Machine {
         self.ports.send_replace(ports_of(&translation.gateways, &fronts));
         self.stop_changed(&translation.gateways, &fronts);
         for (key, plan) in &translation.gateways {
-            let (ghost, of_endpoints) = input::ghost(plan, &endpoints);
+            let (mut ghost, of_endpoints) = input::ghost(plan, &endpoints);
+            self.arguments.observe.ask(&mut ghost);
             notices.extend(of_endpoints);
             match serde_json::to_vec(&ghost) {
                 Ok(json) => {
@@ -286,7 +287,9 @@ impl Machine {
             (Some(instance), _) => instance.feed(desired, routes),
             (None, Some((infra, settings, after))) => {
                 let of = (key.to_string(), Arc::clone(&self.board));
-                let instance = Instance::start(of, settings, infra.clone(), self.shutdown.clone(), after);
+                let observe = self.arguments.observe.clone();
+                let instance =
+                    Instance::start(of, settings, infra.clone(), observe, self.shutdown.clone(), after);
                 instance.feed(desired, routes);
                 self.instances.insert(key.clone(), instance);
             }

@@ -412,3 +412,42 @@ fn the_secret_of_the_cli_may_be_given() {
     );
     site.program.varnishd_of("-p pipe_timeout=77");
 }
+
+#[test]
+fn metrics_tell_of_varnishd_routes_and_reloads() {
+    let origin = Origin::new("api");
+    let site = Site::new(&origin);
+    for _ in 0..3 {
+        assert_eq!(site.get("/v2/users").status, 200);
+    }
+    assert_eq!(site.get("/v1").status, 404);
+    let text = || {
+        let response = Ask::get("probe", "/metrics").try_send(site.health).unwrap();
+        assert_eq!(response.header("Content-Type"), Some("text/plain; version=0.0.4"));
+        String::from_utf8(response.body).unwrap()
+    };
+    let route = "kind=\"HTTPRoute\",namespace=\"default\",name=\"api-v2-route\",rule=\"0\"";
+    let requests = format!("varnish_gateway_route_requests_total{{{route},code=\"2xx\"}} 3\n");
+    until("the requests are counted", || text().contains(&requests));
+    let text = text();
+    for part in [
+        &format!("varnish_gateway_route_cache_total{{{route},result=\"pass\"}} 3\n"),
+        &format!("varnish_gateway_route_backend_seconds_count{{{route}}} 3\n"),
+        "varnish_gateway_unrouted_requests_total{code=\"4xx\"} 1\n",
+        "varnish_gateway_ready 1\n",
+        "varnish_gateway_varnishstat_up 1\n",
+        "varnish_gateway_reloads_total{kind=\"ghost\"} 1\n",
+        "varnish_gateway_endpoints 1\n",
+        "# TYPE varnish_main_client_req counter\n",
+        "# TYPE varnish_main_n_object gauge\n",
+        "varnish_sma_g_bytes{stevedore=\"s0\"} ",
+        &format!("backend=\"{}\"}} 3\n", origin.address()),
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let mut seen = std::collections::HashSet::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok() && seen.insert(series), "{line}");
+    }
+}

@@ -22,6 +22,7 @@ mod files;
 mod ingress;
 mod invalidation;
 mod lifecycle;
+mod observe;
 mod reload;
 mod routing;
 mod support;

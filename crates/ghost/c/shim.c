@@ -273,6 +273,23 @@ gs_server_name(VRT_CTX)
 	return (t);
 }
 
+#define GS_PP2_SUBTYPE_SSL_VERSION 0x21
+
+/* As the front says it: TLSv1.3. */
+struct gs_text
+gs_tls_version(VRT_CTX)
+{
+	struct gs_text t = { NULL, 0 };
+	const void *p;
+	int n;
+
+	if (ctx->req == NULL || VPX_tlv(ctx->req, GS_PP2_SUBTYPE_SSL_VERSION, &p, &n) != 0)
+		return (t);
+	t.p = p;
+	t.n = (size_t)n;
+	return (t);
+}
+
 const char *gs_client_ip(VRT_CTX) { return (SES_Get_String_Attr(ctx->sp, SA_CLIENT_IP)); }
 int gs_on_backend_side(VRT_CTX) { return (ctx->bo != NULL && ctx->req == NULL); }
 int gs_in_synth(VRT_CTX) { return (ctx->method == VCL_MET_SYNTH); }
@@ -578,7 +595,7 @@ gs_healthy(VRT_CTX, VCL_BACKEND d, VCL_TIME *changed)
 extern VCL_BACKEND ghost_target_pick(const void *target, size_t *at);
 /* The last hand on the request after all VCL, and on the answer before any. */
 extern void ghost_leaving(struct http *bereq);
-extern void ghost_arrived(struct http *beresp);
+extern void ghost_arrived(const void *target, struct http *beresp, const char *backend, double seconds);
 extern void ghost_target_free(void *target);
 /* A fetch has brought an answer, or none, after so many seconds. */
 extern void ghost_fetched(const void *target, double seconds, int answered);
@@ -628,10 +645,8 @@ gs_target_try(VRT_CTX, VCL_BACKEND d)
 			i = -1;
 			continue;
 		}
-		if (i == 0) {
-			ghost_arrived(bo->beresp);
+		if (i == 0)
 			return (0);
-		}
 		if (bo->acct.bereq_hdrbytes != sent || bo->htc != NULL || bo->no_retry != NULL)
 			return (i);
 	}
@@ -642,11 +657,15 @@ static int
 gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 {
 	vtim_mono begun = VTIM_mono();
+	vtim_dur took;
 	int i;
 
 	ghost_leaving(ctx->bo->bereq);
 	i = gs_target_try(ctx, d);
-	ghost_fetched(d->priv, VTIM_mono() - begun, i == 0);
+	took = VTIM_mono() - begun;
+	ghost_fetched(d->priv, took, i == 0);
+	if (i == 0)
+		ghost_arrived(d->priv, ctx->bo->beresp, ctx->bo->director_resp->vcl_name, took);
 	return (i);
 }
 

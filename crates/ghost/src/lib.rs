@@ -17,6 +17,7 @@ mod ffi;
 mod forwarded;
 mod index;
 mod invalidate;
+mod journal;
 mod message;
 mod object;
 mod preamble;
@@ -26,6 +27,7 @@ mod stats;
 mod table;
 mod target;
 mod task;
+mod trace;
 mod vmod;
 
 /// Where varnishd finds the VMOD's descriptor; the shim's constructor fills it.

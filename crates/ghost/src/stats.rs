@@ -91,6 +91,10 @@ impl Counters {
 /// By kind, name and position: what a rule is to people. Several entries of ghost.json may be of one rule.
 type Id = (RouteKind, Box<str>, u32);
 
+/// With reloads; a new VCL has the endpoints of the old one.
+pub(crate) static ENDPOINTS_ADDED: AtomicU64 = AtomicU64::new(0);
+pub(crate) static ENDPOINTS_REMOVED: AtomicU64 = AtomicU64::new(0);
+
 static KNOWN: Mutex<Option<HashMap<Id, Weak<Counters>>>> = Mutex::new(None);
 static UNROUTED: Mutex<Option<Arc<Counters>>> = Mutex::new(None);
 
@@ -159,6 +163,8 @@ impl RouteCounters {
         Stats {
             per_route: self.unrouted.is_some(),
             in_flight: u64::try_from(IN_FLIGHT.load(Ordering::Relaxed)).unwrap_or(0),
+            endpoints_added: ENDPOINTS_ADDED.load(Ordering::Relaxed),
+            endpoints_removed: ENDPOINTS_REMOVED.load(Ordering::Relaxed),
             unrouted: self.unrouted.as_ref().map(|counters| counters.read()).unwrap_or_default(),
             routes,
         }

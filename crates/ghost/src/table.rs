@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use model::ghost::Config;
 use model::names::{LISTENER_HEADER, ROUTE_HEADER, socket_parts};
@@ -15,7 +16,7 @@ use crate::backend::{Backend, BackendKey, Cluster};
 use crate::error::Error;
 use crate::ffi::{Ctx, Director, OwnedDirector, c_string};
 use crate::index;
-use crate::stats::RouteCounters;
+use crate::stats::{ENDPOINTS_ADDED, ENDPOINTS_REMOVED, RouteCounters};
 use crate::target::Target;
 
 pub(crate) struct Table {
@@ -185,6 +186,11 @@ fn backends(
     let front = c_string(&front.to_string_lossy());
     let known = |key: &BackendKey| old.and_then(|t| t.backends.get(key)).cloned();
     let missing = wanted.iter().filter(|key| known(key).is_none()).count();
+    if let Some(old) = old {
+        let kept = wanted.len() - missing;
+        ENDPOINTS_ADDED.fetch_add(missing as u64, Ordering::Relaxed);
+        ENDPOINTS_REMOVED.fetch_add(old.backends.len().saturating_sub(kept) as u64, Ordering::Relaxed);
+    }
     let cluster = (missing > 0).then(|| Cluster::new(ctx, missing));
     let mut all = HashMap::with_capacity(wanted.len());
     for key in wanted {

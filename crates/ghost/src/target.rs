@@ -1,7 +1,7 @@
 //! One group of one rule as a Varnish director. Whoever holds the director holds the decision: this is how it
 //! comes from the client's side to the fetch, without a header and across a reload.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use model::names::GHOST_PREFIX;
@@ -10,7 +10,8 @@ use router::{Router, Rule, random};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ffi::{self, Ctx, Director, Http, OwnedDirector, c_string};
-use crate::message::Message;
+use crate::journal;
+use crate::message::{Message, c_bytes};
 use crate::stats::Counters;
 
 pub(crate) struct Target {
@@ -104,9 +105,20 @@ unsafe extern "C" fn ghost_leaving(bereq: *mut Http) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ghost_arrived(beresp: *mut Http) {
-    // SAFETY: the fetch owns its response.
-    if let Some(message) = unsafe { Message::new(beresp) } {
-        message.remove_headers_with(GHOST_PREFIX);
+unsafe extern "C" fn ghost_arrived(
+    target: *const c_void,
+    beresp: *mut Http,
+    backend: *const c_char,
+    seconds: f64,
+) {
+    // SAFETY: the shim passes a director's private part, the fetch's own response, and a backend's name.
+    let (target, message, backend) =
+        unsafe { (&*target.cast::<Target>(), Message::new(beresp), c_bytes(backend)) };
+    let Some(message) = message else { return };
+    message.remove_headers_with(GHOST_PREFIX);
+    let router = &target.router;
+    if router.logs_requests() || router.trace_sampling().is_some() {
+        let value = format!("{} {seconds:.6}", String::from_utf8_lossy(backend));
+        message.set_header(journal::BACKEND_HEADER, value.as_bytes());
     }
 }

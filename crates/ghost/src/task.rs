@@ -11,6 +11,7 @@ use crate::object::{Ghost, IN_FLIGHT};
 use crate::retire;
 use crate::stats;
 use crate::table::Table;
+use crate::trace::Trace;
 
 /// Lives in the task's workspace, so that a hit costs no allocation.
 pub(crate) struct Task {
@@ -21,11 +22,18 @@ pub(crate) struct Task {
     random: u64,
     /// The origin has failed, and what is stale is to be served.
     pub(crate) rescued: bool,
+    /// Where somebody wants spans.
+    pub(crate) trace: Option<Trace>,
     /// What is counted at the end; 0 until there is an answer.
     status: u16,
     /// A position in [`model::stats::CACHE_RESULTS`].
     cache: u8,
+    /// The log says what an answer of user VCL is.
+    pub(crate) told: bool,
 }
+
+/// A workspace gives memory that is aligned for pointers, not more.
+const _: () = assert!(align_of::<Task>() <= align_of::<*const ()>());
 
 /// As a status: the connection is handed on, and what is said by it is not looked at.
 const PIPED: u16 = u16::MAX;
@@ -50,8 +58,10 @@ impl Task {
                 table: ghost.table(),
                 random: router::random::next(),
                 rescued: false,
+                trace: None,
                 status: 0,
                 cache: stats::OTHER,
+                told: false,
             });
             IN_FLIGHT.fetch_add(1, Ordering::Relaxed);
             if ffi::gs_task_set(ctx, id(ghost), place.cast()) != 0 {
@@ -85,6 +95,10 @@ impl Task {
     pub(crate) fn answers(&mut self, status: u16, cache: u8) {
         self.status = status;
         self.cache = if self.decision.as_ref().is_some_and(is_ours) { stats::OTHER } else { cache };
+    }
+
+    pub(crate) fn cache_result(&self) -> u8 {
+        self.cache
     }
 
     /// The answer that is known has another status now.

@@ -13,7 +13,8 @@ use crate::object::{DRAINING, Ghost};
 use crate::socket::Socket;
 use crate::table::Table;
 use crate::task::Task;
-use crate::{answer, cache, forwarded, retire, stats, target};
+use crate::trace::Trace;
+use crate::{answer, cache, forwarded, journal, retire, stats, target};
 
 fn guarded<T>(ctx: *const Ctx, otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
@@ -128,6 +129,7 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         normal_host(message);
         if untouched {
             forwarded::set(ctx, message, task.table(), socket, seldom != 0);
+            task.trace = task.table().router().trace_sampling().map(|ratio| Trace::begin(message, ratio));
         }
         // What the client asked for is held against its connection; a host that user VCL has set since is not.
         let is_clients = task.decision().is_none_or(|d| d.action() == Action::Misdirected);
@@ -249,6 +251,8 @@ unsafe extern "C" fn vmod_router_pipe(ctx: *const Ctx, ghost: *const Ghost) {
         let mut task = task;
         if let Some(task) = &mut task {
             task.is_piped();
+            // SAFETY: as above.
+            unsafe { journal::log(ctx, task, None, stats::OTHER) };
         }
         if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
             rule.edit_request(bereq.url(), &mut bereq);
@@ -358,6 +362,8 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         }
         if let Some(task) = task {
             task.answers(resp.status(), result);
+            // SAFETY: as above.
+            unsafe { journal::log(ctx, task, Some(resp), task.cache_result()) };
         }
         if DRAINING.load(Ordering::Relaxed) {
             resp.set_header("Connection", b"close");
@@ -377,6 +383,11 @@ unsafe extern "C" fn vmod_router_count(ctx: *const Ctx, ghost: *const Ghost) {
         // SAFETY: as above.
         if unsafe { ffi::gs_in_synth(ctx) } == 1 {
             task.answers(resp.status(), stats::OTHER);
+            // Behind user VCL it is said already.
+            if !std::mem::replace(&mut task.told, true) {
+                // SAFETY: as above.
+                unsafe { journal::log(ctx, task, None, stats::OTHER) };
+            }
         } else {
             task.changes_status(resp.status());
         }

@@ -24,6 +24,10 @@ pub struct Config {
     pub cache_status_header: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_metrics: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_log: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_sampling: Option<f64>,
     #[serde(default)]
     pub vhosts: BTreeMap<String, Vhost>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,6 +43,8 @@ impl Default for Config {
             trusted_proxies: Vec::new(),
             cache_status_header: None,
             route_metrics: None,
+            request_log: None,
+            trace_sampling: None,
             vhosts: BTreeMap::new(),
             default: None,
         }

@@ -30,6 +30,12 @@ pub struct Routing {
     /// Whether ghost counts the requests of each route; it does where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_metrics: Option<bool>,
+    /// Whether ghost writes into varnishd's log what access logs need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_log: Option<bool>,
+    /// Whether requests are spans of traces; of those that bring no trace along, this share is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_sampling: Option<f64>,
     /// Those of protocol TLS, whose connections go by TLSRoutes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tls_listeners: Vec<TlsListener>,
@@ -122,6 +128,8 @@ impl Default for Routing {
             trusted_proxies: Vec::new(),
             cache_status_header: None,
             route_metrics: None,
+            request_log: None,
+            trace_sampling: None,
             tls_listeners: Vec::new(),
             client_validation: BTreeMap::new(),
             tls_limits: None,

@@ -38,6 +38,9 @@ pub struct Stats {
     pub per_route: bool,
     /// Requests that were routed and are not yet over.
     pub in_flight: u64,
+    /// Endpoints that came with reloads, and that went with them.
+    pub endpoints_added: u64,
+    pub endpoints_removed: u64,
     /// Requests that no route took.
     pub unrouted: Counts,
     /// In no order. Rules that no request has come to are left out.

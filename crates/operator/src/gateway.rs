@@ -101,6 +101,9 @@ impl Actor {
             let brought = self.bring(&now, &mut prepared, &mut ledger).await;
             let again = match brought {
                 Ok(()) => {
+                    if !work.has_changed().unwrap_or(false) {
+                        self.metrics.brought(&self.key);
+                    }
                     pause = RETRY.0;
                     LOOK_AGAIN
                 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -15,6 +16,9 @@ use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 use crate::{Error, Settings};
+
+/// What prometheus-client writes.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers until the future is dropped: on a thread of its own, since a probe has no patience with us while we are busy.
 pub(crate) async fn serve(
@@ -78,6 +82,9 @@ async fn answer_at(
                 let (status, body) = answer(request.uri().path());
                 let mut response = Response::new(Full::new(Bytes::from(body)));
                 *response.status_mut() = status;
+                if request.uri().path() == "/metrics" && status.is_success() {
+                    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
+                }
                 async move { Ok::<_, Infallible>(response) }
             });
             let _ = hyper::server::conn::http1::Builder::new()

@@ -20,6 +20,7 @@ use translate::Key;
 
 use crate::events::Events;
 use crate::gateway::{delete, gateway_of};
+use crate::metrics::Metrics;
 use crate::owned::Owned;
 use next::{Next, Pod, Target, next};
 
@@ -36,6 +37,7 @@ pub(crate) struct Invalidations {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) owned: Arc<Owned>,
     pub(crate) events: Events,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Invalidations {
@@ -51,6 +53,10 @@ impl Invalidations {
             gateways.mark_unchanged();
             owned.mark_unchanged();
             let all = self.cluster.cache_invalidations.objects();
+            self.metrics.count_invalidations(
+                all.values()
+                    .map(|one| one.status.as_ref().and_then(|status| status.phase).unwrap_or_default()),
+            );
             let mut wait = LONGEST_WAIT;
             let mut due = Vec::new();
             if !all.is_empty() {

@@ -1,12 +1,18 @@
 //! What the operator counts, for Prometheus.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 
+use api::InvalidationPhase;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use translate::Key;
 
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -15,8 +21,13 @@ pub(crate) struct Metrics {
     pub(crate) gateways: Gauge,
     pub(crate) gateways_accepted: Gauge,
     pub(crate) gateways_programmed: Gauge,
-    pub(crate) routes: Gauge,
-    pub(crate) routes_accepted: Gauge,
+    routes: Family<OfKind, Gauge>,
+    routes_accepted: Family<OfKind, Gauge>,
+    invalidations: Family<OfPhase, Gauge>,
+    queue: Gauge,
+    /// Gateways whose newest plan is not applied yet.
+    waiting: Mutex<BTreeSet<Key>>,
+    watch_errors: Family<OfKind, Counter>,
     pub(crate) listeners_unresolved: Gauge,
     pub(crate) translation_seconds: Histogram,
     pub(crate) apply_seconds: Histogram,
@@ -34,8 +45,12 @@ impl Default for Metrics {
             gateways: Gauge::default(),
             gateways_accepted: Gauge::default(),
             gateways_programmed: Gauge::default(),
-            routes: Gauge::default(),
-            routes_accepted: Gauge::default(),
+            routes: Family::default(),
+            routes_accepted: Family::default(),
+            invalidations: Family::default(),
+            queue: Gauge::default(),
+            waiting: Mutex::default(),
+            watch_errors: Family::default(),
             listeners_unresolved: Gauge::default(),
             translation_seconds: Histogram::new(buckets()),
             apply_seconds: Histogram::new(buckets()),
@@ -52,7 +67,18 @@ impl Default for Metrics {
             "Those that pods serve",
             metrics.gateways_programmed.clone(),
         );
-        registry.register("routes", "HTTPRoutes with a parent among our Gateways", metrics.routes.clone());
+        registry.register("routes", "Routes with a parent among our Gateways", metrics.routes.clone());
+        registry.register(
+            "invalidations",
+            "VarnishCacheInvalidations by phase",
+            metrics.invalidations.clone(),
+        );
+        registry.register("queue", "Gateways whose newest plan is not applied yet", metrics.queue.clone());
+        registry.register(
+            "watch_errors",
+            "Watches that failed, and were begun anew",
+            metrics.watch_errors.clone(),
+        );
         registry.register(
             "routes_accepted",
             "Those that are accepted by all these parents",
@@ -84,11 +110,91 @@ impl Default for Metrics {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfPhase {
+    phase: &'static str,
+}
+
 impl Metrics {
+    pub(crate) fn count_routes(&self, kind: &str, all: usize, accepted: usize) {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let kind = OfKind { kind: kind.to_owned() };
+        self.routes.get_or_create(&kind).set(number(all));
+        self.routes_accepted.get_or_create(&kind).set(number(accepted));
+    }
+
+    pub(crate) fn count_invalidations(&self, all: impl Iterator<Item = InvalidationPhase>) {
+        use InvalidationPhase::{Complete, Failed, InProgress, Pending};
+        let phases =
+            [(Pending, "Pending"), (InProgress, "InProgress"), (Complete, "Complete"), (Failed, "Failed")];
+        let mut counts = [0; 4];
+        for phase in all {
+            let at = phases.iter().position(|(known, _)| *known == phase);
+            at.into_iter().for_each(|at| counts[at] += 1);
+        }
+        for ((_, phase), count) in phases.into_iter().zip(counts) {
+            self.invalidations.get_or_create(&OfPhase { phase }).set(count);
+        }
+    }
+
+    /// A Gateway has a new plan.
+    pub(crate) fn to_be_brought(&self, key: &Key) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.insert(key.clone());
+    }
+
+    /// Its newest plan is applied, or it is gone.
+    pub(crate) fn brought(&self, key: &Key) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.remove(key);
+    }
+
     pub(crate) fn text(&self) -> String {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.queue.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        for (kind, count) in source::kubernetes::watch_errors() {
+            let counter = self.watch_errors.get_or_create(&OfKind { kind });
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_names_every_metric_and_no_other() {
+        let metrics = Metrics::default();
+        metrics.count_routes("HTTPRoute", 2, 1);
+        metrics.count_invalidations([InvalidationPhase::Failed].into_iter());
+        metrics.to_be_brought(&Key::new("a", "b"));
+        metrics.watch_errors.get_or_create(&OfKind { kind: "Gateway".to_owned() }).inc();
+        let text = metrics.text();
+        assert!(text.contains("varnish_gateway_operator_routes_accepted{kind=\"HTTPRoute\"} 1\n"), "{text}");
+        assert!(text.contains("varnish_gateway_operator_invalidations{phase=\"Failed\"} 1\n"), "{text}");
+        assert!(text.contains("varnish_gateway_operator_queue 1\n"), "{text}");
+        let page = include_str!("../../../docs/reference/metrics.md");
+        let words = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let written: BTreeSet<String> =
+            words.filter(|word| word.starts_with("varnish_gateway_operator_")).map(str::to_owned).collect();
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let there: BTreeSet<String> = types
+            .map(|rest| match rest.split_once(' ') {
+                Some((name, "counter")) => format!("{name}_total"),
+                Some((name, _)) => name.to_owned(),
+                None => rest.to_owned(),
+            })
+            .collect();
+        assert_eq!(written, there, "docs/reference/metrics.md and the operator differ");
     }
 }

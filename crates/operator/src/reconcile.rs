@@ -57,13 +57,14 @@ pub(crate) async fn run(
         runtimes,
         desired: statuses.subscribe(),
         events: Events::new(client.clone(), &settings.controllers.gateway, &settings.identity),
-        metrics,
+        metrics: Arc::clone(&metrics),
     };
     let invalidations = Invalidations {
         client: client.clone(),
         cluster: Arc::clone(&cluster),
         owned: Arc::clone(&owned),
         events: writer.events.clone(),
+        metrics,
     };
     let mut writer = Task(tokio::spawn(writer.run()));
     let mut invalidations = Task(tokio::spawn(invalidations.run()));
@@ -135,6 +136,7 @@ impl Reconciler {
             let kept = gateways.contains_key(key) && !object.is_some_and(|g| sweep::is_going(g));
             if !kept {
                 self.runtimes.forget(key);
+                self.metrics.brought(key);
             }
             kept
         });
@@ -147,6 +149,7 @@ impl Reconciler {
                     sender.send_if_modified(|old| {
                         let new = **old != work;
                         if new {
+                            self.metrics.to_be_brought(&key);
                             *old = Arc::new(work);
                         }
                         new
@@ -176,6 +179,7 @@ impl Reconciler {
     }
 
     fn start(&mut self, key: Key, work: Work) {
+        self.metrics.to_be_brought(&key);
         let (sender, receiver) = watch::channel(Arc::new(work));
         let actor = Actor {
             client: self.client.clone(),
@@ -193,7 +197,6 @@ impl Reconciler {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let good = |conditions: &[Condition]| conditions.iter().any(|one| one.kind == ACCEPTED && one.status);
         let gateways = statuses.gateways.values();
-        let routes = statuses.http_routes.values();
         self.metrics.gateways.set(number(gateways.len()));
         self.metrics
             .gateways_accepted
@@ -202,9 +205,14 @@ impl Reconciler {
         let unresolved = |one: &Condition| one.kind == RESOLVED_REFS && !one.status;
         let unresolved = listeners.filter(|listener| listener.conditions.iter().any(unresolved));
         self.metrics.listeners_unresolved.set(number(unresolved.count()));
-        self.metrics.routes.set(number(routes.len()));
-        let accepted = routes.filter(|status| status.parents.iter().all(|parent| good(&parent.conditions)));
-        self.metrics.routes_accepted.set(number(accepted.count()));
+        for (kind, routes) in [("HTTPRoute", &statuses.http_routes), ("TLSRoute", &statuses.tls_routes)] {
+            let accepted =
+                |status: &&HttpRouteStatus| status.parents.iter().all(|parent| good(&parent.conditions));
+            self.metrics.count_routes(kind, routes.len(), routes.values().filter(accepted).count());
+        }
+        let ingresses = &statuses.ingresses;
+        let served = ingresses.values().filter(|status| status.varnish_service.is_some()).count();
+        self.metrics.count_routes("Ingress", ingresses.len(), served);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         self.metrics.last_translation.set(now.as_secs_f64());
     }

@@ -72,6 +72,8 @@ impl Router {
         let mut router = building.finish(config.timeouts.unwrap_or_default(), trusted_proxies);
         router.cache_status = config.cache_status_header.unwrap_or(true);
         router.route_metrics = config.route_metrics.unwrap_or(true);
+        router.request_log = config.request_log.unwrap_or(false);
+        router.trace_sampling = config.trace_sampling;
         Ok(Compiled { router, problems })
     }
 }
@@ -303,6 +305,8 @@ impl Building {
             turns,
             cache_status: true,
             route_metrics: true,
+            request_log: false,
+            trace_sampling: None,
         }
     }
 }

@@ -85,6 +85,8 @@ pub struct Router {
     pub(crate) turns: Turns,
     pub(crate) cache_status: bool,
     pub(crate) route_metrics: bool,
+    pub(crate) request_log: bool,
+    pub(crate) trace_sampling: Option<f64>,
 }
 
 impl Router {
@@ -163,6 +165,16 @@ impl Router {
     /// Whether requests are counted for each route.
     pub fn counts_routes(&self) -> bool {
         self.route_metrics
+    }
+
+    /// Whether varnishd's log is to say what access logs need.
+    pub fn logs_requests(&self) -> bool {
+        self.request_log
+    }
+
+    /// Whether requests are spans, and the share of new traces that is recorded.
+    pub fn trace_sampling(&self) -> Option<f64> {
+        self.trace_sampling
     }
 
     pub fn timeouts(&self) -> Timeouts {

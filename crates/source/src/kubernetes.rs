@@ -16,4 +16,4 @@ pub use cluster::{Cluster, Unreadable};
 pub use named::Named;
 pub use pod::{Error as PodError, Pod, Stored};
 pub use read::{Read, Unread};
-pub use store::{Same, Scope, Signal, Store, never_same};
+pub use store::{Same, Scope, Signal, Store, never_same, watch_errors};

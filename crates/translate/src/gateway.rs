@@ -127,6 +127,8 @@ impl<'a> Gateway<'a> {
             trusted_proxies: parameters.trusted_proxies.clone(),
             cache_status_header: (!parameters.cache_status_header).then_some(false),
             route_metrics: (!parameters.route_metrics).then_some(false),
+            request_log: parameters.workload.writes_json().then_some(true),
+            trace_sampling: parameters.trace_sampling,
             ..Routing::default()
         };
         let insecure = clients.insecure_ports();

@@ -53,6 +53,7 @@ pub use status::{
     AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, IngressStatus,
     ListenerStatus, ParentStatus, PolicyStatus, Statuses,
 };
+pub use workload::logging::log_query;
 
 /// Everything that one snapshot asks for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

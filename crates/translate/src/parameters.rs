@@ -61,6 +61,8 @@ pub(crate) struct Parameters<'a> {
     pub(crate) trusted_proxies: Vec<String>,
     pub(crate) cache_status_header: bool,
     pub(crate) route_metrics: bool,
+    /// Where spans are exported: of the requests that bring no trace along, this share.
+    pub(crate) trace_sampling: Option<f64>,
     pub(crate) varnishd_args: Vec<String>,
     pub(crate) user_vcl: UserVclText<'a>,
     /// For whoever runs the Gateway in pods.
@@ -132,6 +134,7 @@ impl<'a> Parameters<'a> {
                 .field(|spec| spec.metrics.as_ref()?.per_route.as_ref())
                 .copied()
                 .unwrap_or(true),
+            trace_sampling: trace_sampling(layers, &mut problems),
             varnishd_args,
             user_vcl: layers
                 .field(|spec| spec.user_vcl_config_map_ref.as_ref())
@@ -262,6 +265,21 @@ fn seconds(field: &str, text: Option<&str>, default: f64, problems: &mut Vec<Str
             default
         }
     }
+}
+
+/// Of the requests that bring no trace along, where nobody says otherwise.
+const TRACE_SAMPLING: f64 = 0.01;
+
+fn trace_sampling(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<f64> {
+    let tracing = layers.field(|spec| spec.tracing.as_ref())?;
+    let ratio = tracing.sampling_ratio.unwrap_or(TRACE_SAMPLING);
+    if (0.0..=1.0).contains(&ratio) {
+        return Some(ratio);
+    }
+    problems.push(format!(
+        "tracing.samplingRatio: {ratio} is refused: write a number from 0 to 1 ({TRACE_SAMPLING} is in use)"
+    ));
+    Some(TRACE_SAMPLING)
 }
 
 fn trusted_proxies(layers: Layers<'_>, problems: &mut Vec<String>) -> Vec<String> {

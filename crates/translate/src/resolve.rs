@@ -28,6 +28,8 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
         trusted_proxies: routing.trusted_proxies.clone(),
         cache_status_header: routing.cache_status_header,
         route_metrics: routing.route_metrics,
+        request_log: routing.request_log,
+        trace_sampling: routing.trace_sampling,
         vhosts,
         default: routing.default.as_ref().map(|entry| resolver.route(entry)),
     };

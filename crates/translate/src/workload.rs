@@ -7,7 +7,7 @@
 mod access;
 mod deployment;
 mod embedded;
-mod logging;
+pub(crate) mod logging;
 mod metadata;
 mod ports;
 pub(crate) mod quantity;

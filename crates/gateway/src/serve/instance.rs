@@ -10,6 +10,7 @@ use model::routing::Routing;
 use tokio::sync::watch;
 use translate::Infra;
 
+use crate::observe::ObserveArguments;
 use crate::serve::tell;
 
 pub(crate) struct Instance {
@@ -17,6 +18,7 @@ pub(crate) struct Instance {
     gateway: String,
     board: Arc<Board>,
     pub(crate) infra: Infra,
+    observe: ObserveArguments,
     /// Arguments that varnishd refused, so that it is told once.
     pub(crate) refused_args: Option<Vec<String>>,
     desired: watch::Sender<Desired>,
@@ -51,6 +53,7 @@ impl Instance {
         (gateway, board): (String, Arc<Board>),
         settings: Settings,
         infra: Infra,
+        observe: ObserveArguments,
         machine: watch::Receiver<Shutdown>,
         after: Vec<Ended>,
     ) -> Self {
@@ -58,6 +61,7 @@ impl Instance {
             gateway,
             board,
             infra,
+            observe,
             refused_args: None,
             desired: watch::Sender::default(),
             routes: Arc::default(),
@@ -129,6 +133,7 @@ impl Instance {
             board.tell(&gateway, &event);
         });
         self.state = reporter.state();
+        let observing = self.observe.clone().run(settings.name.clone(), reporter.state());
         let (desired, last_good) = (self.desired.subscribe(), self.last_good.clone());
         let (mut machine, forward) = (self.machine.clone(), shutdown.clone());
         tokio::spawn(async move {
@@ -151,6 +156,7 @@ impl Instance {
             tokio::select! {
                 () = chaperone::run(settings, desired, last_good, reporter, heard) => {}
                 () = pass_on => {}
+                () = observing => {}
             }
             drop(ending);
         });

@@ -291,6 +291,7 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
     /// Told once: it is tried again and again.
     fn failed(&self, error: &watcher::Error) {
         let kind = T::kind(&());
+        *failures().entry(kind.to_string()).or_default() += 1;
         let mut state = self.lock();
         if code(error) == Some(404) {
             if !std::mem::replace(&mut state.missing, true) {
@@ -305,6 +306,17 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
             tracing::debug!("{kind}: cannot be watched, trying again: {error}");
         }
     }
+}
+
+static FAILURES: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+fn failures() -> MutexGuard<'static, BTreeMap<String, u64>> {
+    FAILURES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often watches of this process have failed, by kind.
+pub fn watch_errors() -> BTreeMap<String, u64> {
+    failures().clone()
 }
 
 fn code(error: &watcher::Error) -> Option<u16> {

@@ -199,6 +199,9 @@ fn environment(
     if let Some(level) = &options.log_level {
         add("LOG_LEVEL", level.clone());
     }
+    if let Some(endpoint) = &settings.otlp_endpoint {
+        add("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.clone());
+    }
     all
 }
 
@@ -210,7 +213,7 @@ fn varnishd_arguments(settings: &Workload, infra: &Infra) -> Vec<String> {
         arguments.extend(["-s".to_owned(), settings.default_storage.clone()]);
     }
     if let Some(logging) = &settings.logging {
-        arguments.extend(logging::varnishd_arguments(logging.mode).map(str::to_owned));
+        arguments.extend(logging::varnishd_arguments(logging).into_iter().map(str::to_owned));
     }
     arguments.extend(infra.varnishd_args.iter().cloned());
     arguments

@@ -9,7 +9,7 @@ use super::LOGGING_CONTAINER;
 use super::deployment::{VARNISHD_DIR, WORK_DIR, WORK_VOLUME, locked_down};
 use super::settings::Logging;
 
-/// One JSON object a request. With `-j` a number that is not known is 0, and any other value is empty.
+/// For images of others. With `-j` a number that is not known is 0, and any other value is empty.
 const JSON_FORMAT: &str = concat!(
     r#"{"time":"%{%Y-%m-%dT%H:%M:%S%z}t","client":"%h","method":"%m","host":"%{Host}i","url":"%U%q","#,
     r#""protocol":"%H","status":%s,"bytes":%O,"duration_us":%D,"ttfb_s":"%{Varnish:time_firstbyte}x","#,
@@ -18,11 +18,22 @@ const JSON_FORMAT: &str = concat!(
 );
 
 /// What the program needs to find in the log beyond the tags that varnishd writes by default here.
-pub(super) fn varnishd_arguments(mode: LogMode) -> [&'static str; 2] {
-    match mode {
-        LogMode::Varnishlog => ["-p", "vsl_mask=default"],
+pub(super) fn varnishd_arguments(logging: &Logging) -> Vec<&'static str> {
+    match logging.mode {
+        LogMode::Varnishlog => vec!["-p", "vsl_mask=default"],
+        // ghost says it all.
+        LogMode::VarnishlogJson if logging.is_ours() => Vec::new(),
         // Whether it was a hit.
-        LogMode::VarnishlogJson | LogMode::Varnishncsa => ["-p", "vsl_mask=+VCL_call,+VCL_return"],
+        LogMode::VarnishlogJson | LogMode::Varnishncsa => vec!["-p", "vsl_mask=+VCL_call,+VCL_return"],
+    }
+}
+
+/// The same transactions, without those of ghost's own loopback socket.
+pub fn log_query(given: Option<&str>) -> String {
+    let ours = r#"not (ReqStart[3] eq "ghost-reload" or BereqURL ~ "^/.varnish-ghost/")"#;
+    match given {
+        Some(given) => format!("({given}) and {ours}"),
+        None => ours.to_owned(),
     }
 }
 
@@ -63,6 +74,17 @@ fn command(logging: &Logging) -> Vec<String> {
     let mut add = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
     match logging.mode {
         LogMode::Varnishlog => add(&["varnishlog"]),
+        LogMode::VarnishlogJson if logging.is_ours() => {
+            add(&["varnish-gateway", "access-log", "--varnishd-dir", VARNISHD_DIR]);
+            if let Some(query) = &logging.query {
+                add(&["--vsl-query", query]);
+            }
+            if !logging.extra_args.is_empty() {
+                add(&["--"]);
+                command.extend(logging.extra_args.iter().cloned());
+            }
+            return command;
+        }
         LogMode::VarnishlogJson => {
             add(&["varnishncsa", "-j", "-F", logging.format.as_deref().unwrap_or(JSON_FORMAT)]);
         }
@@ -75,9 +97,7 @@ fn command(logging: &Logging) -> Vec<String> {
     }
     // `-t off`: wait for varnishd as long as it takes.
     add(&["-n", VARNISHD_DIR, "-t", "off"]);
-    if let Some(query) = &logging.query {
-        add(&["-q", query]);
-    }
+    add(&["-q", &log_query(logging.query.as_deref())]);
     command.extend(logging.extra_args.iter().cloned());
     command
 }

@@ -34,6 +34,9 @@ pub struct Workload {
     /// What `-s` says in a pod whose arguments have none.
     pub default_storage: String,
     pub logging: Option<Logging>,
+    /// Where spans of requests go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otlp_endpoint: Option<String>,
     /// How long requests may take to finish.
     pub drain_seconds: u32,
     pub volumes: Vec<Volume>,
@@ -46,6 +49,20 @@ pub struct Workload {
     pub affinity: Option<Affinity>,
     pub disruption_budget: Option<DisruptionBudget>,
     pub service: ServiceSettings,
+}
+
+impl Workload {
+    /// Does our own program write the log?
+    pub(crate) fn writes_json(&self) -> bool {
+        self.logging.as_ref().is_some_and(Logging::is_ours)
+    }
+}
+
+impl Logging {
+    /// Our own program, which is in our own image, and has a form of its own.
+    pub(super) fn is_ours(&self) -> bool {
+        self.mode == LogMode::VarnishlogJson && self.format.is_none() && self.image.is_none()
+    }
 }
 
 /// A sidecar that writes requests to its standard output.
@@ -91,6 +108,7 @@ impl Workload {
             replicas: replicas(layers, problems),
             default_storage: storage::default_argument(memory_limit(layers)),
             resources,
+            otlp_endpoint: layers.field(|spec| spec.tracing.as_ref()).map(|tracing| tracing.endpoint.clone()),
             logging: layers.field(|spec| spec.logging.as_ref()).map(|given| logging(given, problems)),
             drain_seconds: whole_seconds(drain_seconds),
             volume_mounts: volume_mounts(layers, &volumes, problems),

@@ -1,0 +1,156 @@
+//! What others are told of each request: access logs, and spans for OpenTelemetry.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use chaperone::State;
+use chaperone::log::{self, Entry};
+use chaperone::spans::{self, Endpoint};
+use clap::Args;
+use tokio::sync::watch;
+
+/// What `serve` writes of requests.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ObserveArguments {
+    /// Log every request: `json` or `ncsa` to standard output, or JSON into this file.
+    #[arg(long, value_name = "json|ncsa|FILE")]
+    access_log: Option<String>,
+    /// Access logs as JSON show what comes behind `?` in URLs, too.
+    #[arg(long)]
+    log_query_strings: bool,
+    /// A collector that takes OTLP over HTTP, like http://127.0.0.1:4318: requests become spans.
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = endpoint)]
+    otlp_endpoint: Option<Endpoint>,
+    /// The share of requests without a trace of their own that begin one which is recorded, from 0 to 1.
+    #[arg(long, value_name = "RATIO", default_value = "0.01", value_parser = ratio)]
+    trace_sampling: f64,
+}
+
+fn endpoint(text: &str) -> Result<Endpoint, String> {
+    Endpoint::parse(text).map_err(|e| e.to_string())
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or_else(|| "a number from 0 to 1 is needed".to_owned())
+}
+
+impl ObserveArguments {
+    /// ghost writes into the log what is wanted there.
+    pub(crate) fn ask(&self, ghost: &mut model::ghost::Config) {
+        if self.access_log.as_ref().is_some_and(|to| to != "ncsa") {
+            ghost.request_log = Some(true);
+        }
+        if self.otlp_endpoint.is_some() {
+            ghost.trace_sampling.get_or_insert(self.trace_sampling);
+        }
+    }
+
+    /// Logs and exports until it is dropped.
+    pub(crate) async fn run(self, gateway: String, state: watch::Receiver<State>) {
+        let logging = async {
+            let Some(to) = &self.access_log else { return std::future::pending().await };
+            let mut known = state.clone();
+            let dir = match known.wait_for(|state| state.varnishd_dir.is_some()).await {
+                Ok(state) => state.varnishd_dir.clone(),
+                Err(_) => None,
+            };
+            let Some(dir) = dir else { return };
+            if let Err(e) = self.log(to, &gateway, &dir).await {
+                tracing::error!("{gateway}: no access log: {e:#}");
+                std::future::pending::<()>().await;
+            }
+        };
+        let exporting = async {
+            match self.otlp_endpoint.clone() {
+                Some(endpoint) => spans::export(endpoint, gateway.clone(), state.clone()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::join!(logging, exporting);
+    }
+
+    async fn log(&self, to: &str, gateway: &str, dir: &Path) -> anyhow::Result<()> {
+        let query = translate::log_query(None);
+        let mut out: Box<dyn Write + Send> = match to {
+            "json" | "ncsa" => Box::new(std::io::stdout()),
+            file => {
+                let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+                Box::new(opened.with_context(|| file.to_owned())?)
+            }
+        };
+        let arguments = match to {
+            "ncsa" => vec!["-q".to_owned(), query],
+            _ => log::arguments(Some(&query)),
+        };
+        let name = gateway.strip_prefix("Gateway ").unwrap_or(gateway).to_owned();
+        log::follow(dir, &arguments, move |line| {
+            let line = match to {
+                "ncsa" => line,
+                _ => json(&line, self.log_query_strings, Some(&name)),
+            };
+            // In one piece: others write there, too.
+            let _ = out.write_all(format!("{line}\n").as_bytes());
+            true
+        })
+        .await;
+        Ok(())
+    }
+}
+
+fn json(line: &str, with_query: bool, gateway: Option<&str>) -> String {
+    match Entry::parse(line, with_query) {
+        Some(entry) => Entry { gateway: gateway.map(str::to_owned), ..entry }.json(),
+        None => Entry::line(line, with_query),
+    }
+}
+
+/// `access-log`: what a pod's sidecar runs.
+#[derive(Debug, Args)]
+pub(crate) struct AccessLogArguments {
+    /// The directory of varnishd's shared memory (its `-n`).
+    #[arg(long, value_name = "DIR")]
+    varnishd_dir: PathBuf,
+    /// Only transactions that this VSL query matches, like 'RespStatus >= 500'.
+    #[arg(long, value_name = "QUERY")]
+    vsl_query: Option<String>,
+    /// Show what comes behind `?` in URLs, too.
+    #[arg(long)]
+    log_query_strings: bool,
+    /// Further arguments for varnishncsa.
+    #[arg(last = true)]
+    varnishncsa: Vec<String>,
+}
+
+pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<ExitCode> {
+    let query = translate::log_query(arguments.vsl_query.as_deref());
+    let mut all = log::arguments(Some(&query));
+    all.extend(arguments.varnishncsa);
+    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut out = std::io::stdout();
+    let following = log::follow(&arguments.varnishd_dir, &all, |line| {
+        let line = Entry::line(&line, arguments.log_query_strings);
+        // Nobody reads any more.
+        out.write_all(format!("{line}\n").as_bytes()).is_ok()
+    });
+    tokio::select! {
+        () = following => {}
+        _ = terminated.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Spans of a pod's requests, where its environment names a collector. Ends never.
+pub(crate) async fn export_of_pod(gateway: String, state: watch::Receiver<State>) {
+    let given = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_default();
+    if !given.is_empty() {
+        match Endpoint::parse(&given) {
+            Ok(endpoint) => spans::export(endpoint, gateway, state).await,
+            Err(e) => tracing::error!("OTEL_EXPORTER_OTLP_ENDPOINT: {e}"),
+        }
+    }
+    std::future::pending::<()>().await;
+}

@@ -1,0 +1,200 @@
+//! What others are told of requests: metrics, access logs, spans.
+
+use std::io::{BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use crate::support::client::{read_body, read_head};
+use crate::support::{
+    Ask, Origin, Program, Scene, cache_policy, class, free_port, gateway, get, route_to, service, until,
+    wait_for,
+};
+
+const HOST: &str = "shop.example.com";
+
+struct Site {
+    port: u16,
+    origin: Origin,
+    program: Program,
+    _scene: Scene,
+}
+
+impl Site {
+    /// Gateway `web` with one route, whose answers are kept.
+    fn new(arguments: &[&str]) -> Self {
+        let (port, origin) = (free_port(), Origin::new("shop"));
+        let manifests = [
+            class(),
+            gateway("web", &[port]),
+            service("shop", &[origin.address()]),
+            route_to("shop", "/", "shop"),
+            cache_policy("shop", "shop", "  defaultTTL: 1h"),
+        ];
+        let scene = Scene::new(&manifests.concat());
+        let program = scene.start_with(arguments);
+        program.wait_for_line(&["Gateway default/web: reloaded"]);
+        Self { port, origin, program, _scene: scene }
+    }
+
+    /// The line of this path.
+    fn logged(&self, path: &str) -> Value {
+        let part = format!("\"path\":\"{path}\"");
+        let line = self.program.wait_for_line(&["{\"time\":", &part]);
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line}: {e}"))
+    }
+}
+
+#[test]
+fn an_access_log_is_json_without_secrets() {
+    let site = Site::new(&["--access-log", "json"]);
+    let ask = Ask::get(HOST, "/a?token=hidden")
+        .header("Authorization", "Bearer hidden")
+        .header("Cookie", "session=hidden")
+        .header("Referer", "http://other.example.com/x?from=hidden")
+        .header("User-Agent", "\"},{\\ \u{e9}");
+    // varnishncsa may need a moment to find the log.
+    until("the log is followed", || {
+        get(site.port, HOST, "/first");
+        site.program.count_lines(&["\"path\":\"/first\""]) > 0
+    });
+    assert_eq!(ask.send(site.port).status, 200);
+    let line = site.logged("/a");
+    for (name, value) in [
+        ("gateway", "default/web"),
+        ("method", "GET"),
+        ("host", HOST),
+        ("protocol", "HTTP/1.1"),
+        ("cache", "pass"),
+        ("kind", "HTTPRoute"),
+        ("route", "default/shop"),
+        ("service", "default/shop:80"),
+        ("referer", "http://other.example.com/x"),
+        ("client", "127.0.0.1"),
+    ] {
+        assert_eq!(line[name], value, "{name} of {line}");
+    }
+    assert_eq!(line["status"], 200);
+    assert_eq!(line["rule"], 0);
+    assert_eq!(line["listener"], format!("http-{}", site.port));
+    assert_eq!(line["backend"], site.origin.address().to_string());
+    assert!(line["duration_ms"].as_f64().unwrap() > 0.0 && line["backend_ms"].as_f64().unwrap() > 0.0);
+    assert!(line["user_agent"].as_str().unwrap().starts_with("\"},{\\ "), "{line}");
+    // Another one from the cache.
+    get(site.port, HOST, "/b");
+    get(site.port, HOST, "/b");
+    site.program.wait_for_lines(2, &["\"path\":\"/b\""]);
+    site.program.wait_for_line(&["\"path\":\"/b\"", "\"cache\":\"hit\""]);
+    let text = site.program.text();
+    assert!(!text.contains("hidden") && !text.contains(".varnish-ghost"), "{text}");
+}
+
+#[test]
+fn an_access_log_of_ncsa_goes_to_standard_output() {
+    let site = Site::new(&["--access-log", "ncsa"]);
+    until("the log is followed", || {
+        get(site.port, HOST, "/first");
+        site.program.count_lines(&["/first HTTP/1.1\" 200"]) > 0
+    });
+    assert_eq!(site.program.count_lines(&["varnish-ghost"]), 0);
+}
+
+/// A collector that keeps what it is sent.
+fn collector() -> (u16, Arc<Mutex<Vec<Value>>>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let spans = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&spans);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream = BufReader::new(stream);
+            let Ok((line, headers)) = read_head(&mut stream) else { continue };
+            let body = read_body(&mut stream, &headers).unwrap();
+            assert!(line.starts_with("POST /v1/traces "), "{line}");
+            let sent: Value = serde_json::from_slice(&body).unwrap();
+            let new = sent["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+            keep.lock().unwrap().extend(new);
+            let _ = stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        }
+    });
+    (port, spans)
+}
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+#[test]
+fn requests_are_spans_between_client_and_origin() {
+    let (port, spans) = collector();
+    let endpoint = format!("http://127.0.0.1:{port}");
+    let site = Site::new(&["--otlp-endpoint", &endpoint, "--trace-sampling", "0"]);
+    let ask = |path: &str| {
+        let ask = Ask::get(HOST, path).header("traceparent", &format!("00-{TRACE}-{PARENT}-01"));
+        ask.header("tracestate", "vendor=1").send(site.port)
+    };
+    until("spans are exported", || {
+        ask("/first");
+        !spans.lock().unwrap().is_empty()
+    });
+    let span_of = |path: &str, cache: &str| {
+        let has = |span: &Value, key: &str, value: &str| {
+            let attributes = span["attributes"].as_array().unwrap();
+            attributes.iter().any(|one| one["key"] == key && one["value"]["stringValue"] == value)
+        };
+        wait_for(&format!("the span of {path}"), || {
+            let all = spans.lock().unwrap().clone();
+            all.into_iter()
+                .find(|span| has(span, "url.path", path) && has(span, "varnish_gateway.cache", cache))
+        })
+    };
+    ask("/a");
+    let seen = site.origin.last_seen();
+    assert_eq!(seen.header("tracestate"), Some("vendor=1"));
+    let span = span_of("/a", "miss");
+    let id = span["spanId"].as_str().unwrap();
+    assert_eq!((span["traceId"].as_str(), span["parentSpanId"].as_str()), (Some(TRACE), Some(PARENT)));
+    assert_eq!(seen.header("traceparent"), Some(format!("00-{TRACE}-{id}-01").as_str()));
+    assert_ne!(id, PARENT);
+    // Another trace gets the same object, and a span of its own.
+    let other = "1af7651916cd43dd8448eb211c80319c";
+    let hit = Ask::get(HOST, "/a").header("traceparent", &format!("00-{other}-{PARENT}-01")).send(site.port);
+    assert_eq!((hit.header("X-Cache"), hit.header("traceparent")), (Some("HIT"), None));
+    assert_eq!(span_of("/a", "hit")["traceId"], other);
+    // A new trace begins where there is none, or none that makes sense; by the ratio it is not recorded.
+    for bad in ["", "00-0-0-01", &format!("00-{}-{PARENT}-01", "0".repeat(32))] {
+        let path = format!("/bad{}", bad.len());
+        Ask::get(HOST, &path).header("traceparent", bad).header("tracestate", "x=1").send(site.port);
+        let seen = site.origin.wait_for(&path);
+        let parent = seen.header("traceparent").unwrap();
+        assert!(parent.len() == 55 && parent.ends_with("-00") && !parent.contains(TRACE), "{parent}");
+        assert_eq!(seen.header("tracestate"), None);
+    }
+}
+
+#[test]
+fn a_trace_is_handed_on_where_nobody_exports() {
+    let site = Site::new(&[]);
+    let parent = format!("00-{TRACE}-{PARENT}-01");
+    Ask::get(HOST, "/a").header("traceparent", &parent).header("tracestate", "a=1").send(site.port);
+    let seen = site.origin.last_seen();
+    assert_eq!((seen.header("traceparent"), seen.header("tracestate")), (Some(parent.as_str()), Some("a=1")));
+    let hit = Ask::get(HOST, "/a").header("traceparent", "00-other").send(site.port);
+    assert_eq!(hit.header("X-Cache"), Some("HIT"));
+}
+
+#[test]
+fn serve_shows_metrics_of_its_gateways_on_the_dashboards_address() {
+    let dashboard = free_port();
+    let site = Site::new(&["--dashboard", &format!("127.0.0.1:{dashboard}")]);
+    get(site.port, HOST, "/a");
+    get(site.port, HOST, "/a");
+    let part = "varnish_gateway_route_cache_total{gateway=\"default/web\",kind=\"HTTPRoute\",\
+                namespace=\"default\",name=\"shop\",rule=\"0\",result=\"hit\"} 1\n";
+    until("the hit is counted", || {
+        let response = get(dashboard, "localhost", "/metrics");
+        String::from_utf8(response.body).unwrap().contains(part)
+    });
+    // Not on a listener.
+    assert_eq!(get(site.port, HOST, "/metrics").header("X-Origin"), Some("shop"));
+}
