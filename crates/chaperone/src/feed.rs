@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -20,6 +20,8 @@ use crate::{Error, Settings};
 pub struct Desired {
     /// The bytes of ghost.json; `None` until they are known.
     pub ghost: Option<Arc<[u8]>>,
+    /// The file that ghost.json names as its base, if it does.
+    pub base: Option<GhostBase>,
     /// main.vcl; `None` while it cannot be decided: what is served stays, and nothing is started.
     pub vcl: Option<Arc<str>>,
     /// The front's: HTTPS listeners and their certificates.
@@ -30,7 +32,34 @@ pub struct Desired {
     pub tag: Option<Arc<str>>,
 }
 
+/// A file that lies beside ghost.json, and is named by what it holds.
+#[derive(Debug, Clone)]
+pub struct GhostBase {
+    pub name: Arc<str>,
+    pub bytes: Arc<[u8]>,
+}
+
+impl GhostBase {
+    const PREFIX: &str = "ghost-base-";
+
+    /// `hash`: of the bytes.
+    pub fn new(hash: &str, bytes: Arc<[u8]>) -> Self {
+        Self { name: format!("{}{hash}.json", Self::PREFIX).into(), bytes }
+    }
+}
+
+impl PartialEq for GhostBase {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
 impl Desired {
+    /// The files of ghost: what it is to read, and the base of that.
+    pub(crate) fn ghost_files(&self) -> impl Iterator<Item = &[u8]> {
+        self.ghost.as_deref().into_iter().chain(self.base.as_ref().map(|base| &*base.bytes))
+    }
+
     /// The sockets that the front is to have.
     pub(crate) fn front_sockets(&self) -> Vec<String> {
         self.tls.listeners.iter().map(|listener| listener.socket.clone()).collect()
@@ -63,6 +92,7 @@ pub(crate) struct Feed {
     ghost_config: PathBuf,
     loader: VclLoader,
     good_ghost: Option<Arc<[u8]>>,
+    good_base: Option<GhostBase>,
     /// In use in the varnishd that runs.
     good_vcl: Option<Arc<str>>,
     last_good: LastGood,
@@ -74,6 +104,7 @@ impl Feed {
             ghost_config: settings.ghost_config(),
             loader: VclLoader::new(settings.work_dir.clone()),
             good_ghost: None,
+            good_base: None,
             good_vcl: None,
             last_good,
         }
@@ -88,7 +119,7 @@ impl Feed {
     /// is not taken: then it says why.
     pub(crate) async fn begin(&mut self, admin: &Admin, desired: &Desired) -> Result<Option<Error>, Error> {
         let (Some(ghost), Some(vcl)) = (&desired.ghost, &desired.vcl) else { return Ok(None) };
-        self.write(ghost).await?;
+        self.write(ghost, desired.base.as_ref()).await?;
         let (vcl, refused) = match self.loader.load(admin, vcl).await {
             Ok(()) => (Arc::clone(vcl), None),
             Err(e) => match self.last_good.get().filter(|good| e.keeps_serving() && good != vcl) {
@@ -99,7 +130,7 @@ impl Feed {
                 None => return Err(e),
             },
         };
-        self.good_ghost = Some(Arc::clone(ghost));
+        self.is_good(ghost, desired.base.as_ref()).await;
         self.last_good.set(&vcl);
         self.good_vcl = Some(vcl);
         Ok(refused)
@@ -122,7 +153,7 @@ impl Feed {
     ) -> Result<(), Error> {
         match &desired.ghost {
             Some(ghost) if desired.ghost != self.good_ghost => {
-                self.apply_ghost(ghost, ghost_socket, child_news, reporter).await
+                self.apply_ghost(ghost, desired.base.as_ref(), ghost_socket, child_news, reporter).await
             }
             _ => Ok(()),
         }
@@ -144,19 +175,20 @@ impl Feed {
     async fn apply_ghost(
         &mut self,
         ghost: &Arc<[u8]>,
+        base: Option<&GhostBase>,
         ghost_socket: SocketAddr,
         child_news: &Notify,
         reporter: &Reporter,
     ) -> Result<(), Error> {
         let begun = Instant::now();
-        self.write(ghost).await?;
+        self.write(ghost, base).await?;
         let answer = tokio::select! {
             answer = reload::reload(ghost_socket) => answer,
             () = child_news.notified() => Err(Error::ReloadInterrupted),
         };
         match answer {
             Ok(status) => {
-                self.good_ghost = Some(Arc::clone(ghost));
+                self.is_good(ghost, base).await;
                 for left_out in &status.left_out {
                     tracing::warn!("ghost left out: {left_out}");
                 }
@@ -185,18 +217,50 @@ impl Feed {
     /// A new child reads the file: it must be the one that was good, whoever wrote to it since.
     pub(crate) async fn restore(&self) -> Result<(), Error> {
         match &self.good_ghost {
-            Some(good) => self.write(good).await,
+            Some(good) => self.write(good, self.good_base.as_ref()).await,
             None => Ok(()),
         }
     }
 
-    /// Whole or not at all: ghost may read at any time.
-    async fn write(&self, ghost: &[u8]) -> Result<(), Error> {
-        let beside = self.ghost_config.with_extension("json.new");
-        tokio::fs::write(&beside, ghost).await.map_err(|e| match (e.kind(), beside.parent()) {
+    /// ghost serves it: nobody asks for other bases any more.
+    async fn is_good(&mut self, ghost: &Arc<[u8]>, base: Option<&GhostBase>) {
+        self.good_ghost = Some(Arc::clone(ghost));
+        if self.good_base.as_ref() == base {
+            return;
+        }
+        self.good_base = base.cloned();
+        let Some(dir) = self.ghost_config.parent() else { return };
+        let Ok(mut files) = tokio::fs::read_dir(dir).await else { return };
+        while let Ok(Some(file)) = files.next_entry().await {
+            let name = file.file_name();
+            let Some(name) = name.to_str().filter(|name| name.starts_with(GhostBase::PREFIX)) else {
+                continue;
+            };
+            if base.is_none_or(|base| &*base.name != name) {
+                let _ = tokio::fs::remove_file(file.path()).await;
+            }
+        }
+    }
+
+    /// The base first: ghost may read at any time.
+    async fn write(&self, ghost: &[u8], base: Option<&GhostBase>) -> Result<(), Error> {
+        if let Some(base) = base {
+            let path = self.ghost_config.with_file_name(&*base.name);
+            // Whole, and by its name always the same.
+            if !tokio::fs::try_exists(&path).await.unwrap_or(false) {
+                self.put(&base.bytes, &path).await?;
+            }
+        }
+        self.put(ghost, &self.ghost_config).await
+    }
+
+    /// Whole or not at all.
+    async fn put(&self, bytes: &[u8], path: &Path) -> Result<(), Error> {
+        let beside = path.with_extension("json.new");
+        tokio::fs::write(&beside, bytes).await.map_err(|e| match (e.kind(), beside.parent()) {
             (ErrorKind::NotFound, Some(dir)) => Error::Removed { dir: dir.to_owned() },
             _ => Error::File { path: beside.clone(), source: e },
         })?;
-        tokio::fs::rename(&beside, &self.ghost_config).await.map_err(Error::file(&self.ghost_config))
+        tokio::fs::rename(&beside, path).await.map_err(Error::file(path))
     }
 }

@@ -84,9 +84,13 @@ impl FrontSide {
     }
 
     /// These ways to verify backends too, beside those that are known.
-    pub(crate) fn add_backends(&self, profiles: &Arc<front::Profiles>, ghost: Option<&[u8]>) {
+    pub(crate) fn add_backends<'g>(
+        &self,
+        profiles: &Arc<front::Profiles>,
+        ghost: impl Iterator<Item = &'g [u8]>,
+    ) {
         if !profiles.is_empty() || !self.peers.borrow().is_empty() {
-            self.peers.send_replace(Arc::new(ghost.map(peers).unwrap_or_default()));
+            self.peers.send_replace(Arc::new(peers(ghost)));
         }
         self.profiles.send_if_modified(|known| {
             let new = profiles.iter().any(|(name, profile)| known.get(name) != Some(profile));
@@ -136,12 +140,16 @@ impl FrontSide {
     }
 }
 
-/// Which endpoints stand in for each other, out of ghost.json.
-fn peers(ghost: &[u8]) -> front::Peers {
-    let Ok(config) = serde_json::from_slice::<model::ghost::Config>(ghost) else {
-        return front::Peers::new();
-    };
+/// Which endpoints stand in for each other, out of ghost.json and its base. Of two files the first counts.
+fn peers<'g>(ghost: impl Iterator<Item = &'g [u8]>) -> front::Peers {
     let mut peers = front::Peers::new();
+    for config in ghost.filter_map(|file| serde_json::from_slice(file).ok()) {
+        add_peers(config, &mut peers);
+    }
+    peers
+}
+
+fn add_peers(config: model::ghost::Config, peers: &mut front::Peers) {
     let routes =
         config.vhosts.into_values().flat_map(|vhost| vhost.routes.into_iter().chain(vhost.default_route));
     for group in routes.chain(config.default).flat_map(|route| route.backend_groups) {
@@ -152,7 +160,6 @@ fn peers(ghost: &[u8]) -> front::Peers {
             peers.entry((tls.clone(), *endpoint)).or_insert_with(|| Arc::clone(&all));
         }
     }
-    peers
 }
 
 /// Of a TLSRoute's backend.

@@ -29,7 +29,7 @@ mod vcl;
 
 pub use error::Error;
 pub use event::{Configuration, Event, Reporter, Severity, State};
-pub use feed::{Desired, LastGood};
+pub use feed::{Desired, GhostBase, LastGood};
 pub use front::Shutdown;
 pub use invalidate::invalidate;
 pub use settings::{ListenSocket, Settings};

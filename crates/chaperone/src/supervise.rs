@@ -190,7 +190,7 @@ impl Supervisor {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         let (desired, refused) = loop {
             let desired = self.desired.borrow_and_update().clone();
-            self.front.add_backends(&desired.backends, desired.ghost.as_deref());
+            self.front.add_backends(&desired.backends, desired.ghost_files());
             match self.feed.begin(&running.admin, &desired).await {
                 Ok(refused) => break (desired, refused),
                 Err(e) if e.keeps_serving() => {
@@ -278,7 +278,7 @@ impl Supervisor {
             } else {
                 let desired = self.desired.borrow_and_update().clone();
                 // Before ghost names them; those of before stay as long as ghost has them.
-                self.front.add_backends(&desired.backends, desired.ghost.as_deref());
+                self.front.add_backends(&desired.backends, desired.ghost_files());
                 let feed = &mut self.feed;
                 let routes = feed.apply_routes(ghost_socket, &child_news, &desired, &self.reporter).await;
                 // A listener opens once its routes are there. A VCL may take its time, and certificates do not wait for it.

@@ -277,7 +277,7 @@ impl Reader<'_> {
         }
         self.told = wrong.into_iter().collect();
         let ghost = ghost.transpose()?.map(Arc::from);
-        Ok(Desired { ghost, vcl: self.vcl.clone(), tls, backends, tag: None })
+        Ok(Desired { ghost, base: None, vcl: self.vcl.clone(), tls, backends, tag: None })
     }
 }
 
@@ -301,7 +301,13 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
 
 fn read_routing(path: &Path, namespace: &str, wrong: &mut Vec<String>) -> anyhow::Result<Routing> {
     let text = read_text(path)?;
-    parse_routing(text.as_bytes(), namespace, &path.display().to_string(), wrong)
+    let routing = parse_routing(text.as_bytes(), namespace, &path.display().to_string(), wrong)?;
+    anyhow::ensure!(
+        routing.base.is_none(),
+        "{}: it says only what has changed since a base, which a file cannot: write all hosts",
+        path.display()
+    );
+    Ok(routing)
 }
 
 /// A newer operator may write fields that we do not know: they are told, and ignored.
@@ -312,7 +318,8 @@ fn parse_routing(
     wrong: &mut Vec<String>,
 ) -> anyhow::Result<Routing> {
     let at = || name.to_owned();
-    let Version { version } = serde_json::from_slice(text).with_context(at)?;
+    let version = Version::at_start(text).map_or_else(|| serde_json::from_slice(text), Ok);
+    let Version { version } = version.with_context(at)?;
     check_version("routing.json", version).with_context(at)?;
     let mut unknown = Vec::new();
     let mut json = serde_json::Deserializer::from_slice(text);

@@ -273,7 +273,7 @@ impl Machine {
         let served = plan.infra.as_ref().filter(listens);
         let served = served.map(|infra| (infra, self.settings(key, infra), self.in_the_way(key, infra)));
         let Front { listeners: tls, backends } = front;
-        let desired = Desired { ghost: Some(ghost), vcl, tls, backends, tag: None };
+        let desired = Desired { ghost: Some(ghost), base: None, vcl, tls, backends, tag: None };
         match (self.instances.get_mut(key), served) {
             (Some(instance), Some((infra, settings, after))) if instance.infra != *infra => {
                 tracing::info!(

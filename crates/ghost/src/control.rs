@@ -34,7 +34,7 @@ impl Control {
         if path == RELOAD_PATH.as_bytes() {
             match ghost.reload(ctx) {
                 Ok(table) => {
-                    for problem in &table.problems {
+                    for problem in table.problems() {
                         // SAFETY: ctx is the fetch's live context.
                         unsafe { gs_log(ctx, c_string(&format!("ghost: left out: {problem}")).as_ptr()) };
                     }
@@ -58,7 +58,7 @@ impl Control {
             }
         } else if path == STATS_PATH.as_bytes() {
             let table = ghost.table();
-            let stats = table.counters().read(table.router());
+            let stats = table.stats();
             let body = serde_json::to_string(&stats).unwrap_or_default();
             Said { status: 200, header: None, body: format!("{body}\n") }
         } else if path == STATUS_PATH.as_bytes() {
@@ -87,11 +87,11 @@ fn status(ghost: &Ghost, table: &Table) -> serde_json::Value {
         "indexed_objects": objects,
         "index_keys": keys,
         "varnish": env!("VARNISH_VERSION"),
-        "rules": table.router().rules().len(),
+        "rules": table.rule_count(),
         "backends": table.backend_count(),
         "reloads": ghost.reloads.load(Ordering::Relaxed),
         "in_flight": IN_FLIGHT.load(Ordering::Relaxed),
-        "left_out": shown(&table.problems),
+        "left_out": shown(&table.problems().cloned().collect::<Vec<_>>()),
     })
 }
 

@@ -15,6 +15,8 @@ pub(crate) enum Error {
     Parse { path: PathBuf, source: serde_json::Error },
     #[error("{}: {source}", path.display())]
     Version { path: PathBuf, source: model::WrongVersion },
+    #[error("{} has the base {base}, which cannot be used: it must be a file beside it", path.display())]
+    Base { path: PathBuf, base: String },
     #[error("varnishd did not make a backend for {0}")]
     Backend(std::net::SocketAddr),
     #[error("varnishd did not make a director for {0}")]

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::ffi::{self, Ctx, OwnedDirector};
 use crate::index::Watching;
 use crate::retire;
-use crate::table::{Table, read_aside};
+use crate::table::Table;
 
 /// varnishd is about to end: clients are asked to leave. It is never taken back.
 pub(crate) static DRAINING: AtomicBool = AtomicBool::new(false);
@@ -45,7 +45,7 @@ impl Ghost {
             path => PathBuf::from(path),
         };
         let front = path.with_file_name(TLS_BACKENDS_SOCKET);
-        let table = Table::new(ctx, read_aside(&path)?, &front, None)?;
+        let table = Table::load(ctx, &path, &front, None)?;
         let ghost = Box::new(Self {
             path,
             front,
@@ -80,8 +80,7 @@ impl Ghost {
     /// Reads the file again. Requests that were routed before keep the table they have; on an error all do.
     pub(crate) fn reload(&self, ctx: *const Ctx) -> Result<Arc<Table>, Error> {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let compiled = read_aside(&self.path)?;
-        let new = Arc::new(Table::new(ctx, compiled, &self.front, Some(&self.table()))?);
+        let new = Arc::new(Table::load(ctx, &self.path, &self.front, Some(&self.table()))?);
         retire::release(self.current.swap(Arc::clone(&new)));
         self.reloads.fetch_add(1, Ordering::Relaxed);
         Ok(new)

@@ -146,11 +146,13 @@ impl RouteCounters {
         }
     }
 
-    /// What was counted until now.
-    pub(crate) fn read(&self, router: &Router) -> Stats {
+    /// What was counted until now, with those of a base below.
+    pub(crate) fn read(&self, router: &Router, below: Option<(&Self, &Router)>) -> Stats {
         let mut seen = std::collections::HashSet::new();
         let mut routes = Vec::new();
-        for (rule, counters) in router.rules().iter().zip(&self.by_rule) {
+        let below =
+            below.into_iter().flat_map(|(counters, router)| router.rules().iter().zip(&counters.by_rule));
+        for (rule, counters) in router.rules().iter().zip(&self.by_rule).chain(below) {
             if !seen.insert(Arc::as_ptr(counters)) {
                 continue;
             }

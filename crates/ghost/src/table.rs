@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use model::ghost::Config;
 use model::names::{LISTENER_HEADER, ROUTE_HEADER, socket_parts};
+use model::stats::Stats;
 use model::{Version, check_version};
 use router::{Action, Compiled, Decision, Router};
 
@@ -16,11 +17,15 @@ use crate::backend::{Backend, BackendKey, Cluster};
 use crate::error::Error;
 use crate::ffi::{Ctx, Director, OwnedDirector, c_string};
 use crate::index;
-use crate::stats::{ENDPOINTS_ADDED, ENDPOINTS_REMOVED, RouteCounters};
+use crate::stats::{Counters, ENDPOINTS_ADDED, ENDPOINTS_REMOVED, RouteCounters};
 use crate::target::Target;
 
 pub(crate) struct Table {
     router: Arc<Router>,
+    /// What the file has changed since. Its rules and directors are its own.
+    base: Option<Arc<Self>>,
+    /// The file that this was made of is the base of others by this name.
+    name: Option<String>,
     /// By rule: the position of its first director.
     first: Box<[u32]>,
     /// A rule's redirect, or one for each of its groups; none for a group without endpoints, unless there is a cache policy.
@@ -32,46 +37,126 @@ pub(crate) struct Table {
     sockets: Box<[(Box<[u8]>, SocketLines)]>,
     counters: RouteCounters,
     /// Entries that had to be left out.
-    pub(crate) problems: Vec<String>,
+    problems: Vec<String>,
 }
 
 /// ghost.json, compiled; nothing of varnishd in it yet.
-pub(crate) fn read(path: &Path) -> Result<Compiled, Error> {
+pub(crate) enum Read {
+    Whole(Compiled),
+    /// What has changed since a base that is there.
+    Upper(Compiled),
+    /// A base that is new. The file that names it is to be read again.
+    Base {
+        name: String,
+        compiled: Compiled,
+    },
+}
+
+/// `known`: the base that is there, by its name.
+fn read(path: &Path, known: Option<(&str, &Arc<Router>)>) -> Result<Read, Error> {
+    let version = |source| Error::Version { path: path.to_owned(), source };
+    let config = parse(path)?;
+    let Some(name) = config.base.clone() else {
+        return Ok(Read::Whole(Router::compile(&config).map_err(version)?));
+    };
+    if Path::new(&name).components().count() != 1 {
+        return Err(Error::Base { path: path.to_owned(), base: name });
+    }
+    match known.filter(|(known, _)| *known == name) {
+        None => {
+            let compiled = Router::compile(&parse(&path.with_file_name(&name))?).map_err(version)?;
+            Ok(Read::Base { name, compiled })
+        }
+        Some((_, base)) => match Router::compile_over(&config, base).map_err(version)? {
+            Some(compiled) => Ok(Read::Upper(compiled)),
+            None => {
+                let whole = config.over(parse(&path.with_file_name(&name))?);
+                Ok(Read::Whole(Router::compile(&whole).map_err(version)?))
+            }
+        },
+    }
+}
+
+fn parse(path: &Path) -> Result<Config, Error> {
     let at = || path.to_owned();
     let text = std::fs::read(path).map_err(|source| Error::Read { path: at(), source })?;
     let parse = |source| Error::Parse { path: at(), source };
     // The version first: what another version means by the rest is not ours to guess.
-    let Version { version } = serde_json::from_slice(&text).map_err(parse)?;
+    let version = Version::at_start(&text).map_or_else(|| serde_json::from_slice(&text).map_err(parse), Ok);
+    let Version { version } = version?;
     check_version("ghost.json", version).map_err(|source| Error::Version { path: at(), source })?;
-    let config: Config = serde_json::from_slice(&text).map_err(parse)?;
-    Router::compile(&config).map_err(|source| Error::Version { path: at(), source })
+    serde_json::from_slice(&text).map_err(parse)
 }
 
 /// [`read`] on a thread of its own: the stacks of varnishd's workers are small, and a panic ends here.
-pub(crate) fn read_aside(path: &Path) -> Result<Compiled, Error> {
+pub(crate) fn read_aside(path: &Path, known: Option<&Arc<Table>>) -> Result<Read, Error> {
     let at: PathBuf = path.to_owned();
+    let known = known.and_then(|table| Some((table.name.clone()?, Arc::clone(&table.router))));
     let reader = std::thread::Builder::new().name("ghost-read".into()).stack_size(8 << 20);
-    let running =
-        reader.spawn(move || read(&at)).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let running = reader
+        .spawn(move || read(&at, known.as_ref().map(|(name, router)| (name.as_str(), router))))
+        .map_err(|source| Error::Read { path: path.to_owned(), source })?;
     running.join().unwrap_or_else(|_| Err(Error::Panic { path: path.to_owned() }))
 }
 
 impl Table {
+    /// The file as it is now, beside the table that is in use.
+    pub(crate) fn load(
+        ctx: *const Ctx,
+        path: &Path,
+        front: &Path,
+        old: Option<&Arc<Self>>,
+    ) -> Result<Self, Error> {
+        // The base of the table in use; or the table itself, which may become one.
+        let mut base = old.and_then(|old| old.base.clone());
+        let mut read = read_aside(path, base.as_ref())?;
+        if let Read::Base { name, compiled } = read {
+            let mut table = Self::new(ctx, compiled, front, old, None)?;
+            table.name = Some(name);
+            base = Some(Arc::new(table));
+            read = read_aside(path, base.as_ref())?;
+        }
+        let new = match read {
+            Read::Whole(compiled) => Self::new(ctx, compiled, front, old, None)?,
+            Read::Upper(compiled) => Self::new(ctx, compiled, front, old, base)?,
+            // It was named anew in between: whoever wrote it asks again.
+            Read::Base { name, .. } => return Err(Error::Base { path: path.to_owned(), base: name }),
+        };
+        if let Some(old) = old {
+            let (before, now) = (old.endpoints(), new.endpoints());
+            ENDPOINTS_ADDED.fetch_add(now.difference(&before).count() as u64, Ordering::Relaxed);
+            ENDPOINTS_REMOVED.fetch_add(before.difference(&now).count() as u64, Ordering::Relaxed);
+        }
+        Ok(new)
+    }
+
+    /// Of both layers.
+    fn endpoints(&self) -> HashSet<&BackendKey> {
+        let below = self.base.iter().flat_map(|base| base.backends.keys());
+        self.backends.keys().chain(below).collect()
+    }
+
     /// Makes the directors. Backends that `old` has already are shared with it, and so are their connections.
     /// `front` is the unix socket by which backends with TLS are reached.
-    pub(crate) fn new(
+    fn new(
         ctx: *const Ctx,
         compiled: Compiled,
         front: &Path,
-        old: Option<&Self>,
+        old: Option<&Arc<Self>>,
+        base: Option<Arc<Self>>,
     ) -> Result<Self, Error> {
         let mut router = compiled.router;
-        if let Some(old) = old {
-            router.take_over(&old.router);
+        match (old, &base) {
+            (Some(old), _) => router.take_over(&old.router),
+            (None, Some(base)) => router.take_over(&base.router),
+            (None, None) => {}
         }
         let router = Arc::new(router);
-        let backends = backends(ctx, &router, front, old)?;
         let counters = RouteCounters::new(&router);
+        let layers = |table: &Arc<Self>| [Some(Arc::clone(table)), table.base.clone()];
+        let known = base.iter().chain(old).flat_map(layers).flatten();
+        let known: Vec<Arc<Self>> = known.collect();
+        let backends = backends(ctx, &router, front, &known)?;
         let mut first = Vec::with_capacity(router.rules().len());
         let mut directors = Vec::with_capacity(router.rules().len());
         for (id, rule) in router.rules().iter().enumerate() {
@@ -108,6 +193,8 @@ impl Table {
             router.listeners().map(|l| (l.socket().as_bytes().into(), SocketLines::new(l.socket())));
         index::learn(router.rules().iter().filter_map(|rule| rule.cache()?.parameters()));
         Ok(Self {
+            base,
+            name: None,
             sockets: sockets.collect(),
             counters,
             route_lines: router.rules().iter().map(line).collect(),
@@ -125,23 +212,40 @@ impl Table {
 
     /// Where a decision of this table's router leads. `None` where it ends at once: 404 or 500.
     pub(crate) fn director(&self, decision: &Decision<'_>) -> Option<Director> {
-        let first = self.first[decision.rule_id()? as usize] as usize;
+        let table = self.layer(decision);
+        let first = table.first[decision.rule_id()? as usize] as usize;
         let at = match decision.action() {
             Action::Forward { group } => first + group,
             Action::Redirect => first,
             Action::NoBackend | Action::Unavailable => first + decision.group()?,
             Action::NotFound | Action::Misdirected => return None,
         };
-        self.directors.get(at)?.as_ref().map(OwnedDirector::raw)
+        table.directors.get(at)?.as_ref().map(OwnedDirector::raw)
     }
 
-    pub(crate) fn counters(&self) -> &RouteCounters {
-        &self.counters
+    /// What counts a request of this decision.
+    pub(crate) fn counters_of(&self, decision: Option<&Decision<'_>>) -> Option<&Arc<Counters>> {
+        let table = decision.map_or(self, |decision| self.layer(decision));
+        table.counters.of(decision.and_then(Decision::rule_id))
     }
 
-    /// `X-Gateway-Route: …` of a rule.
-    pub(crate) fn route_line(&self, rule: u32) -> &CString {
-        &self.route_lines[rule as usize]
+    /// What was counted until now, in both layers.
+    pub(crate) fn stats(&self) -> Stats {
+        let below = self.base.as_ref().map(|base| (&base.counters, &*base.router));
+        self.counters.read(&self.router, below)
+    }
+
+    /// Whose rule it is.
+    fn layer(&self, decision: &Decision<'_>) -> &Self {
+        match &self.base {
+            Some(base) if decision.is_of_base() => base,
+            _ => self,
+        }
+    }
+
+    /// `X-Gateway-Route: …` of the rule that was chosen.
+    pub(crate) fn route_line(&self, decision: &Decision<'_>) -> Option<&CString> {
+        self.layer(decision).route_lines.get(decision.rule_id()? as usize)
     }
 
     /// The lines of a socket; of any, where only files of the seeds' form know it.
@@ -149,8 +253,19 @@ impl Table {
         self.sockets.iter().find(|(name, _)| **name == *socket).map(|(_, lines)| lines)
     }
 
+    /// Of both layers.
     pub(crate) fn backend_count(&self) -> usize {
-        self.backends.len()
+        self.endpoints().len()
+    }
+
+    /// Entries that had to be left out, of both layers.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = &String> {
+        self.problems.iter().chain(self.base.iter().flat_map(|base| &base.problems))
+    }
+
+    /// Of both layers.
+    pub(crate) fn rule_count(&self) -> usize {
+        self.router.rules().len() + self.base.as_ref().map_or(0, |base| base.router.rules().len())
     }
 }
 
@@ -177,20 +292,15 @@ fn backends(
     ctx: *const Ctx,
     router: &Router,
     front: &Path,
-    old: Option<&Table>,
+    known: &[Arc<Table>],
 ) -> Result<HashMap<BackendKey, Arc<Backend>>, Error> {
     let groups = router.rules().iter().flat_map(|r| r.groups());
     let endpoints = groups.flat_map(|g| g.endpoints().iter().map(|a| (*a, g.tls())));
     let wanted: HashSet<_> =
         endpoints.map(|(address, tls)| BackendKey::new(address, tls, router.timeouts())).collect();
     let front = c_string(&front.to_string_lossy());
-    let known = |key: &BackendKey| old.and_then(|t| t.backends.get(key)).cloned();
+    let known = |key: &BackendKey| known.iter().find_map(|table| table.backends.get(key)).cloned();
     let missing = wanted.iter().filter(|key| known(key).is_none()).count();
-    if let Some(old) = old {
-        let kept = wanted.len() - missing;
-        ENDPOINTS_ADDED.fetch_add(missing as u64, Ordering::Relaxed);
-        ENDPOINTS_REMOVED.fetch_add(old.backends.len().saturating_sub(kept) as u64, Ordering::Relaxed);
-    }
     let cluster = (missing > 0).then(|| Cluster::new(ctx, missing));
     let mut all = HashMap::with_capacity(wanted.len());
     for key in wanted {

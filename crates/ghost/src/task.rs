@@ -137,7 +137,7 @@ unsafe extern "C" fn ghost_task_fini(task: *mut c_void, bytes: u64, seconds: f64
     let Task { table, decision, status, cache, .. } = unsafe { task.cast::<Task>().read() };
     // std.rollback(req) ends a task's state before there is an answer.
     if status != 0
-        && let Some(counters) = table.counters().of(decision.and_then(|decision| decision.rule_id()))
+        && let Some(counters) = table.counters_of(decision.as_ref())
     {
         counters.answered(status, cache, bytes, seconds);
     }

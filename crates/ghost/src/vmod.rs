@@ -152,8 +152,8 @@ unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, request: &Clien
             Some(lines) => message.add_static(&lines.listener),
             None => message.set_header(LISTENER_HEADER, socket),
         }
-        if let Some(rule) = decision.rule_id() {
-            message.add_static(table.route_line(rule));
+        if let Some(line) = table.route_line(&decision) {
+            message.add_static(line);
         }
         cache::ask(ctx, task, &decision, request);
         ffi::gs_hint(ctx, chosen_director(ghost, table, &decision));

@@ -28,6 +28,12 @@ pub struct Config {
     pub request_log: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_sampling: Option<f64>,
+    /// A file beside this one: its hosts are this one's, too, but for those that stand here or in `removed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Hosts of the base that are no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
     #[serde(default)]
     pub vhosts: BTreeMap<String, Vhost>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,8 +51,41 @@ impl Default for Config {
             route_metrics: None,
             request_log: None,
             trace_sampling: None,
+            base: None,
+            removed: Vec::new(),
             vhosts: BTreeMap::new(),
             default: None,
+        }
+    }
+}
+
+impl Config {
+    /// This file and its base as one, without a base.
+    pub fn over(mut self, base: Self) -> Self {
+        let mut vhosts = base.vhosts;
+        for host in &self.removed {
+            vhosts.remove(host);
+        }
+        vhosts.append(&mut self.vhosts);
+        Self { base: None, removed: Vec::new(), vhosts, ..self }
+    }
+
+    /// All but the hosts, and nothing that is the front's concern. Two files that agree in it differ by hosts alone.
+    pub fn frame(&self) -> Self {
+        let listeners = self.listeners.iter().map(|one| Listener { tls: None, ..one.clone() }).collect();
+        Self {
+            version: self.version,
+            listeners,
+            timeouts: self.timeouts,
+            trusted_proxies: self.trusted_proxies.clone(),
+            cache_status_header: self.cache_status_header,
+            route_metrics: self.route_metrics,
+            request_log: self.request_log,
+            trace_sampling: self.trace_sampling,
+            base: None,
+            removed: Vec::new(),
+            vhosts: BTreeMap::new(),
+            default: self.default.clone(),
         }
     }
 }

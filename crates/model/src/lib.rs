@@ -4,6 +4,7 @@
 //! This crate takes nothing and decides nothing. It guarantees that both halves of the gateway read the same
 //! words, and that a file of another version is told apart before anything else in it is believed.
 
+mod difference;
 pub mod filters;
 pub mod ghost;
 pub mod invalidation;

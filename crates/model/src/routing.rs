@@ -50,6 +50,12 @@ pub struct Routing {
     /// CA certificates as PEM, by a name that changes with their content.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub authorities: BTreeMap<String, String>,
+    /// Another file, by its SHA-256: its hosts are this one's, too, but for those that stand here or in `removed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Hosts of the base that are no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
     /// By host in lower case: `shop.example.com`, `*.example.com`, `*`.
     #[serde(default)]
     pub vhosts: BTreeMap<String, Vhost>,
@@ -135,6 +141,8 @@ impl Default for Routing {
             tls_limits: None,
             backend_tls: BTreeMap::new(),
             authorities: BTreeMap::new(),
+            base: None,
+            removed: Vec::new(),
             vhosts: BTreeMap::new(),
             default: None,
             unready_without_routes: false,

@@ -11,6 +11,16 @@ pub struct Version {
     pub version: u32,
 }
 
+impl Version {
+    /// Of a file that begins with it, as ours do: large ones need not be read twice.
+    pub fn at_start(text: &[u8]) -> Option<Self> {
+        let rest = text.strip_prefix(b"{\"version\":")?;
+        let end = rest.iter().take(11).position(|b| !b.is_ascii_digit())?;
+        let number = std::str::from_utf8(&rest[..end]).ok()?;
+        Some(Self { version: number.parse().ok().filter(|_| matches!(rest[end], b',' | b'}'))? })
+    }
+}
+
 /// A file of a version that this build does not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrongVersion {
@@ -34,4 +44,25 @@ impl std::error::Error for WrongVersion {}
 /// Refuses every version but ours.
 pub fn check_version(file: &'static str, found: u32) -> Result<(), WrongVersion> {
     if found == VERSION { Ok(()) } else { Err(WrongVersion { file, found }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_found_at_the_start_and_nowhere_else() {
+        for (text, version) in [
+            (r#"{"version":2,"vhosts":{}}"#, Some(2)),
+            (r#"{"version":2}"#, Some(2)),
+            (r#"{"version":23"#, None),
+            (r#"{"version":2.5}"#, None),
+            (r#"{"version":99999999999}"#, None),
+            (r#"{"version":"2"}"#, None),
+            (r#"{"vhosts":{},"version":2}"#, None),
+            (r#"{"version":,"#, None),
+        ] {
+            assert_eq!(Version::at_start(text.as_bytes()).map(|found| found.version), version, "{text}");
+        }
+    }
 }

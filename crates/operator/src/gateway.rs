@@ -71,16 +71,22 @@ pub(crate) struct Actor {
 struct Prepared {
     work: Arc<Work>,
     packed: packing::Packed,
+    /// What the base was made of, if there is one.
+    base: Arc<Work>,
     hash: String,
 }
 
 impl Prepared {
-    fn new(work: &Arc<Work>, main_vcl: &str) -> Result<Self, Error> {
-        let routing = serde_json::to_string(&work.plan.routing)?;
+    fn new(work: &Arc<Work>, main_vcl: &str, before: Option<&Self>) -> Result<Self, Error> {
+        let begun = Instant::now();
+        let base = before.and_then(|before| Some((before.packed.base.as_ref()?, &before.base)));
         let name = work.gateway.metadata.name.as_deref().unwrap_or_default();
-        let packed = packing::pack(name, &routing)?;
-        let hash = packing::hash(main_vcl, routing.as_bytes());
-        Ok(Self { work: Arc::clone(work), packed, hash })
+        let packed =
+            packing::pack(name, &work.plan.routing, base.map(|(base, of)| (base, &of.plan.routing)))?;
+        let same = base.filter(|(base, _)| packed.base.as_ref() == Some(base)).map(|(_, of)| Arc::clone(of));
+        let hash = packing::hash(main_vcl, packed.json.as_bytes());
+        tracing::debug!("routing.json of {name} made in {:?}, {} bytes", begun.elapsed(), packed.json.len());
+        Ok(Self { work: Arc::clone(work), base: same.unwrap_or_else(|| Arc::clone(work)), packed, hash })
     }
 }
 
@@ -142,13 +148,14 @@ impl Actor {
             self.runtimes.set(&self.key, &nothing);
             return Ok(());
         };
-        let Prepared { packed, hash, .. } = match prepared {
-            Some(prepared) if Arc::ptr_eq(&prepared.work, work) => prepared,
-            other => other.insert(tokio::task::block_in_place(|| Prepared::new(work, main_vcl))?),
-        };
+        if prepared.as_ref().is_none_or(|prepared| !Arc::ptr_eq(&prepared.work, work)) {
+            let before = prepared.as_ref();
+            *prepared = Some(tokio::task::block_in_place(|| Prepared::new(work, main_vcl, before))?);
+        }
+        let Some(Prepared { packed, hash, .. }) = prepared else { return Ok(()) };
         // Pods that are one behind still read the old parts.
         let old = self.shards().into_iter().map(|(key, _)| key.name);
-        let shards: BTreeSet<String> = packed.shards.keys().cloned().chain(old).collect();
+        let shards: BTreeSet<String> = packed.shards().map(|(name, _)| name.clone()).chain(old).collect();
         let options = workload::Options { shards: shards.into_iter().collect(), ..self.options.clone() };
         let Some(objects) = workload::objects(gateway, plan, &options) else {
             self.runtimes.set(&self.key, &nothing);
@@ -167,7 +174,10 @@ impl Actor {
         let pods =
             ConfigMap { metadata: meta(workload::pods_config_map(&self.key.name)), ..ConfigMap::default() };
         ledger.apply(&self.owned.config_maps, INFRASTRUCTURE, &pods).await?;
-        for (name, part) in &packed.shards {
+        for (name, part) in packed.shards() {
+            if self.has_shard(name) {
+                continue;
+            }
             let mut metadata = meta(name.clone());
             metadata.labels.get_or_insert_default().insert(SHARD_LABEL.to_owned(), "true".to_owned());
             let binary_data = Some([(packing::PART.to_owned(), part.clone())].into());
@@ -187,8 +197,7 @@ impl Actor {
                 namespace: Some(self.key.namespace.clone()),
                 ..ObjectMeta::default()
             },
-            data: Some(packed.data.clone()).filter(|data| !data.is_empty()),
-            binary_data: Some(packed.binary_data.clone()).filter(|data| !data.is_empty()),
+            data: Some(packed.data()?),
             ..ConfigMap::default()
         };
         ledger.apply(&self.owned.config_maps, ROUTES, &routes).await?;
@@ -213,6 +222,14 @@ impl Actor {
         }
         self.tidy(packed, hash, ledger).await?;
         bound.map_err(|e| Error::Binding(Box::new(e)))
+    }
+
+    /// Nobody can change one that is there.
+    fn has_shard(&self, name: &str) -> bool {
+        let there = self.owned.config_maps.get(&Key::new(&self.key.namespace, name));
+        there.is_some_and(|map| {
+            map.immutable == Some(true) && gateway_of(map.as_ref()).as_ref() == Some(&self.key)
+        })
     }
 
     /// The parts of routing.json that are there, new and old.
@@ -349,7 +366,7 @@ impl Actor {
             return Ok(());
         }
         for (key, map) in self.shards() {
-            if !packed.shards.contains_key(&key.name) {
+            if !packed.shards().any(|(name, _)| *name == key.name) {
                 delete::<ConfigMap>(&self.client, &key, map.metadata.uid.clone()).await?;
                 ledger.forget("ConfigMap", &key);
             }

@@ -14,7 +14,7 @@ use crate::host::{HostTable, normal_hostname, one_label};
 use crate::path;
 use crate::pattern;
 use crate::rule::Rule;
-use crate::table::{HostRules, Listener, ListenerTable, Router};
+use crate::table::{Base, HostRules, Listener, ListenerTable, Router};
 
 /// A router, and what had to be left out of it.
 #[derive(Debug)]
@@ -74,7 +74,30 @@ impl Router {
         router.route_metrics = config.route_metrics.unwrap_or(true);
         router.request_log = config.request_log.unwrap_or(false);
         router.trace_sampling = config.trace_sampling;
+        router.frame = Arc::new(config.frame());
         Ok(Compiled { router, problems })
+    }
+
+    /// The same for a file with a base that is compiled already: what is in the base is not looked at again. `None` where
+    /// the two differ by more than exact hosts; then both are to be compiled as one.
+    pub fn compile_over(config: &Config, base: &Arc<Self>) -> Result<Option<Compiled>, WrongVersion> {
+        check_version("ghost.json", config.version)?;
+        let hosts = || config.vhosts.keys().chain(&config.removed);
+        let exact = |host: &String| !host.is_empty() && !host.starts_with('*');
+        let knows = |host: &String| config.vhosts.contains_key(host);
+        // Files of the seeds' form have no listeners: there routes make the sockets.
+        let near = base.base.is_none()
+            && !config.listeners.is_empty()
+            && *base.frame == config.frame()
+            && hosts().all(exact)
+            && config.vhosts.values().filter_map(|host| host.same_as.as_ref()).all(knows);
+        if !near {
+            return Ok(None);
+        }
+        let covered = hosts().map(|host| normal_hostname(host).into_bytes().into()).collect();
+        let mut compiled = Self::compile(config)?;
+        compiled.router.base = Some(Base { router: Arc::clone(base), covered });
+        Ok(Some(compiled))
     }
 }
 
@@ -307,6 +330,8 @@ impl Building {
             route_metrics: true,
             request_log: false,
             trace_sampling: None,
+            frame: Arc::default(),
+            base: None,
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct Decision<'r> {
     action: Action,
     /// The group whose share the request is, with endpoints or without.
     group: Option<usize>,
+    /// Listener and rule are those of [`crate::Router::base`].
+    of_base: bool,
 }
 
 /// What the carrier of the request does.
@@ -43,11 +45,17 @@ fn no_backend(rule: &Rule) -> Action {
 
 impl<'r> Decision<'r> {
     pub(crate) fn not_found(listener: Option<&'r Listener>) -> Self {
-        Self { listener, rule: None, action: Action::NotFound, group: None }
+        Self { listener, rule: None, action: Action::NotFound, group: None, of_base: false }
     }
 
     pub(crate) fn misdirected(listener: &'r Listener) -> Self {
-        Self { listener: Some(listener), rule: None, action: Action::Misdirected, group: None }
+        Self {
+            listener: Some(listener),
+            rule: None,
+            action: Action::Misdirected,
+            group: None,
+            of_base: false,
+        }
     }
 
     pub(crate) fn of_rule(listener: &'r Listener, id: u32, rule: &'r Rule, fate: Fate, random: u64) -> Self {
@@ -63,7 +71,16 @@ impl<'r> Decision<'r> {
             }
             _ => no_backend(rule),
         };
-        Self { listener: Some(listener), rule: Some((id, rule)), action, group }
+        Self { listener: Some(listener), rule: Some((id, rule)), action, group, of_base: false }
+    }
+
+    pub(crate) fn by_the_base(self) -> Self {
+        Self { of_base: true, ..self }
+    }
+
+    /// Did the base decide? Then the rule is one of its.
+    pub fn is_of_base(&self) -> bool {
+        self.of_base
     }
 
     pub fn action(&self) -> Action {
@@ -79,7 +96,7 @@ impl<'r> Decision<'r> {
         self.rule.map(|(_, rule)| rule)
     }
 
-    /// The rule's position in [`crate::Router::rules`].
+    /// The rule's position in [`crate::Router::rules`], of the router or of its base.
     pub fn rule_id(&self) -> Option<u32> {
         self.rule.map(|(id, _)| id)
     }

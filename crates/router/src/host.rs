@@ -66,9 +66,16 @@ impl<T> HostTable<T> {
 
     /// `host` is normal: lower case, without port.
     pub(crate) fn get(&self, host: &[u8]) -> Option<&T> {
-        if let Some(found) = self.exact.get(host) {
-            return Some(found);
-        }
+        self.get_exact(host).or_else(|| self.get_wide(host))
+    }
+
+    /// By its own name.
+    pub(crate) fn get_exact(&self, host: &[u8]) -> Option<&T> {
+        self.exact.get(host)
+    }
+
+    /// By a wildcard, or as any host.
+    pub(crate) fn get_wide(&self, host: &[u8]) -> Option<&T> {
         if !self.one_label.is_empty()
             && let Some(dot) = host.iter().position(|b| *b == b'.').filter(|dot| *dot > 0)
             && let Some(found) = self.one_label.get(&host[dot + 1..])

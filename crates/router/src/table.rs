@@ -1,6 +1,7 @@
 //! Sockets, their listeners, and the hosts of each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use model::Timeouts;
@@ -87,12 +88,43 @@ pub struct Router {
     pub(crate) route_metrics: bool,
     pub(crate) request_log: bool,
     pub(crate) trace_sampling: Option<f64>,
+    /// All of the file but its hosts.
+    pub(crate) frame: Arc<model::ghost::Config>,
+    pub(crate) base: Option<Base>,
+}
+
+/// The router below one that only says what has changed.
+#[derive(Debug, Clone)]
+pub(crate) struct Base {
+    pub(crate) router: Arc<Router>,
+    /// Hosts of which the upper one knows all: by their names, nothing below counts.
+    pub(crate) covered: HashSet<Box<[u8]>, RandomState>,
 }
 
 impl Router {
     /// Decides one request; `random` makes the weighted pick.
     pub fn decide(&self, request: &impl Request, random: u64) -> Decision<'_> {
         let host = NormalHost::new(request.host());
+        let Some(Base { router, covered }) = &self.base else {
+            return self.decide_here(request, &host, random, false);
+        };
+        let covered = covered.contains(host.as_bytes());
+        let stands_here = |table: &ListenerTable| table.hosts.get_exact(host.as_bytes()).is_some();
+        if covered && self.listener_for(request.socket(), host.as_bytes()).is_some_and(stands_here) {
+            self.decide_here(request, &host, random, false)
+        } else {
+            router.decide_here(request, &host, random, covered).by_the_base()
+        }
+    }
+
+    /// Without the layer below. `wide`: not by the host's own name.
+    fn decide_here(
+        &self,
+        request: &impl Request,
+        host: &NormalHost,
+        random: u64,
+        wide: bool,
+    ) -> Decision<'_> {
         let Some(table) = self.listener_for(request.socket(), host.as_bytes()) else {
             return Decision::not_found(None);
         };
@@ -117,7 +149,9 @@ impl Router {
             Some((id, rule)) => Decision::of_rule(listener, id, rule, rule.fate(), random),
             None => Decision::not_found(Some(listener)),
         };
-        let Some(of_host) = table.hosts.get(host.as_bytes()) else { return default(table.default_rule) };
+        let hosts = &table.hosts;
+        let of_host = if wide { hosts.get_wide(host.as_bytes()) } else { hosts.get(host.as_bytes()) };
+        let Some(of_host) = of_host else { return default(table.default_rule) };
         let (path, query) = split(request.url());
         match self.paths.find(&of_host.paths, &self.rules, path, |rule| rule.accepts(request, query)) {
             Some(Entry { rule: id, fate, .. }) => {
@@ -142,9 +176,14 @@ impl Router {
         self.listener_for(socket, name).is_some_and(|taken| std::ptr::eq(taken, table))
     }
 
-    /// All rules, in the order of the file.
+    /// All rules, in the order of the file; those of the base are the base's.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The router whose hosts count beside ours.
+    pub fn base(&self) -> Option<&Arc<Self>> {
+        self.base.as_ref().map(|base| &base.router)
     }
 
     pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
@@ -153,8 +192,12 @@ impl Router {
 
     /// Goes on where an older configuration is: endpoints that take turns do not begin anew.
     pub fn take_over(&mut self, older: &Self) {
-        self.turns.take_over(&older.turns);
-        self.rules.iter_mut().for_each(|rule| rule.take_over(&older.turns));
+        let base = self.base().cloned();
+        // The base's last: all rules that lead to one Service take the same turns.
+        for older in [Some(older), older.base().map(AsRef::as_ref), base.as_deref()].into_iter().flatten() {
+            self.turns.take_over(&older.turns);
+            self.rules.iter_mut().for_each(|rule| rule.take_over(&older.turns));
+        }
     }
 
     /// Whether answers are to say in X-Cache what the cache did.

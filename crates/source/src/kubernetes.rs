@@ -14,6 +14,6 @@ mod store;
 pub use client::{connect, connect_to};
 pub use cluster::{Cluster, Unreadable};
 pub use named::Named;
-pub use pod::{Error as PodError, Pod, Stored};
+pub use pod::{Base, Error as PodError, Pod, Stored};
 pub use read::{Read, Unread};
 pub use store::{Same, Scope, Signal, Store, never_same, watch_errors};

@@ -12,7 +12,7 @@ mod rules;
 mod tls;
 mod varnish;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use api::IngressMerge;
 use k8s_openapi::api::networking::v1::Ingress;
@@ -31,7 +31,6 @@ use self::tls::Claim;
 use self::varnish::Varnishes;
 use crate::gateway::Gateway;
 use crate::listener::Fault;
-use crate::notice::Notice;
 use crate::snapshot::{Key, Snapshot};
 use crate::status::{ACCEPTED, Condition, GatewayClassStatus, IngressStatus, RESOLVED_REFS};
 
@@ -40,9 +39,8 @@ pub(crate) fn translate(
     snapshot: &Snapshot,
     made: &Made,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
-    notices: &mut Vec<Notice>,
 ) -> BTreeMap<Key, IngressStatus> {
-    let ours = class::ours(snapshot, notices);
+    let ours = class::ours(snapshot);
     let varnishes = Varnishes::new(gateways, made, snapshot);
     let mut merged: BTreeMap<Key, Merged<'_>> = BTreeMap::new();
     let mut statuses = BTreeMap::new();
@@ -144,13 +142,19 @@ impl<'a> Merged<'a> {
     /// Takes it in, or says why not. Then nothing has changed.
     fn take(&mut self, ours: &Ours<'a>, gateway: &Gateway<'_>, snapshot: &Snapshot) -> Result<(), Fault> {
         let options = gateway.ingress_options();
-        let rules = rules::read(ours, options, snapshot)?;
+        let routing = &gateway.routing;
+        let wide = routing.listeners.iter().all(|listener| listener.hostname.is_none());
+        // A host of one Ingress only may have the routes of another host of it.
+        let alone = options.merge == IngressMerge::DistinctHosts && wide;
+        let shares = |host: &str| alone && host != ANY_HOST && !routing.vhosts.contains_key(host);
+        let mut rules = rules::read(ours, options, snapshot, shares)?;
         let names = tls::names(ours, &rules.hosts);
-        for (host, _) in &rules.hosts {
+        rules.unresolved.extend(tls::without_secret(ours, &rules.hosts, &gateway.routing.listeners));
+        for rules::Host { name: host, .. } in &rules.hosts {
             self.free(ours.key, host, options)?;
-            let has_certificate = names.iter().any(|(name, _)| name == host);
+            let has_certificate = || names.iter().any(|(name, _)| name == host);
             let listeners = &gateway.routing.listeners;
-            if !listeners.is_empty() && !has_certificate && attach::attach(listeners, host).is_empty() {
+            if !wide && attach::attach(listeners, host).is_empty() && !has_certificate() {
                 return Err(Fault {
                     reason: "NoMatchingListener",
                     message: format!(
@@ -171,8 +175,8 @@ impl<'a> Merged<'a> {
                 ),
             });
         }
-        for (host, _) in &rules.hosts {
-            self.hosts.entry(host.clone()).or_insert(ours.key);
+        for rules::Host { name, .. } in &rules.hosts {
+            self.hosts.entry(name.clone()).or_insert(ours.key);
         }
         if rules.default.is_some() {
             self.default = Some(ours.key);
@@ -223,7 +227,7 @@ impl<'a> Merged<'a> {
             }
         }
         let default = self.taken.iter().find_map(|(_, rules)| rules.default.clone());
-        // A host of one Ingress only may have the routes of another host of it.
+        // As when it was taken in.
         let alone = gateway.ingress_options().merge == IngressMerge::DistinctHosts
             && gateway.routing.listeners.iter().all(|listener| listener.hostname.is_none());
         let routing = &mut gateway.routing;
@@ -232,7 +236,9 @@ impl<'a> Merged<'a> {
                 share(&mut rules.hosts, routing);
             }
         }
-        for (host, entries) in self.taken.into_iter().flat_map(|(_, rules)| rules.hosts) {
+        for rules::Host { name: host, entries, .. } in
+            self.taken.into_iter().flat_map(|(_, rules)| rules.hosts)
+        {
             // A host without paths is the default backend's, whatever wildcard holds it.
             let entries = match (entries.is_empty(), &default) {
                 (false, _) => entries,
@@ -257,27 +263,28 @@ impl<'a> Merged<'a> {
 
 /// Takes the hosts away that have the same paths and backends as the first, and names it instead: files with thousands of
 /// hosts stay small.
-fn share(hosts: &mut Vec<(String, Vec<Route>)>, routing: &mut Routing) {
+fn share(hosts: &mut Vec<rules::Host>, routing: &mut Routing) {
     let same = |one: &Route, two: &Route| {
         one.path_match == two.path_match
             && one.service == two.service
             && one.port == two.port
             && one.port_name == two.port_name
     };
-    let Some(((first, model), others)) = hosts.split_first_mut() else { return };
-    if model.is_empty() || routing.vhosts.contains_key(first) {
+    let Some((first, others)) = hosts.split_first_mut() else { return };
+    if first.entries.is_empty() || routing.vhosts.contains_key(&first.name) {
         return;
     }
-    let mut shared = HashSet::new();
-    for (host, entries) in others {
-        let equal = entries.len() == model.len() && entries.iter().zip(&*model).all(|(a, b)| same(a, b));
-        if equal && host != ANY_HOST && !routing.vhosts.contains_key(host) {
-            shared.insert(host.clone());
-            let same_as = Some(first.clone());
-            routing.vhosts.insert(host.clone(), Vhost { same_as, ..Vhost::default() });
-        }
+    for host in others.iter_mut().filter(|host| !host.is_copy) {
+        let pairs = || host.entries.iter().zip(&first.entries);
+        host.is_copy = host.entries.len() == first.entries.len()
+            && pairs().all(|(a, b)| same(a, b))
+            && host.name != ANY_HOST
+            && !routing.vhosts.contains_key(&host.name);
     }
-    hosts.retain(|(host, _)| !shared.contains(host));
+    let first = first.name.clone();
+    for host in hosts.extract_if(.., |host| host.is_copy) {
+        routing.vhosts.insert(host.name, Vhost { same_as: Some(first.clone()), ..Vhost::default() });
+    }
 }
 
 fn everything(default: &Route, host: &str) -> Route {

@@ -95,7 +95,7 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let backend_tls = Policies::new(snapshot, &grants);
     let http_routes = http_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
     let tls_routes = tls_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
-    let ingresses = ingress::translate(snapshot, &made, &mut gateways, &mut notices);
+    let ingresses = ingress::translate(snapshot, &made, &mut gateways);
     let backend_tls_policies =
         backend_tls.apply(snapshot, &http_routes, &tls_routes, &mut gateways, &mut notices);
 

@@ -30,6 +30,9 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
         route_metrics: routing.route_metrics,
         request_log: routing.request_log,
         trace_sampling: routing.trace_sampling,
+        // Whoever writes the base knows its name.
+        base: None,
+        removed: routing.removed.clone(),
         vhosts,
         default: routing.default.as_ref().map(|entry| resolver.route(entry)),
     };

@@ -1,12 +1,12 @@
 //! The chaperone in a pod: fed by the API server, and telling the operator what it serves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use certificate::Pem;
-use chaperone::{Desired, Event, LastGood, Pairs, Reporter};
+use chaperone::{Desired, Event, GhostBase, LastGood, Pairs, Reporter};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -28,6 +28,8 @@ const FEED_RETRY: Duration = Duration::from_secs(2);
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// The longest name that the API server takes for a field manager.
 pub(super) const LONGEST_MANAGER: usize = 128;
+/// The label by which an EndpointSlice belongs to a Service.
+const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
 /// Feeds varnishd with what the operator wrote, and with the endpoints that belong to it.
 pub(super) struct Feeder {
@@ -46,12 +48,12 @@ impl Feeder {
         if let Some(kept) = self.kept.read() {
             tracing::info!("serving the configuration of the last start until the API server answers");
             last.restore(&kept);
-            let (desired, _) = last.desired(&[], &kept.certificates(), Some((&kept.ghost, &kept.tls)))?;
+            let (desired, _) = last.desired(&[], &kept.certificates(), Some(&kept))?;
             send(&to_varnishd, desired);
         }
         self.pod.synced().await;
         let (mut failed, mut feed) = (false, true);
-        let mut pending = None;
+        let mut pending: Option<KeptConfiguration> = None;
         loop {
             if feed {
                 changed.mark_unchanged();
@@ -71,7 +73,7 @@ impl Feeder {
             }
             // Only what varnishd has taken is worth keeping.
             let served = state.borrow_and_update().served.clone();
-            if let Some((_, keep)) = pending.take_if(|(tag, _)| served.is_some() && *tag == served) {
+            if let Some(keep) = pending.take_if(|keep| served.is_some() && keep.tag == served) {
                 self.kept.write(&keep);
             }
             feed = tokio::select! {
@@ -86,24 +88,22 @@ impl Feeder {
         }
     }
 
-    /// What to keep of it once it is served, and its tag.
+    /// What to keep of it once it is served.
     async fn feed(
         &self,
         last: &mut Last,
         to_varnishd: &watch::Sender<Desired>,
-    ) -> anyhow::Result<Option<(Option<Arc<str>>, KeptConfiguration)>> {
-        let Stored { main_vcl, routing } = self.pod.stored().await?;
-        last.take(main_vcl, routing, &self.namespace)?;
-        self.reporter.set_idle(last.routing.as_ref().is_some_and(super::is_idle));
-        let namespaces = last.routing.as_ref().map(Routing::service_namespaces).unwrap_or_default();
-        let slices = self.pod.endpoint_slices(&namespaces).await;
+    ) -> anyhow::Result<Option<KeptConfiguration>> {
+        let begun = Instant::now();
+        last.take(self.pod.stored().await?, &self.namespace)?;
+        let taken = begun.elapsed();
+        self.reporter.set_idle(last.is_idle());
+        let slices = self.pod.endpoint_slices(&last.namespaces()).await;
         let certificates = certificates(&self.pod.certificates());
         let (desired, tls) = last.desired(&slices, &certificates, None)?;
+        tracing::debug!("routing.json read in {taken:?}, ghost.json made in {:?}", begun.elapsed() - taken);
         send(to_varnishd, desired.clone());
-        let (Some(ghost), Some(vcl), Some(routing)) = (&desired.ghost, &desired.vcl, &last.bytes) else {
-            return Ok(None);
-        };
-        Ok(Some((desired.tag.clone(), KeptConfiguration::new(vcl, routing, ghost, tls, &certificates))))
+        Ok(last.keep(&desired, tls, &certificates))
     }
 }
 
@@ -119,66 +119,169 @@ fn send(to_varnishd: &watch::Sender<Desired>, desired: Desired) {
 #[derive(Default)]
 struct Last {
     vcl: Option<Arc<str>>,
-    bytes: Option<Arc<[u8]>>,
+    text: Option<Arc<str>>,
+    /// The whole, or what has changed since the base.
     routing: Option<Routing>,
+    base: Option<Base>,
     pairs: Pairs,
+}
+
+/// A large routing.json that later ones name: it is read once, and resolved once as long as its endpoints are the same.
+struct Base {
+    sha256: String,
+    routing: Routing,
+    /// Namespace and name of all Services.
+    services: HashSet<(String, String)>,
+    /// Its ghost.json, and what endpoints it was made with.
+    ghost: Option<(Vec<Arc<EndpointSlice>>, GhostBase)>,
+}
+
+impl Base {
+    fn read(from: source::kubernetes::Base, namespace: &str) -> anyhow::Result<Self> {
+        let routing = read(&from.bytes, namespace)?;
+        let service =
+            |route: &model::routing::Route| Some((route.namespace.clone()?, route.service.clone()?));
+        let services = routing.routes().filter_map(service).collect();
+        Ok(Self { sha256: from.sha256, routing, services, ghost: None })
+    }
+
+    /// Made anew where endpoints of its own Services have changed.
+    fn ghost(&mut self, slices: &[Arc<EndpointSlice>], index: &EndpointIndex) -> anyhow::Result<GhostBase> {
+        let is_own = |slice: &&Arc<EndpointSlice>| {
+            let labels = slice.metadata.labels.as_ref();
+            let service = labels.and_then(|labels| labels.get(SERVICE_NAME_LABEL)).cloned();
+            service.is_some_and(|service| {
+                self.services.contains(&(slice.metadata.namespace.clone().unwrap_or_default(), service))
+            })
+        };
+        let own: Vec<Arc<EndpointSlice>> = slices.iter().filter(is_own).cloned().collect();
+        let same = |known: &[Arc<EndpointSlice>]| {
+            known.len() == own.len() && known.iter().zip(&own).all(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        if let Some((_, ghost)) = self.ghost.as_ref().filter(|(known, _)| same(known)) {
+            return Ok(ghost.clone());
+        }
+        let (ghost, notices) = resolve(&self.routing, index);
+        for notice in notices {
+            tracing::debug!("{notice}");
+        }
+        let bytes: Arc<[u8]> = serde_json::to_vec(&ghost)?.into();
+        let ghost = GhostBase::new(&packing::hash("", &bytes)[..16], bytes);
+        self.ghost = Some((own, ghost.clone()));
+        Ok(ghost)
+    }
+}
+
+fn read(bytes: &[u8], namespace: &str) -> anyhow::Result<Routing> {
+    let mut unknown = Vec::new();
+    let routing = super::parse_routing(bytes, namespace, "routing.json", &mut unknown)?;
+    for message in unknown {
+        tracing::warn!("{message}");
+    }
+    Ok(routing)
 }
 
 impl Last {
     /// The new for the old, where it is good. routing.json is large, and mostly the same: it is read once.
-    fn take(&mut self, vcl: Option<String>, bytes: Option<Arc<[u8]>>, namespace: &str) -> anyhow::Result<()> {
-        if let Some(vcl) = vcl
+    fn take(&mut self, stored: Stored, namespace: &str) -> anyhow::Result<()> {
+        let Stored { main_vcl, routing, base } = stored;
+        if let Some(vcl) = main_vcl
             && self.vcl.as_deref() != Some(&vcl)
         {
             self.vcl = Some(vcl.into());
         }
-        let Some(bytes) = bytes.filter(|bytes| self.bytes.as_ref() != Some(bytes)) else { return Ok(()) };
-        let mut unknown = Vec::new();
-        let routing = super::parse_routing(&bytes, namespace, "routing.json", &mut unknown)?;
-        for message in unknown {
-            tracing::warn!("{message}");
+        let Some(text) = routing.filter(|text| self.text.as_deref() != Some(text)) else { return Ok(()) };
+        let routing = read(text.as_bytes(), namespace)?;
+        if routing.base.as_ref() != base.as_ref().map(|base| &base.sha256) {
+            return Err(packing::Error::WrongBase.into());
         }
-        (self.routing, self.bytes) = (Some(routing), Some(bytes));
+        let known = |known: &Base| routing.base.as_ref() == Some(&known.sha256);
+        if !self.base.as_ref().is_some_and(known) {
+            self.base = base.map(|base| Base::read(base, namespace)).transpose()?;
+        }
+        (self.routing, self.text) = (Some(routing), Some(text.into()));
         Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        let Some(routing) = &self.routing else { return false };
+        let below = self.base.as_ref().is_some_and(|base| base.routing.vhosts.len() > routing.removed.len());
+        !below && super::is_idle(routing)
+    }
+
+    /// Where the Services of all routes are.
+    fn namespaces(&self) -> BTreeSet<String> {
+        let of_base = self.base.iter().flat_map(|base| &base.services).map(|(namespace, _)| namespace);
+        let mut all: BTreeSet<&String> = of_base.collect();
+        let own = self.routing.as_ref().map(Routing::service_namespaces).unwrap_or_default();
+        all.extend(&own);
+        all.into_iter().cloned().collect()
     }
 
     fn restore(&mut self, kept: &KeptConfiguration) {
         self.vcl = Some(kept.vcl.as_str().into());
         self.routing = serde_json::from_str(&kept.routing).ok();
-        self.bytes = Some(kept.routing.as_bytes().into());
+        // It is read, with its base, once the API server answers.
+        self.text = None;
+    }
+
+    fn keep(
+        &self,
+        desired: &Desired,
+        tls: TlsGroups,
+        certificates: &BTreeMap<String, Pem>,
+    ) -> Option<KeptConfiguration> {
+        let (ghost, vcl, routing) = (desired.ghost.as_ref()?, desired.vcl.as_ref()?, self.text.as_ref()?);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Some(KeptConfiguration {
+            tag: desired.tag.clone(),
+            vcl: vcl.as_ref().to_owned(),
+            routing: routing.as_ref().to_owned(),
+            ghost: text(ghost),
+            base_name: desired.base.as_ref().map(|base| base.name.as_ref().to_owned()),
+            base: desired.base.clone(),
+            tls,
+            certificates: certificates
+                .iter()
+                .map(|(name, pem)| (name.clone(), (text(&pem.chain), text(&pem.key))))
+                .collect(),
+        })
     }
 
     fn desired(
         &mut self,
         slices: &[Arc<EndpointSlice>],
         certificates: &BTreeMap<String, Pem>,
-        resolved: Option<(&str, &TlsGroups)>,
+        kept: Option<&KeptConfiguration>,
     ) -> anyhow::Result<(Desired, TlsGroups)> {
         let Some(routing) = &self.routing else {
             return Ok((Desired { vcl: self.vcl.clone(), ..Desired::default() }, TlsGroups::new()));
         };
-        let (ghost, groups): (Arc<[u8]>, TlsGroups) = match resolved {
-            Some((ghost, groups)) => (ghost.as_bytes().into(), groups.clone()),
+        let (ghost, base, groups): (Arc<[u8]>, _, TlsGroups) = match kept {
+            Some(kept) => (kept.ghost.as_bytes().into(), kept.base.clone(), kept.tls.clone()),
             None => {
                 let index = EndpointIndex::new(slices.iter().map(AsRef::as_ref));
-                let (ghost, notices) = resolve(routing, &index);
+                let base = self.base.as_mut().map(|base| base.ghost(slices, &index)).transpose()?;
+                let (mut ghost, notices) = resolve(routing, &index);
+                ghost.base = base.as_ref().map(|base| base.name.as_ref().to_owned());
                 let (groups, of_tls) = resolve_tls(routing, &index);
                 for notice in notices.iter().chain(&of_tls) {
                     tracing::debug!("{notice}");
                 }
-                (serde_json::to_vec(&ghost)?.into(), groups)
+                (serde_json::to_vec(&ghost)?.into(), base, groups)
             }
         };
         let found = self.pairs.tls(routing, certificates, &groups, None);
         for notice in found.notices {
             tracing::warn!("{notice}");
         }
-        let tag = match (&self.vcl, &self.bytes) {
-            (Some(vcl), Some(bytes)) => Some(packing::hash(vcl, bytes).into()),
+        let tag = match (&self.vcl, &self.text, kept) {
+            (Some(vcl), Some(text), _) => Some(packing::hash(vcl, text.as_bytes()).into()),
+            (_, None, Some(kept)) => Some(packing::hash(&kept.vcl, kept.routing.as_bytes()).into()),
             _ => None,
         };
         let (tls, backends) = (Arc::new(found.front), Arc::new(found.backends));
-        Ok((Desired { ghost: Some(ghost), vcl: self.vcl.clone(), tls, backends, tag }, groups))
+        Ok((Desired { ghost: Some(ghost), base, vcl: self.vcl.clone(), tls, backends, tag }, groups))
     }
 }
 
@@ -195,9 +298,16 @@ fn certificates(data: &BTreeMap<String, ByteString>) -> BTreeMap<String, Pem> {
 /// A configuration on disk: in the pod's memory, and gone with it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptConfiguration {
+    #[serde(skip)]
+    tag: Option<Arc<str>>,
     vcl: String,
     routing: String,
     ghost: String,
+    /// In a file of its own: it is large, and seldom another.
+    #[serde(skip)]
+    base: Option<GhostBase>,
+    #[serde(default)]
+    base_name: Option<String>,
     /// Endpoints of TLSRoutes.
     #[serde(default)]
     tls: TlsGroups,
@@ -205,26 +315,6 @@ pub(super) struct KeptConfiguration {
 }
 
 impl KeptConfiguration {
-    fn new(
-        vcl: &str,
-        routing: &[u8],
-        ghost: &[u8],
-        tls: TlsGroups,
-        certificates: &BTreeMap<String, Pem>,
-    ) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self {
-            vcl: vcl.to_owned(),
-            routing: text(routing),
-            ghost: text(ghost),
-            tls,
-            certificates: certificates
-                .iter()
-                .map(|(name, pem)| (name.clone(), (text(&pem.chain), text(&pem.key))))
-                .collect(),
-        }
-    }
-
     fn certificates(&self) -> BTreeMap<String, Pem> {
         let pem = |(chain, key): &(String, String)| Pem {
             chain: chain.clone().into_bytes(),
@@ -249,30 +339,62 @@ impl Kept {
     }
 
     fn read(&self) -> Option<KeptConfiguration> {
-        serde_json::from_slice(&std::fs::read(&self.0).ok()?).ok()
+        let mut kept: KeptConfiguration = serde_json::from_slice(&std::fs::read(&self.0).ok()?).ok()?;
+        if let Some(name) = &kept.base_name {
+            let bytes = std::fs::read(self.base(name)).ok()?;
+            kept.base = Some(GhostBase { name: name.as_str().into(), bytes: bytes.into() });
+        }
+        Some(kept)
+    }
+
+    fn base(&self, name: &str) -> PathBuf {
+        self.0.with_file_name(format!("last-{name}"))
     }
 
     /// Whole or not at all. Without it, a restart waits for the API server.
     fn write(&self, configuration: &KeptConfiguration) {
-        use std::io::Write;
-        use std::os::unix::fs::OpenOptionsExt;
-        let beside = self.0.with_extension("new");
         let written = serde_json::to_vec(configuration).map_err(std::io::Error::other).and_then(|json| {
-            if let Some(dir) = self.0.parent() {
-                std::fs::create_dir_all(dir)?;
+            if let Some(base) = &configuration.base
+                && !self.base(&base.name).exists()
+            {
+                put(&self.base(&base.name), &base.bytes)?;
             }
-            let mut options = std::fs::OpenOptions::new();
-            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-            file.write_all(&json)?;
-            std::fs::rename(&beside, &self.0)
+            put(&self.0, &json)
         });
-        if let Err(e) = written {
-            tracing::warn!(
+        match written {
+            Ok(()) => self.tidy(configuration.base.as_ref()),
+            Err(e) => tracing::warn!(
                 "{}: {e}; a restart without API server would have nothing to serve",
                 self.0.display()
-            );
+            ),
         }
     }
+
+    /// Takes bases away that nothing names any more.
+    fn tidy(&self, kept: Option<&GhostBase>) {
+        let Some(files) = self.0.parent().and_then(|dir| std::fs::read_dir(dir).ok()) else { return };
+        for file in files.flatten() {
+            let name = file.file_name();
+            let base = name.to_str().and_then(|name| name.strip_prefix("last-ghost-base-"));
+            let is_kept = kept.is_some_and(|kept| self.base(&kept.name) == file.path());
+            if base.is_some() && !is_kept {
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
+}
+
+fn put(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let beside = path.with_extension("new");
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(bytes)?;
+    std::fs::rename(&beside, path)
 }
 
 /// Tells the operator, under the pod's name, whatever changes in what is served.

@@ -22,7 +22,8 @@ use super::store::{Scope, Signal, Store};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Rights to read a new shard may take a moment to arrive.
 const SHARD_TRIES: u32 = 20;
-const SHARD_PAUSE: Duration = Duration::from_millis(250);
+/// The first wait for them, and the longest.
+const SHARD_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// The watches of one pod.
 pub struct Pod {
@@ -47,8 +48,26 @@ impl fmt::Debug for Pod {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stored {
     pub main_vcl: Option<String>,
-    pub routing: Option<Arc<[u8]>>,
+    /// routing.json: the whole, or what has changed since the base.
+    pub routing: Option<String>,
+    pub base: Option<Base>,
 }
+
+/// A large routing.json.
+#[derive(Debug, Clone)]
+pub struct Base {
+    /// As routing.json calls it.
+    pub sha256: String,
+    pub bytes: Arc<[u8]>,
+}
+
+impl PartialEq for Base {
+    fn eq(&self, other: &Self) -> bool {
+        self.sha256 == other.sha256
+    }
+}
+
+impl Eq for Base {}
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -100,12 +119,12 @@ impl Pod {
         let key = Key::new(&self.namespace, workload::vcl_config_map(&self.gateway));
         let Some(config) = self.config.get(&key) else { return Ok(Stored::default()) };
         let main_vcl = config.data.as_ref().and_then(|data| data.get(packing::MAIN_VCL)).cloned();
-        let routing = match packing::stored(&config)? {
-            packing::Stored::Absent => None,
-            packing::Stored::Bytes(bytes) => Some(Arc::from(bytes)),
-            packing::Stored::Index(index) => Some(self.join(&index).await?),
+        let packing::Stored { json, base } = packing::stored(&config)?;
+        let base = match base {
+            Some(index) => Some(Base { bytes: self.join(&index).await?, sha256: index.sha256 }),
+            None => None,
         };
-        Ok(Stored { main_vcl, routing })
+        Ok(Stored { main_vcl, routing: json, base })
     }
 
     async fn join(&self, index: &Index) -> Result<Arc<[u8]>, Error> {
@@ -160,6 +179,7 @@ impl Pod {
 async fn part(api: &Api<ConfigMap>, name: &str) -> Result<ByteString, Error> {
     let failed = |why: String| Error::Shard { name: name.to_owned(), why };
     let mut tries = 0;
+    let mut pause = SHARD_PAUSE.0;
     loop {
         tries += 1;
         match api.get(name).await {
@@ -168,7 +188,10 @@ async fn part(api: &Api<ConfigMap>, name: &str) -> Result<ByteString, Error> {
                 return part.ok_or_else(|| failed(format!("it has no key {}", packing::PART)));
             }
             Err(e) if tries == SHARD_TRIES => return Err(failed(e.to_string())),
-            Err(_) => tokio::time::sleep(SHARD_PAUSE).await,
+            Err(_) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(SHARD_PAUSE.1);
+            }
         }
     }
 }

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use model::names::{DEFAULT_CLASS_ANNOTATION, INGRESS_CLASS_ANNOTATION};
 
-use crate::notice::Notice;
 use crate::snapshot::{Key, Snapshot, oldest_first};
 
 /// An Ingress of ours.
@@ -18,11 +17,11 @@ pub(super) struct Ours<'a> {
 }
 
 /// All of ours, oldest first, then by `namespace/name`: who comes first keeps what it has.
-pub(super) fn ours<'a>(snapshot: &'a Snapshot, notices: &mut Vec<Notice>) -> Vec<Ours<'a>> {
+pub(super) fn ours(snapshot: &Snapshot) -> Vec<Ours<'_>> {
     let default = default_class(snapshot);
     let all = oldest_first(&snapshot.ingresses, |ingress| &ingress.metadata).into_iter();
     all.filter_map(|(key, object)| {
-        let class = class_of(key, object, default, snapshot, notices)?;
+        let class = class_of(object, default, snapshot)?;
         Some(Ours { key, object, class })
     })
     .collect()
@@ -36,11 +35,9 @@ pub(super) fn is_ours(class: &IngressClass, snapshot: &Snapshot) -> bool {
 
 /// `None`: another controller's. Otherwise its IngressClass, if it has one.
 fn class_of<'a>(
-    key: &Key,
     ingress: &'a Ingress,
     default: Option<&'a str>,
     snapshot: &'a Snapshot,
-    notices: &mut Vec<Notice>,
 ) -> Option<Option<&'a str>> {
     let annotation = ingress.metadata.annotations.as_ref().and_then(|all| all.get(INGRESS_CLASS_ANNOTATION));
     if let Some(name) = annotation {
@@ -52,17 +49,8 @@ fn class_of<'a>(
     }
     let named = ingress.spec.as_ref().and_then(|spec| spec.ingress_class_name.as_deref());
     let Some(name) = named.filter(|name| !name.is_empty()) else { return default.map(Some) };
-    let Some(class) = snapshot.ingress_classes.get(&Key::cluster(name)) else {
-        notices.push(Notice::warning(
-            format!("Ingress {key}"),
-            format!(
-                "names IngressClass {name}, which does not exist, so nobody serves it: create the class with controller \
-                 {}, or correct spec.ingressClassName",
-                snapshot.controllers.ingress
-            ),
-        ));
-        return None;
-    };
+    // One that is not there may be another controller's, which does not need the object.
+    let class = snapshot.ingress_classes.get(&Key::cluster(name))?;
     is_ours(class, snapshot).then_some(Some(name))
 }
 

@@ -20,15 +20,31 @@ use crate::snapshot::{Key, Snapshot};
 /// What an Ingress asks for, whoever else asks for the same.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    /// Each host once, in the order of the Ingress. One without entries is the default backend's.
-    pub(super) hosts: Vec<(String, Vec<Route>)>,
+    /// Each once, in the order of the Ingress.
+    pub(super) hosts: Vec<Host>,
     pub(super) default: Option<Route>,
-    /// One for each backend that leads nowhere: its requests get 503.
+    /// One for each backend that leads nowhere (its requests get 503), and for TLS without a Secret.
     pub(super) unresolved: Vec<Fault>,
 }
 
-/// The rules; or why the Ingress as a whole cannot be taken in.
-pub(super) fn read(ours: &Ours<'_>, options: &Options, snapshot: &Snapshot) -> Result<Rules, Fault> {
+/// A host of an Ingress.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) name: String,
+    /// One without entries is the default backend's.
+    pub(super) entries: Vec<Route>,
+    /// Its entries are those of the first host.
+    pub(super) is_copy: bool,
+}
+
+/// The rules; or why the Ingress as a whole cannot be taken in. `shares`: may this host have its entries from another, or lend
+/// them? Most Ingresses with many hosts say the same of all.
+pub(super) fn read(
+    ours: &Ours<'_>,
+    options: &Options,
+    snapshot: &Snapshot,
+    shares: impl Fn(&str) -> bool,
+) -> Result<Rules, Fault> {
     let empty = IngressSpec::default();
     let spec = ours.object.spec.as_ref().unwrap_or(&empty);
     let mut reader = Reader {
@@ -41,7 +57,7 @@ pub(super) fn read(ours: &Ours<'_>, options: &Options, snapshot: &Snapshot) -> R
         seen: HashSet::new(),
     };
     if let Some(backend) = &spec.default_backend {
-        let entry = reader.entry("spec.defaultBackend", backend, None, 0)?;
+        let entry = reader.entry(|| "spec.defaultBackend".to_owned(), backend, None, 0)?;
         reader.rules.default = Some(entry);
     }
     let rules = spec.rules.as_deref().unwrap_or_default();
@@ -51,8 +67,35 @@ pub(super) fn read(ours: &Ours<'_>, options: &Options, snapshot: &Snapshot) -> R
             message: "It has neither rules nor a default backend: write one of them".to_owned(),
         });
     }
+    // How often each host comes decides who may share: one that comes again has more than its first rule.
+    let first_once = |host: &str| {
+        let of_host =
+            rules.iter().filter(|rule| hostname::normal(rule.host.as_deref()).as_deref() == Some(host));
+        of_host.take(2).count() == 1
+    };
+    let mut lender: Option<bool> = None;
     for (index, rule) in rules.iter().enumerate() {
         let host = reader.host(index, rule.host.as_deref())?;
+        if index > 0
+            && rule.http.is_some()
+            && rule.http == rules[0].http
+            && reader.rules.unresolved.is_empty()
+            && !reader.positions.contains_key(&host)
+            && shares(&host)
+            && *lender.get_or_insert_with(|| {
+                let first = reader.rules.hosts.first();
+                first.is_some_and(|first| {
+                    !first.entries.is_empty() && shares(&first.name) && first_once(&first.name)
+                })
+            })
+            && !rules[index + 1..]
+                .iter()
+                .any(|other| hostname::normal(other.host.as_deref()).as_ref() == Some(&host))
+        {
+            reader.positions.insert(host.clone(), reader.rules.hosts.len());
+            reader.rules.hosts.push(Host { name: host, entries: Vec::new(), is_copy: true });
+            continue;
+        }
         let at = reader.position(&host);
         let paths = rule.http.iter().flat_map(|http| &http.paths);
         for (number, path) in paths.enumerate() {
@@ -60,7 +103,7 @@ pub(super) fn read(ours: &Ours<'_>, options: &Options, snapshot: &Snapshot) -> R
         }
     }
     let mut rules = reader.rules;
-    for (_, entries) in &mut rules.hosts {
+    for Host { entries, .. } in &mut rules.hosts {
         // Of regular expressions the first that fits counts: the longest first, as for prefixes.
         entries.sort_by_key(|entry| match &entry.path_match {
             Some(path) if path.kind == PathMatchType::RegularExpression => usize::MAX - path.value.len(),
@@ -102,7 +145,7 @@ impl Reader<'_> {
             return *at;
         }
         let at = self.rules.hosts.len();
-        self.rules.hosts.push((host.to_owned(), Vec::new()));
+        self.rules.hosts.push(Host { name: host.to_owned(), entries: Vec::new(), is_copy: false });
         self.positions.insert(host.to_owned(), at);
         at
     }
@@ -123,10 +166,11 @@ impl Reader<'_> {
         if !self.seen.insert((at, path_match.clone())) {
             return Ok(());
         }
-        let mut entry = self.entry(&format!("{}.backend", here()), &path.backend, Some(path_match), index)?;
+        let mut entry =
+            self.entry(|| format!("{}.backend", here()), &path.backend, Some(path_match), index)?;
         entry.hostname = host.to_owned();
-        if let Some((_, entries)) = self.rules.hosts.get_mut(at) {
-            entries.push(entry);
+        if let Some(host) = self.rules.hosts.get_mut(at) {
+            host.entries.push(entry);
         }
         Ok(())
     }
@@ -157,7 +201,7 @@ impl Reader<'_> {
 
     fn entry(
         &mut self,
-        here: &str,
+        here: impl Fn() -> String,
         backend: &IngressBackend,
         path_match: Option<PathMatch>,
         index: usize,
@@ -166,15 +210,17 @@ impl Reader<'_> {
             return Err(Fault {
                 reason: "ResourceBackend",
                 message: format!(
-                    "{here} names the resource {} {}, which cannot be a backend here: name a service",
-                    resource.kind, resource.name
+                    "{} names the resource {} {}, which cannot be a backend here: name a service",
+                    here(),
+                    resource.kind,
+                    resource.name
                 ),
             });
         }
         let Some(service) = &backend.service else {
             return Err(Fault {
                 reason: "InvalidBackend",
-                message: format!("{here} names no service: name it and its port"),
+                message: format!("{} names no service: name it and its port", here()),
             });
         };
         let key = Key::new(self.key.namespace.as_str(), service.name.as_str());
@@ -189,7 +235,7 @@ impl Reader<'_> {
                 service_port::check_protocol(&key, port, has_policy).map(|()| port)
             })
             .map_err(|fault| {
-                let message = format!("{here}: {} (its requests get 503)", fault.message);
+                let message = format!("{}: {} (its requests get 503)", here(), fault.message);
                 self.rules.unresolved.push(Fault { message, ..fault });
             })
             .ok();

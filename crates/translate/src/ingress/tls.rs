@@ -10,18 +10,19 @@ use model::routing::Routing;
 
 use super::attach::takes;
 use super::class::Ours;
+use super::rules::Host;
 use crate::gateway::Gateway;
 use crate::hostname;
 use crate::listener::Fault;
 use crate::snapshot::Key;
 
 /// The names that an Ingress has certificates for, each with its Secret.
-pub(super) fn names(ours: &Ours<'_>, hosts: &[(String, Vec<model::routing::Route>)]) -> Vec<(String, Key)> {
+pub(super) fn names(ours: &Ours<'_>, hosts: &[Host]) -> Vec<(String, Key)> {
     let empty = IngressSpec::default();
     let spec = ours.object.spec.as_ref().unwrap_or(&empty);
     let mut names = Vec::new();
     for tls in spec.tls.iter().flatten() {
-        // Without a Secret it is for whoever ends TLS elsewhere.
+        // Without a Secret: see `without_secret`.
         let Some(secret) = tls.secret_name.as_deref().filter(|name| !name.is_empty()) else { continue };
         let secret = Key::new(ours.key.namespace.as_str(), secret);
         let listed: Vec<String> =
@@ -29,10 +30,43 @@ pub(super) fn names(ours: &Ours<'_>, hosts: &[(String, Vec<model::routing::Route
         match (listed.is_empty(), hosts) {
             (false, _) => names.extend(listed.into_iter().map(|host| (host, secret.clone()))),
             (true, []) => names.push((ANY_HOST.to_owned(), secret)),
-            (true, hosts) => names.extend(hosts.iter().map(|(host, _)| (host.clone(), secret.clone()))),
+            (true, hosts) => names.extend(hosts.iter().map(|host| (host.name.clone(), secret.clone()))),
         }
     }
     names
+}
+
+/// Entries without a Secret give no certificate. Their hosts have HTTPS where a listener of the Gateway has a certificate for
+/// them; all others are told.
+pub(super) fn without_secret(ours: &Ours<'_>, hosts: &[Host], listeners: &[model::Listener]) -> Vec<Fault> {
+    let entries = ours.object.spec.as_ref().and_then(|spec| spec.tls.as_deref()).unwrap_or_default();
+    let has_https = |host: &str| {
+        listeners.iter().any(|listener| {
+            let certificates = listener.tls.as_ref().is_some_and(|tls| !tls.certificates.is_empty());
+            certificates && takes(listener.hostname.as_deref(), host).is_some()
+        })
+    };
+    let mut faults = Vec::new();
+    for (index, tls) in entries.iter().enumerate() {
+        if tls.secret_name.as_deref().is_some_and(|name| !name.is_empty()) {
+            continue;
+        }
+        let listed: Vec<String> =
+            tls.hosts.iter().flatten().filter_map(|host| hostname::normal(Some(host))).collect();
+        let named: Vec<&str> = match listed.is_empty() {
+            false => listed.iter().map(String::as_str).collect(),
+            true => hosts.iter().map(|host| host.name.as_str()).collect(),
+        };
+        let Some(host) = named.into_iter().find(|host| !has_https(host)) else { continue };
+        faults.push(Fault {
+            reason: "SecretNameMissing",
+            message: format!(
+                "spec.tls[{index}] has no secretName, and no HTTPS listener has a certificate for {host}, so HTTPS to it is not \
+                 served: name a Secret of type kubernetes.io/tls"
+            ),
+        });
+    }
+    faults
 }
 
 /// One Ingress's certificate for one name.
@@ -107,9 +141,18 @@ pub(super) fn write<'a>(gateway: &mut Gateway<'_>, claims: &[Claim<'a>]) -> Vec<
     for claim in claims {
         if !looked_at.contains_key(&claim.secret) {
             let (name, fault) = gateway.certificate(&claim.secret);
+            // A Secret that is there and broken may have been good before.
+            let then = match name {
+                Some(_) => {
+                    format!(
+                        "a pair that it had before stays in use; without one, HTTPS to {} is not served by it",
+                        claim.host
+                    )
+                }
+                None => format!("HTTPS to {} is not served by it", claim.host),
+            };
             let at = |fault: Fault| {
-                let message =
-                    format!("spec.tls: {} (HTTPS to {} is not served by it)", fault.message, claim.host);
+                let message = format!("spec.tls: {} ({then})", fault.message);
                 Fault { message, ..fault }
             };
             faults.extend(fault.map(|fault| (claim.ingress, at(fault))));

@@ -1,0 +1,150 @@
+//! What two routing.json differ in, host by host: a large one is written once, and then only what has changed since.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Listener;
+use crate::routing::{Routing, Vhost};
+
+impl Routing {
+    /// This one by what differs from `base`, whose name is `name`. Whoever reads it needs no host of the base to know the
+    /// hosts that stand here: those that share routes come together.
+    pub fn since(&self, base: &Self, name: &str) -> Self {
+        let (mut vhosts, removed) = difference(&base.vhosts, &self.vhosts);
+        let shares = |host: &Vhost| host.same_as.as_ref().is_some_and(|other| vhosts.contains_key(other));
+        let sharing: Vec<&String> = match vhosts.is_empty() {
+            true => Vec::new(),
+            false => self.vhosts.iter().filter(|(_, host)| shares(host)).map(|(name, _)| name).collect(),
+        };
+        let shared: BTreeSet<&String> =
+            vhosts.keys().filter_map(|name| self.vhosts.get(name)?.same_as.as_ref()).collect();
+        for name in sharing.into_iter().chain(shared) {
+            if let Some(host) = self.vhosts.get(name) {
+                vhosts.insert(name.clone(), host.clone());
+            }
+        }
+        Self { base: Some(name.to_owned()), removed, vhosts, ..self.without_hosts() }
+    }
+
+    /// Can what has changed since `base` be told by exact hosts alone? Then ghost goes on with what it made of the base.
+    pub fn is_near(&self, base: &Self) -> bool {
+        // What is the front's and the chaperone's concern is theirs to follow.
+        let frame = |of: &Self| Self {
+            listeners: of.listeners.iter().map(|one| Listener { tls: None, ..one.clone() }).collect(),
+            tls_listeners: Vec::new(),
+            client_validation: BTreeMap::new(),
+            tls_limits: None,
+            backend_tls: BTreeMap::new(),
+            authorities: BTreeMap::new(),
+            unready_without_routes: false,
+            ..of.without_hosts()
+        };
+        let wildcards = |of: &Self| {
+            // Sorted, so that `*` stands before all letters.
+            let all = of.vhosts.range("*".to_owned()..="*~".to_owned());
+            all.map(|(name, host)| (name.clone(), host.clone())).collect::<Vec<_>>()
+        };
+        frame(self) == frame(base) && wildcards(self) == wildcards(base)
+    }
+
+    fn without_hosts(&self) -> Self {
+        Self {
+            version: self.version,
+            listeners: self.listeners.clone(),
+            timeouts: self.timeouts,
+            trusted_proxies: self.trusted_proxies.clone(),
+            cache_status_header: self.cache_status_header,
+            route_metrics: self.route_metrics,
+            request_log: self.request_log,
+            trace_sampling: self.trace_sampling,
+            tls_listeners: self.tls_listeners.clone(),
+            client_validation: self.client_validation.clone(),
+            tls_limits: self.tls_limits.clone(),
+            backend_tls: self.backend_tls.clone(),
+            authorities: self.authorities.clone(),
+            base: None,
+            removed: Vec::new(),
+            vhosts: BTreeMap::new(),
+            default: self.default.clone(),
+            unready_without_routes: self.unready_without_routes,
+        }
+    }
+}
+
+/// What is new or other, and what is no more.
+fn difference(
+    base: &BTreeMap<String, Vhost>,
+    new: &BTreeMap<String, Vhost>,
+) -> (BTreeMap<String, Vhost>, Vec<String>) {
+    let (mut changed, mut removed) = (BTreeMap::new(), Vec::new());
+    let (mut old, mut now) = (base.iter().peekable(), new.iter().peekable());
+    loop {
+        match (old.peek().copied(), now.peek().copied()) {
+            (None, None) => return (changed, removed),
+            (Some((name, before)), Some((same, host))) if name == same => {
+                if before != host {
+                    changed.insert(name.clone(), host.clone());
+                }
+                (old.next(), now.next());
+            }
+            (Some((gone, _)), other) if other.is_none_or(|(name, _)| gone < name) => {
+                removed.push(gone.clone());
+                old.next();
+            }
+            (_, Some((name, host))) => {
+                changed.insert(name.clone(), host.clone());
+                now.next();
+            }
+            (Some(_), None) => {
+                old.next();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(route: &str) -> Vhost {
+        let route = crate::routing::Route { route_name: route.to_owned(), ..Default::default() };
+        Vhost { routes: vec![route], ..Vhost::default() }
+    }
+
+    fn same_as(other: &str) -> Vhost {
+        Vhost { same_as: Some(other.to_owned()), ..Vhost::default() }
+    }
+
+    fn routing(hosts: &[(&str, Vhost)]) -> Routing {
+        let vhosts = hosts.iter().map(|(name, host)| ((*name).to_owned(), host.clone())).collect();
+        Routing { vhosts, ..Routing::default() }
+    }
+
+    #[test]
+    fn only_what_differs_is_said() {
+        let base = routing(&[("a", host("1")), ("b", host("2")), ("d", host("3"))]);
+        let new = routing(&[("a", host("1")), ("b", host("9")), ("c", host("4")), ("e", host("5"))]);
+        let head = new.since(&base, "x");
+        assert_eq!(head.vhosts.keys().collect::<Vec<_>>(), ["b", "c", "e"]);
+        assert_eq!((head.base.as_deref(), head.removed.as_slice()), (Some("x"), &["d".to_owned()][..]));
+        assert!(new.since(&new, "x").vhosts.is_empty());
+    }
+
+    #[test]
+    fn hosts_that_share_routes_come_together() {
+        let base = routing(&[("a", host("1")), ("b", same_as("a")), ("c", host("2"))]);
+        let changed = routing(&[("a", host("9")), ("b", same_as("a")), ("c", host("2"))]);
+        assert_eq!(changed.since(&base, "x").vhosts.keys().collect::<Vec<_>>(), ["a", "b"]);
+        let more = routing(&[("a", host("1")), ("b", same_as("a")), ("c", host("2")), ("d", same_as("a"))]);
+        assert_eq!(more.since(&base, "x").vhosts.keys().collect::<Vec<_>>(), ["a", "d"]);
+    }
+
+    #[test]
+    fn wildcards_and_listeners_are_not_near() {
+        let base = routing(&[("a", host("1")), ("*.b", host("2"))]);
+        assert!(routing(&[("*.b", host("2"))]).is_near(&base));
+        assert!(!routing(&[("a", host("1"))]).is_near(&base));
+        assert!(!routing(&[("a", host("1")), ("*.b", host("2")), ("*", host("3"))]).is_near(&base));
+        let default = Some(crate::routing::Route::default());
+        assert!(!Routing { default, ..base.clone() }.is_near(&base));
+    }
+}
