@@ -69,6 +69,7 @@ async fn respond(path: &str, state: &State, varnishd: SocketAddr) -> Response<Fu
             let body = json!({
                 "ready": ready,
                 "draining": state.draining,
+                "without_routes": state.idle,
                 "listening": sockets,
                 "refused": state.refused,
             });

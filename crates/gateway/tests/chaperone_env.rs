@@ -451,3 +451,27 @@ fn metrics_tell_of_varnishd_routes_and_reloads() {
         assert!(value.parse::<f64>().is_ok() && seen.insert(series), "{line}");
     }
 }
+
+#[test]
+fn without_routes_it_is_ready_unless_told_otherwise() {
+    let origin = Origin::new("api");
+    let site = Site::new(&origin);
+    let empty = |unready: bool| {
+        let default = json!({"kind": "Ingress", "route_name": "", "rule_index": 0, "priority": 0});
+        json!({"version": 2, "vhosts": {}, "default": default, "unready_without_routes": unready}).to_string()
+    };
+    site.write("routing.json", &empty(true));
+    until("it is not ready", || site.ready() == 503);
+    let (_, why) = site.probe("/readyz").unwrap();
+    assert_eq!(why["without_routes"], true, "{why}");
+    until("every request gets 503", || site.get("/v2").status == 503);
+    assert_eq!(site.probe("/healthz").unwrap().0, 200);
+    site.write("routing.json", &empty(false));
+    until("it is ready", || site.ready() == 200);
+    assert_eq!(site.get("/v2").status, 503);
+    let mut with_routes = routing(site.port, "/v2");
+    with_routes["unready_without_routes"] = json!(true);
+    site.write("routing.json", &with_routes.to_string());
+    until("the route is served", || site.get("/v2").status == 200);
+    assert_eq!(site.ready(), 200);
+}

@@ -1,7 +1,7 @@
 //! One Gateway's objects in the cluster: written in an order in which each finds what it needs, and again whenever
 //! somebody else changed them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -74,19 +74,33 @@ struct Prepared {
     /// What the base was made of, if there is one.
     base: Arc<Work>,
     hash: String,
+    /// What was asked of pods lately, the newest last: hashes, and the parts of the base of each.
+    lately: VecDeque<(String, Arc<[String]>)>,
 }
 
+/// Pods that are further behind keep all parts in place.
+const LATELY: usize = 256;
+
 impl Prepared {
-    fn new(work: &Arc<Work>, main_vcl: &str, before: Option<&Self>) -> Result<Self, Error> {
+    fn new(work: &Arc<Work>, main_vcl: &str, before: Option<&mut Self>) -> Result<Self, Error> {
         let begun = Instant::now();
-        let base = before.and_then(|before| Some((before.packed.base.as_ref()?, &before.base)));
+        let (before, mut lately) = match before {
+            Some(before) => (Some((&before.packed, &before.base)), std::mem::take(&mut before.lately)),
+            None => (None, VecDeque::new()),
+        };
+        let base = before.and_then(|(packed, of)| Some((packed.base.as_ref()?, of)));
         let name = work.gateway.metadata.name.as_deref().unwrap_or_default();
         let packed =
             packing::pack(name, &work.plan.routing, base.map(|(base, of)| (base, &of.plan.routing)))?;
         let same = base.filter(|(base, _)| packed.base.as_ref() == Some(base)).map(|(_, of)| Arc::clone(of));
         let hash = packing::hash(main_vcl, packed.json.as_bytes());
+        let shards = packed.shards().map(|(name, _)| name.clone()).collect();
+        lately.retain(|(known, _)| *known != hash);
+        lately.push_back((hash.clone(), shards));
+        lately.drain(..lately.len().saturating_sub(LATELY));
         tracing::debug!("routing.json of {name} made in {:?}, {} bytes", begun.elapsed(), packed.json.len());
-        Ok(Self { work: Arc::clone(work), base: same.unwrap_or_else(|| Arc::clone(work)), packed, hash })
+        let base = same.unwrap_or_else(|| Arc::clone(work));
+        Ok(Self { work: Arc::clone(work), base, packed, hash, lately })
     }
 }
 
@@ -149,10 +163,13 @@ impl Actor {
             return Ok(());
         };
         if prepared.as_ref().is_none_or(|prepared| !Arc::ptr_eq(&prepared.work, work)) {
-            let before = prepared.as_ref();
-            *prepared = Some(tokio::task::block_in_place(|| Prepared::new(work, main_vcl, before))?);
+            let before = prepared.as_mut();
+            let new = tokio::task::block_in_place(|| Prepared::new(work, main_vcl, before))?;
+            let old = prepared.replace(new);
+            // Thousands of hosts take a while to be forgotten, and the new ones need not wait for that.
+            tokio::task::spawn_blocking(move || drop(old));
         }
-        let Some(Prepared { packed, hash, .. }) = prepared else { return Ok(()) };
+        let Some(Prepared { packed, hash, lately, .. }) = prepared else { return Ok(()) };
         // Pods that are one behind still read the old parts.
         let old = self.shards().into_iter().map(|(key, _)| key.name);
         let shards: BTreeSet<String> = packed.shards().map(|(name, _)| name.clone()).chain(old).collect();
@@ -220,7 +237,7 @@ impl Actor {
             }
             None => {}
         }
-        self.tidy(packed, hash, ledger).await?;
+        self.tidy(lately, ledger).await?;
         bound.map_err(|e| Error::Binding(Box::new(e)))
     }
 
@@ -331,7 +348,11 @@ impl Actor {
     }
 
     /// Old parts of routing.json, once no pod needs them, and reports of pods that are gone.
-    async fn tidy(&self, packed: &packing::Packed, hash: &str, ledger: &mut Ledger) -> Result<(), Error> {
+    async fn tidy(
+        &self,
+        lately: &VecDeque<(String, Arc<[String]>)>,
+        ledger: &mut Ledger,
+    ) -> Result<(), Error> {
         let pods = self.owned.pods.objects();
         let mine = pods.values().filter(|pod| gateway_of(pod.as_ref()).as_ref() == Some(&self.key));
         let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
@@ -361,12 +382,15 @@ impl Actor {
             done.map_err(Error::write("ConfigMap", &reports_key))?;
         }
         // Those that never reported anything begin with the newest.
-        let behind = |(pod, report): (&String, &String)| running.contains(pod) && !report.contains(hash);
-        if reports.iter().any(behind) {
-            return Ok(());
+        let mut needed: BTreeSet<&String> = lately.back().iter().flat_map(|(_, shards)| &**shards).collect();
+        for (_, report) in reports.iter().filter(|(pod, _)| running.contains(*pod)) {
+            match lately.iter().find(|(hash, _)| report.contains(hash)) {
+                Some((_, shards)) => needed.extend(&**shards),
+                None => return Ok(()),
+            }
         }
         for (key, map) in self.shards() {
-            if !packed.shards().any(|(name, _)| *name == key.name) {
+            if !needed.contains(&key.name) {
                 delete::<ConfigMap>(&self.client, &key, map.metadata.uid.clone()).await?;
                 ledger.forget("ConfigMap", &key);
             }

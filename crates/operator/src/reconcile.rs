@@ -78,8 +78,14 @@ pub(crate) async fn run(
         }
         tokio::select! {
             _ = changed.changed() => {
-                snapshot = cluster.snapshot().await;
-                statuses.send_replace(work.bring(&snapshot));
+                let begun = Instant::now();
+                let new = cluster.snapshot().await;
+                let taken = begun.elapsed();
+                let told = work.bring(&new);
+                tracing::debug!("snapshot taken in {taken:?}, translated in {:?}", begun.elapsed() - taken);
+                // What is old goes when nobody waits for it.
+                statuses.send_replace(told);
+                snapshot = new;
             }
             _ = owned_changed.changed() => {}
             () = tokio::time::sleep(RETRY), if failed => {}

@@ -9,6 +9,7 @@ mod request;
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use model::ghost::{Config, Route};
 use proptest::collection::vec;
@@ -39,6 +40,51 @@ proptest! {
             same_reasons(&answer, &router.explain(request, *random), request)?;
         }
     }
+
+    #[test]
+    fn what_has_changed_since_a_base_decides_with_it_as_the_whole_does(
+        config in generators::config(),
+        choice in any::<u64>(),
+        requests in vec((generators::request(), any::<u64>()), 30),
+    ) {
+        prop_assume!(!config.listeners.is_empty());
+        let (base, head) = split(&config, choice);
+        let below = Arc::new(Router::compile(&base).unwrap().router);
+        let layered = Router::compile_over(&head, &below).unwrap().unwrap().router;
+        let as_one = Router::compile(&head.clone().over(base)).unwrap().router;
+        for (request, random) in &requests {
+            let answer = answer(&config, request);
+            let decision = layered.decide(request, *random);
+            same_rule(&answer, &decision, request)?;
+            prop_assert_eq!(decision.action(), as_one.decide(request, *random).action());
+        }
+    }
+}
+
+/// A file in two: some exact hosts are new, some are other ones in the base, and some of the base are gone.
+fn split(whole: &Config, choice: u64) -> (Config, Config) {
+    let (mut base, mut head) = (whole.clone(), Config { base: Some("base".to_owned()), ..whole.frame() });
+    let others: Vec<_> = whole.vhosts.values().rev().cloned().collect();
+    for (at, host) in ["a.com", "b.a.com", "c.org"].into_iter().enumerate() {
+        let other = others[at % others.len()].clone();
+        match (whole.vhosts.get(host), (choice >> (2 * at)) & 3) {
+            (Some(_), 0) => {}
+            (Some(here), 1) => {
+                base.vhosts.remove(host);
+                head.vhosts.insert(host.to_owned(), here.clone());
+            }
+            (Some(here), _) => {
+                base.vhosts.insert(host.to_owned(), other);
+                head.vhosts.insert(host.to_owned(), here.clone());
+            }
+            (None, 0 | 1) => {}
+            (None, _) => {
+                base.vhosts.insert(host.to_owned(), other);
+                head.removed.push(host.to_owned());
+            }
+        }
+    }
+    (base, head)
 }
 
 fn same_rule(expected: &Answer<'_>, found: &Decision<'_>, request: &Sample) -> Result<(), TestCaseError> {

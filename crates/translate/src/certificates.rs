@@ -1,6 +1,7 @@
 //! The certificates of one Gateway: which Secrets its listeners may use, and which of them hold a good pair.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use certificate::Pem;
 use gateway_api::gateways::{
@@ -183,17 +184,59 @@ impl<'a> Certificates<'a> {
 
     fn pair(&mut self, secret: &Key) -> &Result<Pem, Fault> {
         let object = self.snapshot.secrets.get(secret);
-        self.checked.entry(secret.clone()).or_insert_with(|| {
-            let pem = object.and_then(|object| pem(object)).ok_or_else(|| {
-                invalid(format!(
-                    "Secret {secret} lacks {CHAIN} or {PRIVATE_KEY}: put certificate chain and private key there, as PEM"
-                ))
-            })?;
-            match certificate::check(&pem) {
-                Ok(()) => Ok(pem),
-                Err(e) => Err(invalid(format!("Secret {secret} holds no usable pair: {e}"))),
-            }
+        let known = &self.snapshot.checked;
+        self.checked.entry(secret.clone()).or_insert_with(|| match object {
+            Some(object) => known.of(secret, object, || check(secret, object)),
+            None => Err(incomplete(secret)),
         })
+    }
+}
+
+fn check(secret: &Key, object: &Secret) -> Result<Pem, Fault> {
+    let pem = pem(object).ok_or_else(|| incomplete(secret))?;
+    match certificate::check(&pem) {
+        Ok(()) => Ok(pem),
+        Err(e) => Err(invalid(format!("Secret {secret} holds no usable pair: {e}"))),
+    }
+}
+
+fn incomplete(secret: &Key) -> Fault {
+    invalid(format!(
+        "Secret {secret} lacks {CHAIN} or {PRIVATE_KEY}: put certificate chain and private key there, as PEM"
+    ))
+}
+
+/// What was found of Secrets, for as long as they are the same objects: thousands are not checked again for one that is
+/// new. It changes no result, only how long it takes. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Checked(Arc<Mutex<HashMap<Key, (Weak<Secret>, Result<Pem, Fault>)>>>);
+
+impl Checked {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, (Weak<Secret>, Result<Pem, Fault>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(
+        &self,
+        key: &Key,
+        secret: &Arc<Secret>,
+        check: impl FnOnce() -> Result<Pem, Fault>,
+    ) -> Result<Pem, Fault> {
+        let mut known = self.lock();
+        // The weak reference keeps the place taken: no other object can be there.
+        if let Some((of, found)) = known.get(key)
+            && std::ptr::eq(of.as_ptr(), Arc::as_ptr(secret))
+        {
+            return found.clone();
+        }
+        let found = check();
+        known.insert(key.clone(), (Arc::downgrade(secret), found.clone()));
+        found
+    }
+
+    /// Forgets Secrets that are no more.
+    pub(crate) fn tidy(&self) {
+        self.lock().retain(|_, (secret, _)| secret.strong_count() > 0);
     }
 }
 
@@ -204,4 +247,27 @@ fn pem(secret: &Secret) -> Option<Pem> {
 
 fn invalid(message: String) -> Fault {
     Fault { reason: "InvalidCertificateRef", message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_checked_once_and_again_when_it_is_another() {
+        let (known, key) = (Checked::default(), Key::new("a", "b"));
+        let (one, two) = (Arc::new(Secret::default()), Arc::new(Secret::default()));
+        let mut checks = 0;
+        for secret in [&one, &one, &two, &two, &one] {
+            let found = known.of(&key, secret, || {
+                checks += 1;
+                Err(incomplete(&key))
+            });
+            assert!(found.is_err());
+        }
+        assert_eq!(checks, 3);
+        drop((one, two));
+        known.tidy();
+        assert!(known.lock().is_empty());
+    }
 }

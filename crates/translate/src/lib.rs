@@ -115,6 +115,7 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
         cache_policies,
         backend_tls_policies,
     };
+    snapshot.checked.tidy();
     let gateways = gateways.into_iter().map(|(key, gateway)| (key.clone(), gateway.into_plan())).collect();
     Translation { gateways, made: made.gateways, statuses, notices: notice::each_once(notices) }
 }

@@ -17,6 +17,8 @@ use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::names::{CONTROLLER_NAME, INGRESS_CONTROLLER};
 
+pub use crate::certificates::Checked;
+
 /// Namespace and name; the namespace of cluster-wide objects is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -87,6 +89,8 @@ pub struct Snapshot {
     pub ingress_settings: IngressSettings,
     /// Who we are.
     pub controllers: Controllers,
+    /// Shared with the snapshots before it, where the source keeps it.
+    pub checked: Checked,
 }
 
 /// Whose classes are ours. Several installations in one cluster have different names.

@@ -46,7 +46,8 @@ impl Told {
         events: &Events,
         metrics: &Metrics,
     ) -> bool {
-        let todo = self.todo(statuses, cluster, owned);
+        // There may be thousands.
+        let todo = tokio::task::block_in_place(|| self.todo(statuses, cluster, owned));
         let work = |todo: Todo| async move {
             let written = match &todo.addresses {
                 Some(addresses) => write(client, &todo.key, addresses).await,
@@ -131,9 +132,10 @@ impl Told {
 
 /// Neither of them cares for the generation.
 fn same(one: &[Condition], two: &[Condition]) -> bool {
-    let text =
-        |condition: &Condition| (condition.status, condition.reason.clone(), condition.message.clone());
-    one.iter().map(text).eq(two.iter().map(text))
+    let same = |one: &Condition, two: &Condition| {
+        one.status == two.status && one.reason == two.reason && one.message == two.message
+    };
+    one.len() == two.len() && one.iter().zip(two).all(|(one, two)| same(one, two))
 }
 
 fn news(condition: &Condition) -> (bool, String, String) {

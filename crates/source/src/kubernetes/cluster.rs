@@ -15,7 +15,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use kube::{Api, Client, Resource};
 use tokio::sync::watch;
-use translate::snapshot::{Controllers, IngressSettings, Objects};
+use translate::snapshot::{Checked, Controllers, IngressSettings, Objects};
 use translate::{Key, Snapshot};
 
 use super::named::Named;
@@ -47,6 +47,7 @@ pub struct Cluster {
     ingress_settings: IngressSettings,
     /// Who we are.
     pub controllers: Controllers,
+    checked: Checked,
     config_maps: Named<ConfigMap>,
     /// Those with CA certificates that are of another type.
     authorities: Named<Secret>,
@@ -95,6 +96,7 @@ impl Cluster {
             ingress_classes: all!(Scope::default(), same_generation),
             ingress_settings,
             controllers,
+            checked: Checked::default(),
             config_maps: Named::new(client.clone(), same_config_map, changed.clone()),
             authorities: Named::new(client.clone(), same_secret, changed.clone()),
             changed,
@@ -152,6 +154,7 @@ impl Cluster {
             ingress_classes: self.ingress_classes.objects(),
             ingress_settings: self.ingress_settings.clone(),
             controllers: self.controllers.clone(),
+            checked: self.checked.clone(),
             ..Snapshot::default()
         };
         self.config_maps.want(&config_maps(&snapshot)).await;

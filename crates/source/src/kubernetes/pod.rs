@@ -117,29 +117,37 @@ impl Pod {
     /// main.vcl and routing.json; absent until the operator has written them.
     pub async fn stored(&self) -> Result<Stored, Error> {
         let key = Key::new(&self.namespace, workload::vcl_config_map(&self.gateway));
-        let Some(config) = self.config.get(&key) else { return Ok(Stored::default()) };
-        let main_vcl = config.data.as_ref().and_then(|data| data.get(packing::MAIN_VCL)).cloned();
-        let packing::Stored { json, base } = packing::stored(&config)?;
-        let base = match base {
-            Some(index) => Some(Base { bytes: self.join(&index).await?, sha256: index.sha256 }),
-            None => None,
-        };
-        Ok(Stored { main_vcl, routing: json, base })
+        loop {
+            let Some(config) = self.config.get(&key) else { return Ok(Stored::default()) };
+            let main_vcl = config.data.as_ref().and_then(|data| data.get(packing::MAIN_VCL)).cloned();
+            let packing::Stored { json, base } = packing::stored(&config)?;
+            let Some(index) = base else { return Ok(Stored { main_vcl, routing: json, base: None }) };
+            let is_newest = || self.config.get(&key).is_some_and(|newest| Arc::ptr_eq(&newest, &config));
+            // What is old may have lost its shards meanwhile.
+            if let Some(bytes) = self.join(&index, is_newest).await? {
+                let base = Some(Base { bytes, sha256: index.sha256 });
+                return Ok(Stored { main_vcl, routing: json, base });
+            }
+        }
     }
 
-    async fn join(&self, index: &Index) -> Result<Arc<[u8]>, Error> {
+    /// `None`: it is no longer the newest.
+    async fn join(&self, index: &Index, is_newest: impl Fn() -> bool) -> Result<Option<Arc<[u8]>>, Error> {
         let mut joined = self.joined.lock().await;
         if let Some((_, bytes)) = joined.as_ref().filter(|(sha256, _)| *sha256 == index.sha256) {
-            return Ok(Arc::clone(bytes));
+            return Ok(Some(Arc::clone(bytes)));
         }
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut parts = Vec::with_capacity(index.shards.len());
         for name in &index.shards {
-            parts.push(part(&api, name).await?);
+            match part(&api, name, &is_newest).await? {
+                Some(part) => parts.push(part),
+                None => return Ok(None),
+            }
         }
         let bytes: Arc<[u8]> = packing::join(index, &parts)?.into();
         *joined = Some((index.sha256.clone(), Arc::clone(&bytes)));
-        Ok(bytes)
+        Ok(Some(bytes))
     }
 
     /// The data of the Secret with the pairs of all listeners.
@@ -176,7 +184,11 @@ impl Pod {
     }
 }
 
-async fn part(api: &Api<ConfigMap>, name: &str) -> Result<ByteString, Error> {
+async fn part(
+    api: &Api<ConfigMap>,
+    name: &str,
+    is_newest: impl Fn() -> bool,
+) -> Result<Option<ByteString>, Error> {
     let failed = |why: String| Error::Shard { name: name.to_owned(), why };
     let mut tries = 0;
     let mut pause = SHARD_PAUSE.0;
@@ -185,8 +197,9 @@ async fn part(api: &Api<ConfigMap>, name: &str) -> Result<ByteString, Error> {
         match api.get(name).await {
             Ok(shard) => {
                 let part = shard.binary_data.and_then(|mut data| data.remove(packing::PART));
-                return part.ok_or_else(|| failed(format!("it has no key {}", packing::PART)));
+                return part.map(Some).ok_or_else(|| failed(format!("it has no key {}", packing::PART)));
             }
+            Err(_) if !is_newest() => return Ok(None),
             Err(e) if tries == SHARD_TRIES => return Err(failed(e.to_string())),
             Err(_) => {
                 tokio::time::sleep(pause).await;
