@@ -40,6 +40,14 @@ proptest! {
             same_reasons(&answer, &router.explain(request, *random), request)?;
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 500,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn what_has_changed_since_a_base_decides_with_it_as_the_whole_does(
