@@ -84,7 +84,8 @@ fn difference(
                 if before != host {
                     changed.insert(name.clone(), host.clone());
                 }
-                (old.next(), now.next());
+                old.next();
+                now.next();
             }
             (Some((gone, _)), other) if other.is_none_or(|(name, _)| gone < name) => {
                 removed.push(gone.clone());

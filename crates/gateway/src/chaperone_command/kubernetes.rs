@@ -438,3 +438,100 @@ pub(super) async fn report(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::ghost::Config;
+    use model::routing::{Route, Vhost};
+
+    use super::*;
+
+    fn routing(hosts: &[&str]) -> Routing {
+        let host = |name: &str| {
+            let route = Route {
+                service: Some("shop".to_owned()),
+                namespace: Some("default".to_owned()),
+                port: Some(80),
+                route_name: format!("default/{name}"),
+                ..Route::default()
+            };
+            (name.to_owned(), Vhost { routes: vec![route], ..Vhost::default() })
+        };
+        let listeners = vec![model::Listener {
+            name: "http".to_owned(),
+            socket: "http-80".to_owned(),
+            hostname: None,
+            tls: None,
+        }];
+        Routing { listeners, vhosts: hosts.iter().map(|name| host(name)).collect(), ..Routing::default() }
+    }
+
+    fn slice(address: &str) -> Arc<EndpointSlice> {
+        let slice = json!({
+            "metadata": {"name": "s", "namespace": "default", "labels": {SERVICE_NAME_LABEL: "shop"}},
+            "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": [address]}],
+        });
+        Arc::new(serde_json::from_value(slice).unwrap())
+    }
+
+    fn stored(new: &Routing, base: &Routing) -> Stored {
+        let bytes = serde_json::to_vec(base).unwrap().into();
+        Stored {
+            main_vcl: Some("vcl 4.1;".to_owned()),
+            routing: Some(serde_json::to_string(&new.since(base, "abc")).unwrap()),
+            base: Some(source::kubernetes::Base { sha256: "abc".to_owned(), bytes }),
+        }
+    }
+
+    #[test]
+    fn what_has_changed_since_a_base_is_told_to_ghost_with_the_same_base() {
+        let (base, new) = (routing(&["a", "b"]), routing(&["b", "c"]));
+        let mut last = Last::default();
+        let mut fed = |new: &Routing, slice: &Arc<EndpointSlice>| {
+            last.take(stored(new, &base), "default").unwrap();
+            assert!(last.namespaces().contains("default") && !last.is_idle());
+            let slices = [Arc::clone(slice)];
+            let desired = last.desired(&slices, &BTreeMap::new(), None).unwrap().0;
+            let ghost_base = desired.base.clone().unwrap();
+            let head: Config = serde_json::from_slice(desired.ghost.as_ref().unwrap()).unwrap();
+            assert_eq!(head.base.as_deref(), Some(&*ghost_base.name));
+            let below: Config = serde_json::from_slice(&ghost_base.bytes).unwrap();
+            let (whole, _) = resolve(new, &EndpointIndex::new([&**slice]));
+            assert_eq!(head.over(below), whole);
+            (ghost_base.name, desired.tag)
+        };
+        let slice_one = slice("10.0.0.1");
+        let (first, one) = fed(&base, &slice_one);
+        let (second, two) = fed(&new, &slice_one);
+        assert_eq!(first, second);
+        assert_ne!(one, two);
+        // Other endpoints make another base.
+        let (third, again) = fed(&new, &slice("10.0.0.2"));
+        assert_ne!(second, third);
+        assert_eq!(two, again);
+    }
+
+    #[test]
+    fn a_base_that_is_not_the_files_is_refused() {
+        let base = routing(&["a"]);
+        let wrong = Stored { base: None, ..stored(&base, &base) };
+        let error = Last::default().take(wrong, "default").unwrap_err();
+        assert!(error.to_string().contains("another base"), "{error}");
+    }
+
+    #[test]
+    fn what_was_served_is_kept_with_its_base() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = Kept::new(dir.path());
+        let base = routing(&["a", "b"]);
+        let mut last = Last::default();
+        last.take(stored(&routing(&["b"]), &base), "default").unwrap();
+        let (desired, tls) = last.desired(&[slice("10.0.0.1")], &BTreeMap::new(), None).unwrap();
+        kept.write(&last.keep(&desired, tls, &BTreeMap::new()).unwrap());
+        let found = kept.read().unwrap();
+        let mut restored = Last::default();
+        restored.restore(&found);
+        let (again, _) = restored.desired(&[], &BTreeMap::new(), Some(&found)).unwrap();
+        assert_eq!(again, desired);
+    }
+}
