@@ -14,6 +14,8 @@ use crate::tally::Tally;
 
 pub use sentence::Severity;
 
+use crate::feed::GhostBase;
+
 /// Something that happened.
 #[derive(Debug, Clone)]
 pub enum Event {
@@ -81,10 +83,21 @@ pub enum Event {
 pub struct Configuration {
     /// The bytes of ghost.json.
     pub ghost: Option<Arc<[u8]>>,
+    /// Its base, where it has one.
+    pub base: Option<GhostBase>,
     pub tls: Arc<front::Config>,
 }
 
 impl Configuration {
+    /// ghost.json with its base, as one; `None` where it cannot be read.
+    pub fn routes(&self) -> Option<model::ghost::Config> {
+        let head: model::ghost::Config = serde_json::from_slice(self.ghost.as_deref()?).ok()?;
+        match &self.base {
+            Some(base) => Some(head.over(serde_json::from_slice(&base.bytes).ok()?)),
+            None => Some(head),
+        }
+    }
+
     /// The very same, without a look at the bytes.
     pub fn is(&self, other: &Self) -> bool {
         let same_ghost = match (&self.ghost, &other.ghost) {
@@ -196,8 +209,11 @@ impl Reporter {
     }
 
     /// ghost routes by this from now on.
-    pub(crate) fn routes_by(&self, ghost: &Arc<[u8]>) {
-        self.state.send_modify(|state| state.configuration.ghost = Some(Arc::clone(ghost)));
+    pub(crate) fn routes_by(&self, ghost: &Arc<[u8]>, base: Option<&GhostBase>) {
+        self.state.send_modify(|state| {
+            state.configuration.ghost = Some(Arc::clone(ghost));
+            state.configuration.base = base.cloned();
+        });
     }
 
     /// The front has these listeners and certificates from now on.

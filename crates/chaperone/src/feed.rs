@@ -193,7 +193,7 @@ impl Feed {
                     tracing::warn!("ghost left out: {left_out}");
                 }
                 let (rules, backends) = (status.rules, status.backends);
-                reporter.routes_by(ghost);
+                reporter.routes_by(ghost, base);
                 reporter.tell(&Event::Reloaded { rules, backends, took: begun.elapsed() });
                 Ok(())
             }

@@ -218,7 +218,7 @@ impl Supervisor {
         self.settings.former_args = None;
         self.reporter.control(Some(ghost_socket));
         if let Some(ghost) = &desired.ghost {
-            self.reporter.routes_by(ghost);
+            self.reporter.routes_by(ghost, desired.base.as_ref());
         }
         self.reporter.tell(&Event::Serving { sockets });
         self.front.show(&desired.tls);

@@ -237,7 +237,7 @@ impl Watched {
 
 /// ghost has read these bytes: they can be read.
 fn parse(of: &Configuration) -> Config {
-    of.ghost.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()
+    of.routes().unwrap_or_default()
 }
 
 /// Tells what a new configuration brought, and whoever looks to look again.

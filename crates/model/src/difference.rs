@@ -25,6 +25,16 @@ impl Routing {
         Self { base: Some(name.to_owned()), removed, vhosts, ..self.without_hosts() }
     }
 
+    /// This one, which says what has changed since `base`, and its base as one.
+    pub fn over(mut self, base: Self) -> Self {
+        let mut vhosts = base.vhosts;
+        for host in &self.removed {
+            vhosts.remove(host);
+        }
+        vhosts.append(&mut self.vhosts);
+        Self { base: None, removed: Vec::new(), vhosts, ..self }
+    }
+
     /// Can what has changed since `base` be told by exact hosts alone? Then ghost goes on with what it made of the base.
     pub fn is_near(&self, base: &Self) -> bool {
         // What is the front's and the chaperone's concern is theirs to follow.
@@ -127,6 +137,7 @@ mod tests {
         let head = new.since(&base, "x");
         assert_eq!(head.vhosts.keys().collect::<Vec<_>>(), ["b", "c", "e"]);
         assert_eq!((head.base.as_deref(), head.removed.as_slice()), (Some("x"), &["d".to_owned()][..]));
+        assert_eq!(head.over(base), new);
         assert!(new.since(&new, "x").vhosts.is_empty());
     }
 

@@ -197,10 +197,7 @@ mod tests {
         assert_eq!(head.base.as_ref(), Some(&index.sha256));
         let shards = &packed.base.as_ref().unwrap().shards;
         let parts: Vec<ByteString> = index.shards.iter().map(|name| shards[name].clone()).collect();
-        let mut whole: Routing = serde_json::from_slice(&join(&index, &parts).unwrap()).unwrap();
-        whole.vhosts.retain(|host, _| !head.removed.contains(host));
-        whole.vhosts.extend(head.vhosts);
-        whole
+        head.over(serde_json::from_slice(&join(&index, &parts).unwrap()).unwrap())
     }
 
     #[test]

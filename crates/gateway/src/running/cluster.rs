@@ -122,27 +122,25 @@ impl Cluster {
         namespace: &str,
         config: &ConfigMap,
     ) -> anyhow::Result<(model::ghost::Config, String)> {
-        let bytes = match packing::stored(config)? {
-            packing::Stored::Absent => Vec::new(),
-            packing::Stored::Bytes(bytes) => bytes,
-            packing::Stored::Index(index) => {
-                let api: Api<ConfigMap> = self.api(Some(namespace));
-                let mut parts = Vec::with_capacity(index.shards.len());
-                for name in &index.shards {
-                    let shard =
-                        api.get(name).await.with_context(|| format!("ConfigMap {namespace}/{name}"))?;
-                    let part = shard.binary_data.and_then(|mut data| data.remove(packing::PART));
-                    parts.push(part.with_context(|| format!("ConfigMap {namespace}/{name} is empty"))?);
-                }
-                packing::join(&index, &parts)?
-            }
-        };
+        let packing::Stored { json, base } = packing::stored(config)?;
         let vcl = config.data.as_ref().and_then(|data| data.get(packing::MAIN_VCL)).cloned();
-        let hash = packing::hash(&vcl.unwrap_or_default(), &bytes);
-        if bytes.is_empty() {
+        let json = json.unwrap_or_default();
+        let hash = packing::hash(&vcl.unwrap_or_default(), json.as_bytes());
+        if json.is_empty() {
             return Ok((model::ghost::Config::default(), hash));
         }
-        let routing: Routing = serde_json::from_slice(&bytes).context("routing.json")?;
+        let mut routing: Routing = serde_json::from_str(&json).context("routing.json")?;
+        if let Some(index) = base {
+            let api: Api<ConfigMap> = self.api(Some(namespace));
+            let mut parts = Vec::with_capacity(index.shards.len());
+            for name in &index.shards {
+                let shard = api.get(name).await.with_context(|| format!("ConfigMap {namespace}/{name}"))?;
+                let part = shard.binary_data.and_then(|mut data| data.remove(packing::PART));
+                parts.push(part.with_context(|| format!("ConfigMap {namespace}/{name} is empty"))?);
+            }
+            let bytes = packing::join(&index, &parts)?;
+            routing = routing.over(serde_json::from_slice(&bytes).context("the base of routing.json")?);
+        }
         let mut slices: Vec<EndpointSlice> = Vec::new();
         for namespace in routing.service_namespaces() {
             slices.extend(self.list::<EndpointSlice>(Some(&namespace), "").await?);
