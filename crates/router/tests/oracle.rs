@@ -59,7 +59,7 @@ proptest! {
         let (base, head) = split(&config, choice);
         let below = Arc::new(Router::compile(&base).unwrap().router);
         let layered = Router::compile_over(&head, &below).unwrap().unwrap().router;
-        let as_one = Router::compile(&head.clone().over(base)).unwrap().router;
+        let as_one = Router::compile(&head.over(base)).unwrap().router;
         for (request, random) in &requests {
             let answer = answer(&config, request);
             let decision = layered.decide(request, *random);

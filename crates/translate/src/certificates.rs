@@ -209,10 +209,13 @@ fn incomplete(secret: &Key) -> Fault {
 /// What was found of Secrets, for as long as they are the same objects: thousands are not checked again for one that is
 /// new. It changes no result, only how long it takes. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Checked(Arc<Mutex<HashMap<Key, (Weak<Secret>, Result<Pem, Fault>)>>>);
+pub struct Checked(Arc<Mutex<HashMap<Key, Found>>>);
+
+/// Of which object, and what.
+type Found = (Weak<Secret>, Result<Pem, Fault>);
 
 impl Checked {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, (Weak<Secret>, Result<Pem, Fault>)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Found>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
