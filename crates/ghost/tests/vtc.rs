@@ -29,6 +29,7 @@ cases! {
     a_failed_reload_keeps_the_old_configuration
     a_fetch_that_a_ban_overtakes_is_not_kept
     a_fetch_that_a_purge_overtakes_is_not_kept
+    a_file_says_what_has_changed_since_its_base
     a_file_without_listeners_goes_by_sockets
     a_new_rule_takes_over_no_objects
     a_new_vcl_reads_the_file_before_it_is_used
