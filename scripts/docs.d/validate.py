@@ -80,7 +80,7 @@ class Validator:
         # Endpoints on this machine are for `serve` alone.
         text = re.sub(r"\b127\.0\.0\.1\b", "192.0.2.1", text)
         verb = "create" if any("generateName" in d["metadata"] for d in documents) else "apply"
-        how = [*self.kubectl, verb, "--dry-run=server", "--validate=strict", "-n", "default", "-f", "-"]
+        how = [*self.kubectl, verb, "--dry-run=server", "--validate=strict", "-f", "-"]
         if verb == "apply":
             how += ["--server-side", "--force-conflicts"]
         said = subprocess.run(how, input=text, capture_output=True, text=True, timeout=60, check=False)
