@@ -1,6 +1,6 @@
 //! The dashboard of `serve`: what it shows, whom it answers, and what it does.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use serde_json::Value;
@@ -162,8 +162,15 @@ fn strangers_are_refused() {
     assert_eq!(site.ask(&[("Origin", "null")]), 403);
     assert_eq!(site.ask(&[("Sec-Fetch-Site", "cross-site")]), 403);
     assert_eq!(site.ask(&[("Host", "evil.example")]), 400);
-    let long = "x".repeat(20 << 10);
-    assert!((400..500).contains(&site.ask(&[("X-Long", &long)])));
+    // The answer may be lost: the server closes while the rest of the request is on its way.
+    let long =
+        format!("GET /api/state HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "x".repeat(20 << 10));
+    let mut stream = TcpStream::connect(("127.0.0.1", site.board)).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    let _ = stream.write_all(long.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&answer));
     for (method, path, status) in [
         ("OPTIONS", "/api/state", 405),
         ("POST", "/api/state", 403),
