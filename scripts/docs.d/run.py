@@ -17,7 +17,8 @@ from session import Ended, Session
 from validate import Validator
 
 KIT = REPOSITORY / "tests/cluster"
-BINARIES = Path(os.environ.get("BINARIES", REPOSITORY / "target/debug")).resolve()
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+BINARIES = Path(os.environ.get("BINARIES", TARGET / "debug")).resolve()
 BINARY = BINARIES / "varnish-gateway"
 # For one block; and for what a `console` shows to come true.
 PATIENCE = 240

@@ -152,7 +152,8 @@ def ended(name, patience=60):
 
 def command(*words):
     """`varnish-gateway …` with kubectl's credentials: its exit code, and what it prints."""
-    built = [REPOSITORY / "target" / profile / "varnish-gateway" for profile in ("release", "debug")]
+    target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+    built = [target / profile / "varnish-gateway" for profile in ("release", "debug")]
     built = [program for program in built if program.exists()]
     if not built:
         raise SystemExit("there is no target/debug/varnish-gateway: cargo build --workspace")
