@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use chaperone::stats::Sample;
 use model::RouteKind;
-use model::stats::{BOUNDS_MICROS, BUCKETS, Counts};
+use model::stats::{BOUNDS_MICROS, BUCKETS, Counts, Stats};
 use serde::{Deserialize, Serialize};
 
 use crate::view::{Second, SecondOf};
@@ -85,20 +85,21 @@ impl Traffic {
         self.per_route = sample.stats.per_route;
         let Some(before) = self.before.replace(sample.clone()) else {
             // Nobody knows in which time these were counted.
-            self.total.last = sample.stats.total();
-            for rule in &sample.stats.routes {
-                let key = (rule.kind, rule.route.clone(), rule.rule);
-                if self.rules.len() < MOST || self.rules.contains_key(&key) {
-                    self.rules.entry(key).or_default().last = rule.counts.clone();
+            for (rule, counts) in by_rule(&sample.stats) {
+                if self.rules.len() < MOST || self.rules.contains_key(&rule) {
+                    self.rules.entry(rule).or_default().last = counts.clone();
                 }
             }
             return;
         };
         let seconds = sample.at.saturating_duration_since(before.at).as_secs_f64().max(0.001);
-        self.total.count(sample.stats.total(), seconds);
-        let rules = sample.stats.routes.iter();
-        let mut counted: HashMap<Rule, &Counts> =
-            rules.map(|rule| ((rule.kind, rule.route.clone(), rule.rule), &rule.counts)).collect();
+        let (was, mut counted) = (by_rule(&before.stats), by_rule(&sample.stats));
+        // Rule by rule: one that goes takes what it had counted along.
+        let mut total = Counted::between(&before.stats.unrouted, &sample.stats.unrouted, seconds);
+        for (rule, now) in &counted {
+            total.add(&Counted::since(was.get(rule).copied(), now, 0.0));
+        }
+        self.total.push(total);
         for (rule, series) in &mut self.rules {
             match counted.remove(rule) {
                 Some(counts) => series.count(counts.clone(), seconds),
@@ -109,7 +110,11 @@ impl Traffic {
             self.rules.retain(|_, series| !series.is_quiet());
         }
         for (rule, counts) in counted.into_iter().take(MOST.saturating_sub(self.rules.len())) {
-            self.rules.entry(rule).or_default().count(counts.clone(), seconds);
+            let last = was.get(&rule).copied().cloned().unwrap_or_default();
+            self.rules
+                .entry(rule)
+                .or_insert(Series { last, ..Series::default() })
+                .count(counts.clone(), seconds);
         }
     }
 
@@ -149,6 +154,10 @@ impl Traffic {
         all.truncate(most);
         all
     }
+}
+
+fn by_rule(stats: &Stats) -> HashMap<Rule, &Counts> {
+    stats.routes.iter().map(|rule| ((rule.kind, rule.route.clone(), rule.rule), &rule.counts)).collect()
 }
 
 impl Series {
@@ -195,6 +204,13 @@ impl Series {
 impl Counted {
     fn silent(seconds: f64) -> Self {
         Self { seconds: seconds as f32, ..Self::default() }
+    }
+
+    fn since(before: Option<&Counts>, now: &Counts, seconds: f64) -> Self {
+        before.map_or_else(
+            || Self::between(&Counts::default(), now, seconds),
+            |before| Self::between(before, now, seconds),
+        )
     }
 
     /// What was counted since. A child that was started anew counts from zero.
@@ -270,7 +286,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use model::stats::{RouteStats, Stats};
+    use model::stats::RouteStats;
 
     use super::*;
 
@@ -308,6 +324,9 @@ mod tests {
         assert_eq!(traffic.of(&rule("a/b")).unwrap().rate, [20.0, 4.0]);
         let busy: Vec<_> = traffic.busiest(1, 10).into_iter().map(|(rule, _)| rule.1.as_str()).collect();
         assert_eq!(busy, ["a/b", "a/c"]);
+        // One that goes takes its numbers along; what is left is no news.
+        traffic.take(Some(&sample(at(4), &[("a/c", 3)])));
+        assert_eq!(traffic.total.over(1).rate, 2.0);
         traffic.take(None);
         assert_eq!(traffic.total.over(1).rate, 0.0);
     }
@@ -322,6 +341,15 @@ mod tests {
         }
         assert_eq!(traffic.total().rate.len(), KEPT);
         assert_eq!(traffic.rules.len(), MOST);
+        // Most fall silent and are forgotten; who takes their places comes with what is new alone.
+        let last = KEPT as u64 + 19;
+        for second in last + 1..last + 2 * KEPT as u64 {
+            let more = |n| if n < MOST - 10 { last } else { second };
+            let rules: Vec<_> = names.iter().enumerate().map(|(n, name)| (name.as_str(), more(n))).collect();
+            traffic.take(Some(&sample(begin + Duration::from_secs(second), &rules)));
+        }
+        let rates = traffic.rules.values().flat_map(|series| series.columns().rate);
+        assert!(rates.fold(0.0, f64::max) <= 1.0);
         assert!(traffic.rules.values().all(|series| series.points.len() <= KEPT));
     }
 }

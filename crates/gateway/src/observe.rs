@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use anyhow::Context;
 use chaperone::State;
@@ -21,7 +22,8 @@ pub(crate) struct ObserveArguments {
     #[arg(long)]
     log_query_strings: bool,
     /// A collector that takes OTLP over HTTP, like http://127.0.0.1:4318: requests become spans.
-    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = endpoint)]
+    /// Without it OTEL_EXPORTER_OTLP_ENDPOINT counts.
+    #[arg(long, value_name = "URL", value_parser = endpoint)]
     otlp_endpoint: Option<Endpoint>,
     /// The share of requests without a trace of their own that begin one which is recorded, from 0 to 1.
     #[arg(long, value_name = "RATIO", default_value = "0.01", value_parser = ratio)]
@@ -43,9 +45,14 @@ impl ObserveArguments {
         if self.access_log.as_ref().is_some_and(|to| to != "ncsa") {
             ghost.request_log = Some(true);
         }
-        if self.otlp_endpoint.is_some() {
+        if self.collector().is_ok_and(|collector| collector.is_some()) {
             ghost.trace_sampling.get_or_insert(self.trace_sampling);
         }
+    }
+
+    /// The variable may be meant for other programs: what is wrong with it stops nothing.
+    fn collector(&self) -> Result<Option<Endpoint>, String> {
+        self.otlp_endpoint.clone().map_or_else(of_environment, |endpoint| Ok(Some(endpoint)))
     }
 
     /// Logs and exports until it is dropped.
@@ -64,17 +71,19 @@ impl ObserveArguments {
             }
         };
         let exporting = async {
-            match self.otlp_endpoint.clone() {
-                Some(endpoint) => spans::export(endpoint, gateway.clone(), state.clone()).await,
-                None => std::future::pending().await,
+            match self.collector() {
+                Ok(Some(endpoint)) => spans::export(endpoint, gateway.clone(), state.clone()).await,
+                Ok(None) => {}
+                Err(e) => tracing::warn!("{gateway}: no spans: {e}"),
             }
+            std::future::pending::<()>().await;
         };
         tokio::join!(logging, exporting);
     }
 
     async fn log(&self, to: &str, gateway: &str, dir: &Path) -> anyhow::Result<()> {
         let query = translate::log_query(None);
-        let mut out: Box<dyn Write + Send> = match to {
+        let out: Box<dyn Write + Send> = match to {
             "json" | "ncsa" => Box::new(std::io::stdout()),
             file => {
                 let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
@@ -86,18 +95,39 @@ impl ObserveArguments {
             _ => log::arguments(Some(&query)),
         };
         let name = gateway.strip_prefix("Gateway ").unwrap_or(gateway).to_owned();
+        let (written, mut lost) = (writer(out), 0_u64);
         log::follow(dir, &arguments, move |line| {
             let line = match to {
                 "ncsa" => line,
                 _ => json(&line, self.log_query_strings, Some(&name)),
             };
-            // In one piece: others write there, too.
-            let _ = out.write_all(format!("{line}\n").as_bytes());
+            if written.try_send(format!("{line}\n")).is_err() {
+                lost += 1;
+            } else if lost > 0 {
+                tracing::warn!(
+                    "{gateway}: {lost} lines of the access log are lost: nobody took them in time"
+                );
+                lost = 0;
+            }
             true
         })
         .await;
         Ok(())
     }
+}
+
+/// Lines that wait for whoever reads them.
+const WAITING: usize = 8192;
+
+/// A thread that writes lines, each in one piece: others write there, too. Whoever does not take them holds up nobody else.
+fn writer(mut out: Box<dyn Write + Send>) -> SyncSender<String> {
+    let (to, lines) = sync_channel::<String>(WAITING);
+    std::thread::spawn(move || {
+        for line in lines {
+            let _ = out.write_all(line.as_bytes());
+        }
+    });
+    to
 }
 
 fn json(line: &str, with_query: bool, gateway: Option<&str>) -> String {
@@ -143,14 +173,21 @@ pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
+/// `OTEL_EXPORTER_OTLP_ENDPOINT`, where it is set.
+fn of_environment() -> Result<Option<Endpoint>, String> {
+    let given = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_default();
+    if given.is_empty() {
+        return Ok(None);
+    }
+    endpoint(&given).map(Some).map_err(|e| format!("OTEL_EXPORTER_OTLP_ENDPOINT: {e}"))
+}
+
 /// Spans of a pod's requests, where its environment names a collector. Ends never.
 pub(crate) async fn export_of_pod(gateway: String, state: watch::Receiver<State>) {
-    let given = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_default();
-    if !given.is_empty() {
-        match Endpoint::parse(&given) {
-            Ok(endpoint) => spans::export(endpoint, gateway, state).await,
-            Err(e) => tracing::error!("OTEL_EXPORTER_OTLP_ENDPOINT: {e}"),
-        }
+    match of_environment() {
+        Ok(Some(endpoint)) => spans::export(endpoint, gateway, state).await,
+        Ok(None) => {}
+        Err(e) => tracing::error!("{e}"),
     }
     std::future::pending::<()>().await;
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Listener;
 use crate::routing::{Routing, Vhost};
 
 impl Routing {
@@ -37,9 +36,9 @@ impl Routing {
 
     /// Can what has changed since `base` be told by exact hosts alone? Then ghost goes on with what it made of the base.
     pub fn is_near(&self, base: &Self) -> bool {
-        // What is the front's and the chaperone's concern is theirs to follow.
+        // What is the front's and the chaperone's concern is theirs to follow. Names with certificates are ghost's, too: it
+        // tells misdirected requests by them.
         let frame = |of: &Self| Self {
-            listeners: of.listeners.iter().map(|one| Listener { tls: None, ..one.clone() }).collect(),
             tls_listeners: Vec::new(),
             client_validation: BTreeMap::new(),
             tls_limits: None,
@@ -128,6 +127,19 @@ mod tests {
     fn routing(hosts: &[(&str, Vhost)]) -> Routing {
         let vhosts = hosts.iter().map(|(name, host)| ((*name).to_owned(), host.clone())).collect();
         Routing { vhosts, ..Routing::default() }
+    }
+
+    #[test]
+    fn a_name_with_a_certificate_of_its_own_needs_a_new_base() {
+        let with = |hosts: &[&str]| {
+            let hosts = hosts.iter().map(|name| ((*name).to_owned(), vec!["a/pair".to_owned()])).collect();
+            let tls = Some(crate::ListenerTls { hosts, ..Default::default() });
+            let (name, socket) = ("s".to_owned(), "https-443".to_owned());
+            let listener = crate::Listener { name, socket, hostname: None, tls };
+            Routing { listeners: vec![listener], ..routing(&[("a", host("1"))]) }
+        };
+        assert!(with(&["a"]).is_near(&with(&["a"])));
+        assert!(!with(&["a", "b"]).is_near(&with(&["a"])));
     }
 
     #[test]

@@ -70,12 +70,11 @@ impl Config {
         Self { base: None, removed: Vec::new(), vhosts, ..self }
     }
 
-    /// All but the hosts, and nothing that is the front's concern. Two files that agree in it differ by hosts alone.
+    /// All but the hosts. Two files that agree in it differ by hosts alone.
     pub fn frame(&self) -> Self {
-        let listeners = self.listeners.iter().map(|one| Listener { tls: None, ..one.clone() }).collect();
         Self {
             version: self.version,
-            listeners,
+            listeners: self.listeners.clone(),
             timeouts: self.timeouts,
             trusted_proxies: self.trusted_proxies.clone(),
             cache_status_header: self.cache_status_header,

@@ -171,17 +171,17 @@ impl Entry {
     }
 }
 
-/// A line that is not understood is not lost.
-pub(crate) fn unread(line: &str) -> String {
-    let mut object = serde_json::Map::new();
-    object.insert("unread".to_owned(), Value::String(line.to_owned()));
-    Value::Object(object).to_string()
+/// A line that is not understood is not lost; but it may hold what is not to be shown.
+pub(crate) fn unread(line: &str, with_query: bool) -> String {
+    let value = if with_query { Value::from(line) } else { Value::from(line.len()) };
+    let name = if with_query { "unread" } else { "unread_bytes" };
+    serde_json::json!({ name: value }).to_string()
 }
 
 impl Entry {
     /// The line of JSON for a line of varnishncsa.
     pub fn line(of: &str, with_query: bool) -> String {
-        Self::parse(of, with_query).map_or_else(|| unread(of), |entry| entry.json())
+        Self::parse(of, with_query).map_or_else(|| unread(of, with_query), |entry| entry.json())
     }
 }
 
@@ -238,6 +238,7 @@ mod tests {
         assert_eq!(back["trace_id"], "0af7651916cd43dd8448eb211c80319c");
         assert_eq!(back.get("parent_span_id"), None);
         assert_eq!(Entry::parse(line, true).unwrap().query.as_deref(), Some("?token=x"));
-        assert_eq!(Entry::line("{\"half", false), r#"{"unread":"{\"half"}"#);
+        assert_eq!(Entry::line("{\"half", true), r#"{"unread":"{\"half"}"#);
+        assert_eq!(Entry::line("{\"half", false), r#"{"unread_bytes":6}"#);
     }
 }

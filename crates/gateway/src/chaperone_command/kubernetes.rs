@@ -95,7 +95,14 @@ impl Feeder {
         to_varnishd: &watch::Sender<Desired>,
     ) -> anyhow::Result<Option<KeptConfiguration>> {
         let begun = Instant::now();
-        last.take(self.pod.stored().await?, &self.namespace)?;
+        let read = self.pod.stored().await.map_err(anyhow::Error::from);
+        let mut trouble = read.and_then(|stored| last.take(stored, &self.namespace)).err();
+        // Where something newer cannot be read, endpoints and certificates of what is served are followed all the same.
+        if last.text.is_none()
+            && let Some(e) = trouble.take()
+        {
+            return Err(e);
+        }
         let taken = begun.elapsed();
         self.reporter.set_idle(last.is_idle());
         let slices = self.pod.endpoint_slices(&last.namespaces()).await;
@@ -103,7 +110,10 @@ impl Feeder {
         let (desired, tls) = last.desired(&slices, &certificates, None)?;
         tracing::debug!("routing.json read in {taken:?}, ghost.json made in {:?}", begun.elapsed() - taken);
         send(to_varnishd, desired.clone());
-        Ok(last.keep(&desired, tls, &certificates))
+        match trouble {
+            Some(e) => Err(e),
+            None => Ok(last.keep(&desired, tls, &certificates)),
+        }
     }
 }
 
@@ -260,6 +270,11 @@ impl Last {
         let (ghost, base, groups): (Arc<[u8]>, _, TlsGroups) = match kept {
             Some(kept) => (kept.ghost.as_bytes().into(), kept.base.clone(), kept.tls.clone()),
             None => {
+                if routing.base.is_some() && self.base.is_none() {
+                    anyhow::bail!(
+                        "the base of the routing.json that was kept is not there: what was kept is served on"
+                    );
+                }
                 let index = EndpointIndex::new(slices.iter().map(AsRef::as_ref));
                 let base = self.base.as_mut().map(|base| base.ghost(slices, &index)).transpose()?;
                 let (mut ghost, notices) = resolve(routing, &index);
@@ -533,5 +548,7 @@ mod tests {
         restored.restore(&found);
         let (again, _) = restored.desired(&[], &BTreeMap::new(), Some(&found)).unwrap();
         assert_eq!(again, desired);
+        // Before its base is read, the rest of it is not the whole.
+        assert!(restored.desired(&[], &BTreeMap::new(), None).is_err());
     }
 }
