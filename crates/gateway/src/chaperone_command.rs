@@ -148,6 +148,8 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         admin_address: environment.admin_address,
         secret: environment.secret_path.clone(),
         extra_args,
+        // The sidecar of access logs asks by VARNISHD_EXTRA_ARGS.
+        logs_requests: observe::pod_reads_the_log(),
         former_args: None,
         upgrade_idle: environment.upgrade_idle,
         drain_delay: environment.drain_delay,

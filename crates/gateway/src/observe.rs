@@ -55,6 +55,11 @@ impl ObserveArguments {
         self.otlp_endpoint.clone().map_or_else(of_environment, |endpoint| Ok(Some(endpoint)))
     }
 
+    /// Does somebody read varnishd's log of requests?
+    pub(crate) fn reads_the_log(&self) -> bool {
+        self.access_log.is_some() || self.collector().is_ok_and(|collector| collector.is_some())
+    }
+
     /// Logs and exports until it is dropped.
     pub(crate) async fn run(self, gateway: String, state: watch::Receiver<State>) {
         let logging = async {
@@ -180,6 +185,11 @@ fn of_environment() -> Result<Option<Endpoint>, String> {
         return Ok(None);
     }
     endpoint(&given).map(Some).map_err(|e| format!("OTEL_EXPORTER_OTLP_ENDPOINT: {e}"))
+}
+
+/// Does a pod read varnishd's log of requests by itself?
+pub(crate) fn pod_reads_the_log() -> bool {
+    of_environment().is_ok_and(|collector| collector.is_some())
 }
 
 /// Spans of a pod's requests, where its environment names a collector. Ends never.

@@ -21,10 +21,12 @@ const JSON_FORMAT: &str = concat!(
 pub(super) fn varnishd_arguments(logging: &Logging) -> Vec<&'static str> {
     match logging.mode {
         LogMode::Varnishlog => vec!["-p", "vsl_mask=default"],
-        // ghost says it all.
-        LogMode::VarnishlogJson if logging.is_ours() => Vec::new(),
-        // Whether it was a hit.
-        LogMode::VarnishlogJson | LogMode::Varnishncsa => vec!["-p", "vsl_mask=+VCL_call,+VCL_return"],
+        // ghost says the rest.
+        LogMode::VarnishlogJson if logging.is_ours() => vec!["-p", "vsl_mask=+Timestamp,+ReqAcct"],
+        // Whether it was a hit, too.
+        LogMode::VarnishlogJson | LogMode::Varnishncsa => {
+            vec!["-p", "vsl_mask=+Timestamp,+ReqAcct,+VCL_call,+VCL_return"]
+        }
     }
 }
 
