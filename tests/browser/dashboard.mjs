@@ -1,43 +1,15 @@
 // The dashboard in a browser: what it shows, how it follows changes, by keyboard, dark and light, wide and narrow. Every wait has a
 // deadline; whatever was started ends with this. Pictures go to VG_ARTIFACTS, or target/browser.
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { createServer, request as ask } from "node:http";
-import { createServer as createProbe } from "node:net";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import { chromium } from "playwright-core";
+import { certificates, ended, freePort, gateway, here, listening, play, secret, serve, until, write } from "./stage.mjs";
 
-const here = dirname(fileURLToPath(import.meta.url));
-const program = process.argv[2];
 const pictures = process.env.VG_ARTIFACTS ?? join(here, "../../target/browser");
-const dir = mkdtempSync(join(tmpdir(), "vg-dashboard-"));
-chmodSync(dir, 0o755);
-mkdirSync(join(dir, "manifests"));
 mkdirSync(pictures, { recursive: true });
-const ended = [];
 
-const freePort = () =>
-  new Promise((resolve) => {
-    const probe = createProbe().listen(0, "127.0.0.1", () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
-    });
-  });
-const until = async (what, test) => {
-  const deadline = Date.now() + 30_000;
-  while (Date.now() < deadline) {
-    if (await test()) return;
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  throw new Error(`waited in vain: ${what}`);
-};
-const write = (name, text) => {
-  writeFileSync(join(dir, "aside"), text);
-  renameSync(join(dir, "aside"), join(dir, "manifests", name));
-};
 const get = (port, host, path) =>
   new Promise((resolve, reject) => {
     ask({ port, host: "127.0.0.1", path, headers: { host }, agent: false }, (response) => {
@@ -57,31 +29,10 @@ spec:
   hostnames: [${host}]
   rules: [{matches: [{path: {value: ${path}}}], backendRefs: [{name: ${service}, port: 80}]}]
 `;
-const slice = (service, ports) => `---
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: ${service}, labels: {kubernetes.io/service-name: ${service}}}
-addressType: IPv4
-ports: [{port: ${ports}}]
-endpoints: [{addresses: ["127.0.0.1"]}]
-`;
-const indent = (text) => text.trimEnd().split("\n").map((line) => `    ${line}`).join("\n");
-
 async function start(more) {
-  const state = mkdtempSync(join(dir, "state-"));
-  chmodSync(state, 0o755);
   const board = await freePort();
-  const serve = spawn(program, ["serve", "--bind", "127.0.0.1", "-f", join(dir, "manifests"), "--state-dir", state, "--dashboard", `127.0.0.1:${board}`, ...more]);
-  const gone = new Promise((resolve) => serve.on("exit", resolve));
-  const stop = async () => {
-    serve.kill();
-    await gone;
-  };
-  ended.push(stop);
-  let log = "";
-  serve.stdout.on("data", (text) => (log += text));
-  serve.stderr.on("data", (text) => (log += text));
-  await until("the gateway serves", () => log.includes(`dashboard: http://127.0.0.1:${board}/`) && log.includes("Gateway default/web: reloaded"));
+  const lines = [`dashboard: http://127.0.0.1:${board}/`, "Gateway default/web: reloaded"];
+  const stop = await serve(lines, "--dashboard", `127.0.0.1:${board}`, ...more);
   return { url: `http://localhost:${board}/`, stop };
 }
 
@@ -90,51 +41,21 @@ async function main() {
     if (request.url.startsWith("/broken")) response.statusCode = 503;
     response.end("hello");
   });
-  await new Promise((resolve) => origin.listen(0, "127.0.0.1", resolve));
-  ended.push(() => origin.close());
-  const [port, tls] = [await freePort(), await freePort()];
-  const certificates = join(dir, "certificates");
-  mkdirSync(certificates);
-  execFileSync("bash", [join(here, "certificates.sh"), certificates]);
-  const pem = (file) => indent(readFileSync(join(certificates, file), "utf8"));
+  const [port, tls, endpoint] = [await freePort(), await freePort(), await listening(origin)];
+  const listeners = [
+    `{name: plain, protocol: HTTP, port: ${port}}`,
+    `{name: secret, protocol: HTTPS, port: ${tls}, hostname: shop.test, tls: {certificateRefs: [{name: cert}]}}`,
+  ];
   write(
     "all.yaml",
-    `apiVersion: gateway.networking.k8s.io/v1
-kind: GatewayClass
-metadata: {name: varnish}
-spec: {controllerName: varnish-software.com/gateway}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {name: web}
-spec:
-  gatewayClassName: varnish
-  listeners:
-    - {name: plain, protocol: HTTP, port: ${port}}
-    - {name: secret, protocol: HTTPS, port: ${tls}, hostname: shop.test, tls: {certificateRefs: [{name: cert}]}}
----
-apiVersion: v1
-kind: Secret
-metadata: {name: cert}
-type: kubernetes.io/tls
-stringData:
-  tls.crt: |
-${pem("leaf.crt")}
-  tls.key: |
-${pem("leaf.key")}
----
+    `${gateway(listeners, endpoint)}${secret(certificates("certificates"))}---
 apiVersion: gateway.varnish-software.com/v1alpha1
 kind: VarnishCachePolicy
 metadata: {name: shop}
 spec:
   targetRef: {group: gateway.networking.k8s.io, kind: HTTPRoute, name: shop}
   forcedTTL: 1h
----
-apiVersion: v1
-kind: Service
-metadata: {name: origin}
-spec: {ports: [{port: 80}]}
-${slice("origin", origin.address().port)}${route("shop", "shop.test", "/", "origin")}${route("broken", "shop.test", "/broken", "origin")}`,
+${route("shop", "shop.test", "/", "origin")}${route("broken", "shop.test", "/broken", "origin")}`,
   );
   const { url, stop } = await start([]);
 
@@ -161,7 +82,7 @@ ${slice("origin", origin.address().port)}${route("shop", "shop.test", "/", "orig
   await shows("a listener", "#listener-table", `127.0.0.1:${port}`);
   await shows("the other", "#listener-table", "HTTPS");
   await shows("a route", "#route-table", "HTTPRoute default/shop");
-  await shows("its endpoint", "#route-table", `127.0.0.1:${origin.address().port}`);
+  await shows("its endpoint", "#route-table", `127.0.0.1:${endpoint}`);
   await shows("its cache policy", "#route-table", "3600 s");
   await shows("the certificate", "#certificate-table", "shop.test");
   await shows("its Secret", "#certificate-table", "default/cert");
@@ -283,10 +204,8 @@ ${slice("origin", origin.address().port)}${route("shop", "shop.test", "/", "orig
     response.setHeader("Content-Type", "text/html");
     response.end(`<iframe src="${url}"></iframe>`);
   });
-  await new Promise((resolve) => stranger.listen(0, "127.0.0.1", resolve));
-  ended.push(() => stranger.close());
   const other = await context.newPage();
-  await other.goto(`http://127.0.0.1:${stranger.address().port}/`);
+  await other.goto(`http://127.0.0.1:${await listening(stranger)}/`);
   const stolen = await other.evaluate(async (url) => {
     const read = await fetch(`${url}api/state`).then((answer) => answer.text(), () => "refused");
     const sent = await fetch(`${url}api/state`, { mode: "no-cors" }).then((answer) => answer.type, () => "refused");
@@ -364,15 +283,4 @@ function contrast(page) {
   });
 }
 
-let failed = false;
-try {
-  await main();
-} catch (error) {
-  failed = true;
-  console.error(error);
-} finally {
-  for (const end of ended.reverse()) await end();
-  await new Promise((resolve) => setTimeout(resolve, 500));
-  rmSync(dir, { recursive: true, force: true });
-}
-process.exit(failed ? 1 : 0);
+await play(main);

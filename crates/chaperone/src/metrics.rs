@@ -4,7 +4,7 @@ mod exposition;
 mod routes;
 mod varnish;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -129,22 +129,15 @@ fn certificates(to: &mut Families, tls: &front::Config) {
     let name = "varnish_gateway_certificate_expiry_timestamp_seconds";
     let help = "When a certificate that clients are shown runs out; of several with one name the first";
     to.announce(name, Kind::Gauge, help);
-    let mut pairs: Vec<&Arc<Pair>> = Vec::new();
+    let mut pairs: HashSet<*const Pair> = HashSet::new();
     let mut first: BTreeMap<(&str, &str), i64> = BTreeMap::new();
     for listener in &tls.listeners {
         for host in &listener.hosts {
-            let (front::Action::Terminate { certificates } | front::Action::Forward { certificates, .. }) =
-                &host.action
-            else {
-                continue;
-            };
-            for pair in certificates {
+            for pair in host.certificates() {
                 let hostname = pair.names().first().map_or("", String::as_str);
                 let ends = first.entry((&listener.socket, hostname)).or_insert(i64::MAX);
                 *ends = (*ends).min(pair.not_after());
-                if !pairs.iter().any(|known| Arc::ptr_eq(known, pair)) {
-                    pairs.push(pair);
-                }
+                pairs.insert(Arc::as_ptr(pair));
             }
         }
     }

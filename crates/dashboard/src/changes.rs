@@ -31,12 +31,8 @@ pub(crate) fn endpoints(config: &Config) -> Endpoints {
 pub(crate) fn shown(tls: &front::Config) -> Shown {
     let mut all = Shown::new();
     for host in tls.listeners.iter().flat_map(|port| &port.hosts) {
-        if let front::Action::Terminate { certificates } | front::Action::Forward { certificates, .. } =
-            &host.action
-        {
-            for pair in certificates {
-                all.entry(pair.fingerprint()).or_insert_with(|| pair.names().join(", "));
-            }
+        for pair in host.certificates() {
+            all.entry(pair.fingerprint()).or_insert_with(|| pair.names().join(", "));
         }
     }
     all

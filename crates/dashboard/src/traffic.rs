@@ -96,8 +96,9 @@ impl Traffic {
         let (was, mut counted) = (by_rule(&before.stats), by_rule(&sample.stats));
         // Rule by rule: one that goes takes what it had counted along.
         let mut total = Counted::between(&before.stats.unrouted, &sample.stats.unrouted, seconds);
+        let nothing = Counts::default();
         for (rule, now) in &counted {
-            total.add(&Counted::since(was.get(rule).copied(), now, 0.0));
+            total.add(&Counted::between(was.get(rule).unwrap_or(&&nothing), now, 0.0));
         }
         self.total.push(total);
         for (rule, series) in &mut self.rules {
@@ -110,7 +111,7 @@ impl Traffic {
             self.rules.retain(|_, series| !series.is_quiet());
         }
         for (rule, counts) in counted.into_iter().take(MOST.saturating_sub(self.rules.len())) {
-            let last = was.get(&rule).copied().cloned().unwrap_or_default();
+            let last = (*was.get(&rule).unwrap_or(&&nothing)).clone();
             self.rules
                 .entry(rule)
                 .or_insert(Series { last, ..Series::default() })
@@ -204,13 +205,6 @@ impl Series {
 impl Counted {
     fn silent(seconds: f64) -> Self {
         Self { seconds: seconds as f32, ..Self::default() }
-    }
-
-    fn since(before: Option<&Counts>, now: &Counts, seconds: f64) -> Self {
-        before.map_or_else(
-            || Self::between(&Counts::default(), now, seconds),
-            |before| Self::between(before, now, seconds),
-        )
     }
 
     /// What was counted since. A child that was started anew counts from zero.

@@ -72,6 +72,14 @@ impl Host {
     pub fn terminate(hostname: Option<String>, certificates: Vec<Arc<Pair>>) -> Self {
         Self { hostname, one_label: false, action: Action::Terminate { certificates } }
     }
+
+    /// What clients are shown, where TLS ends here.
+    pub fn certificates(&self) -> &[Arc<Pair>] {
+        match &self.action {
+            Action::Terminate { certificates } | Action::Forward { certificates, .. } => certificates,
+            Action::Passthrough { .. } | Action::Refuse => &[],
+        }
+    }
 }
 
 /// What clients may take. They hold for all ports together.

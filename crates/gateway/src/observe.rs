@@ -45,7 +45,7 @@ impl ObserveArguments {
         if self.access_log.as_ref().is_some_and(|to| to != "ncsa") {
             ghost.request_log = Some(true);
         }
-        if self.collector().is_ok_and(|collector| collector.is_some()) {
+        if is_there(&self.collector()) {
             ghost.trace_sampling.get_or_insert(self.trace_sampling);
         }
     }
@@ -57,7 +57,7 @@ impl ObserveArguments {
 
     /// Does somebody read varnishd's log of requests?
     pub(crate) fn reads_the_log(&self) -> bool {
-        self.access_log.is_some() || self.collector().is_ok_and(|collector| collector.is_some())
+        self.access_log.is_some() || is_there(&self.collector())
     }
 
     /// Logs and exports until it is dropped.
@@ -178,6 +178,10 @@ pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
+fn is_there(collector: &Result<Option<Endpoint>, String>) -> bool {
+    matches!(collector, Ok(Some(_)))
+}
+
 /// `OTEL_EXPORTER_OTLP_ENDPOINT`, where it is set.
 fn of_environment() -> Result<Option<Endpoint>, String> {
     let given = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_default();
@@ -189,7 +193,7 @@ fn of_environment() -> Result<Option<Endpoint>, String> {
 
 /// Does a pod read varnishd's log of requests by itself?
 pub(crate) fn pod_reads_the_log() -> bool {
-    of_environment().is_ok_and(|collector| collector.is_some())
+    is_there(&of_environment())
 }
 
 /// Spans of a pod's requests, where its environment names a collector. Ends never.

@@ -1,8 +1,8 @@
 //! BackendTLSPolicy: varnishd reaches backends through the front, which verifies them.
 
 use crate::support::{
-    Ask, Authority, Certificate, Leaf, Origin, Program, Scene, TlsOrigin, class, config_map, free_port,
-    gateway, get, route_to, secret, service, until,
+    Ask, Authority, Certificate, Leaf, Origin, Program, Scene, TlsOrigin, config_map, free_port, get, secret,
+    shop_on, until,
 };
 
 /// For Service `shop`; `validation` as in YAML's flow style.
@@ -35,15 +35,7 @@ impl Site {
     fn new(leaf: &Leaf, clients: Option<&Authority>, more: &[String]) -> Self {
         let (port, origin) = (free_port(), Origin::new("shop"));
         let tls = TlsOrigin::new(leaf, origin.address(), clients);
-        let scene = Scene::new(
-            &[
-                class(),
-                gateway("web", &[port]),
-                service("shop", &[tls.address()]),
-                route_to("shop", "/", "shop"),
-            ]
-            .concat(),
-        );
+        let scene = Scene::new(&shop_on(port, &[tls.address()]));
         scene.write("more.yaml", &more.concat());
         let program = scene.serve();
         Self { port, origin, _tls: tls, program, scene }
@@ -112,13 +104,7 @@ fn the_systems_cas_are_believed_where_the_policy_says_so() {
     let (port, origin, ca) = (free_port(), Origin::new("shop"), Authority::new());
     let tls = TlsOrigin::new(&ca.leaf(&["shop.internal"]), origin.address(), None);
     let system = policy("shop", "{hostname: shop.internal, wellKnownCACertificates: System}");
-    let all = [
-        class(),
-        gateway("web", &[port]),
-        service("shop", &[tls.address()]),
-        route_to("shop", "/", "shop"),
-        system,
-    ];
+    let all = [shop_on(port, &[tls.address()]), system];
     let scene = Scene::new(&all.concat());
     let file = scene.path("system.pem");
     for (known, status) in [(Authority::new(), 503), (ca, 200)] {
@@ -153,14 +139,7 @@ fn a_broken_client_pair_leaves_the_last_good_one_in_use() {
 #[test]
 fn a_backend_without_tls_gets_nothing() {
     let (port, origin, ca) = (free_port(), Origin::new("shop"), Authority::new());
-    let all = [
-        class(),
-        gateway("web", &[port]),
-        service("shop", &[origin.address()]),
-        route_to("shop", "/", "shop"),
-        ca.config_map("ca"),
-        policy("shop", BY_CA),
-    ];
+    let all = [shop_on(port, &[origin.address()]), ca.config_map("ca"), policy("shop", BY_CA)];
     let scene = Scene::new(&all.concat());
     let program = scene.serve();
     assert!(matches!(get(port, "x", "/").status, 502 | 503));
@@ -248,14 +227,7 @@ fn an_endpoint_that_is_down_is_followed_by_another() {
     let (port, origin, ca) = (free_port(), Origin::new("shop"), Authority::new());
     let tls = TlsOrigin::new(&ca.leaf(&["shop.internal"]), origin.address(), None);
     let down = ([127, 0, 0, 1], free_port()).into();
-    let all = [
-        class(),
-        gateway("web", &[port]),
-        service("shop", &[tls.address(), down]),
-        route_to("shop", "/", "shop"),
-        ca.config_map("ca"),
-        policy("shop", BY_CA),
-    ];
+    let all = [shop_on(port, &[tls.address(), down]), ca.config_map("ca"), policy("shop", BY_CA)];
     let scene = Scene::new(&all.concat());
     let program = scene.serve();
     for round in 0..20 {
@@ -275,13 +247,7 @@ fn a_policy_that_is_refused_still_keeps_plain_text_away() {
         "{hostname: shop.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}], subjectAltNames: [{type: Nonsense}]}",
     ] {
         let (port, origin) = (free_port(), Origin::new("shop"));
-        let all = [
-            class(),
-            gateway("web", &[port]),
-            service("shop", &[origin.address()]),
-            route_to("shop", "/", "shop"),
-            ca.config_map("ca"),
-        ];
+        let all = [shop_on(port, &[origin.address()]), ca.config_map("ca")];
         let scene = Scene::new(&all.concat());
         scene.write("policy.yaml", &policy("shop", bad));
         let program = scene.serve();
@@ -302,13 +268,7 @@ fn a_policy_for_a_port_that_is_not_there_keeps_plain_text_away() {
     let (port, origin) = (free_port(), Origin::new("shop"));
     let slip = policy("shop", "{hostname: shop.internal, wellKnownCACertificates: System}")
         .replace("name: shop}]", "name: shop, sectionName: wep}]");
-    let all = [
-        class(),
-        gateway("web", &[port]),
-        service("shop", &[origin.address()]),
-        route_to("shop", "/", "shop"),
-        slip,
-    ];
+    let all = [shop_on(port, &[origin.address()]), slip];
     let scene = Scene::new(&all.concat());
     let program = scene.serve();
     program.wait_for_line(&["BackendTLSPolicy default/shop", "has no port named wep"]);

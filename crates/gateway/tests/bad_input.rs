@@ -4,7 +4,8 @@ use std::fs;
 use std::net::TcpListener;
 
 use crate::support::{
-    Ask, Origin, Program, Scene, class, free_port, gateway, get, parameters, route, route_to, service, until,
+    Ask, Origin, Program, Scene, class, free_port, gateway, get, parameters, route, route_to, service,
+    shop_on, until,
 };
 
 /// A gateway that serves `/good`, next to which things go wrong.
@@ -147,8 +148,7 @@ fn a_port_that_is_taken_is_told_and_used_when_it_is_free() {
 fn a_gateway_whose_only_port_is_taken_waits_for_it() {
     let (port, shop) = (free_port(), Origin::new("shop"));
     let holder = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    let rest =
-        [class(), gateway("web", &[port]), service("shop", &[shop.address()]), route_to("shop", "/", "shop")];
+    let rest = [shop_on(port, &[shop.address()])];
     let scene = Scene::new(&rest.concat());
     let program = scene.start();
     program.wait_for_line(&["error: Gateway default/web", &format!("port {port}"), "taken"]);

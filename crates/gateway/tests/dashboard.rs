@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{
     Ask, Origin, PATIENCE, Program, Response, Scene, cache_policy, class, free_port, gateway, get, route,
-    route_to, service, until, user_vcl, wait_for,
+    route_to, service, shop_on, until, user_vcl, wait_for,
 };
 
 const HOST: &str = "shop.example.com";
@@ -268,13 +268,7 @@ fn command(scene: &Scene, words: &[&str]) -> (Option<i32>, String) {
 fn status_top_and_explain_ask_what_runs() {
     let port = free_port();
     let origin = Origin::new("shop");
-    let objects = [
-        class(),
-        gateway("web", &[port]),
-        service("shop", &[origin.address()]),
-        route_to("shop", "/", "shop"),
-        cache_policy("shop", "shop", "  forcedTTL: 1h"),
-    ];
+    let objects = [shop_on(port, &[origin.address()]), cache_policy("shop", "shop", "  forcedTTL: 1h")];
     let scene = Scene::new(&objects.concat());
     // The dashboard is off: the command line has its own way.
     let program = scene.serve();

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::support::processes::{is_alive, signal};
 use crate::support::{
     Ask, Connection, Origin, Program, Scene, class, free_port, gateway, get, parameters, route_to, service,
-    until,
+    shop_on, until,
 };
 
 /// Gateway `web` in front of an origin that can hold its answers.
@@ -23,12 +23,7 @@ struct Site {
 impl Site {
     fn new(arguments: &[&str]) -> Self {
         let (port, shop) = (free_port(), Origin::new("shop"));
-        let all = [
-            class(),
-            gateway("web", &[port]),
-            service("shop", &[shop.address()]),
-            route_to("shop", "/", "shop"),
-        ];
+        let all = [shop_on(port, &[shop.address()])];
         let scene = Scene::new(&all.concat());
         let program = scene.start_with(arguments);
         program.wait_for_line(&["reloaded 1 routes"]);

@@ -7,10 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use crate::support::client::{read_body, read_head};
-use crate::support::{
-    Ask, Origin, Program, Scene, cache_policy, class, free_port, gateway, get, route_to, service, until,
-    wait_for,
-};
+use crate::support::{Ask, Origin, Program, Scene, cache_policy, free_port, get, shop_on, until, wait_for};
 
 const HOST: &str = "shop.example.com";
 
@@ -25,13 +22,8 @@ impl Site {
     /// Gateway `web` with one route, whose answers are kept.
     fn new(arguments: &[&str]) -> Self {
         let (port, origin) = (free_port(), Origin::new("shop"));
-        let manifests = [
-            class(),
-            gateway("web", &[port]),
-            service("shop", &[origin.address()]),
-            route_to("shop", "/", "shop"),
-            cache_policy("shop", "shop", "  defaultTTL: 1h"),
-        ];
+        let manifests =
+            [shop_on(port, &[origin.address()]), cache_policy("shop", "shop", "  defaultTTL: 1h")];
         let scene = Scene::new(&manifests.concat());
         let program = scene.start_with(arguments);
         program.wait_for_line(&["Gateway default/web: reloaded"]);

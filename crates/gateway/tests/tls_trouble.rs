@@ -8,7 +8,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::support::{
     Authority, Certificate, Connection, Handshake, Origin, Program, Scene, class, config_map, free_port,
-    gateway, gateway_of, get, parameters, route_to, secret, service, until,
+    gateway_of, get, parameters, route_to, secret, service, shop_on, until,
 };
 
 struct Site {
@@ -115,14 +115,7 @@ spec:
   validation: {hostname: shop.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}
 ---
 ";
-    let all = [
-        class(),
-        gateway("web", &[port]),
-        service("shop", &[origin.address()]),
-        route_to("shop", "/", "shop"),
-        config_map("ca", &sixteen_mebibytes()),
-        policy.to_owned(),
-    ];
+    let all = [shop_on(port, &[origin.address()]), config_map("ca", &sixteen_mebibytes()), policy.to_owned()];
     let scene = Scene::new(&all.concat());
     let _program = scene.serve();
     assert_eq!(get(port, "x", "/").status, 500);

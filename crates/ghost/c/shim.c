@@ -258,36 +258,34 @@ gs_server_port(VRT_CTX)
 int VPX_tlv(const struct req *, int, const void **, int *);
 #define GS_PP2_TYPE_AUTHORITY 0x02
 
-/* The name that the client asked for in its TLS handshake. An ESI include may be of another host: no client asked for it. */
-struct gs_text
-gs_server_name(VRT_CTX)
+#define GS_PP2_SUBTYPE_SSL_VERSION 0x21
+
+static struct gs_text
+tlv(const struct req *req, int type)
 {
 	struct gs_text t = { NULL, 0 };
 	const void *p;
 	int n;
 
-	if (ctx->req == NULL || ctx->req->esi_level > 0 || VPX_tlv(ctx->req, GS_PP2_TYPE_AUTHORITY, &p, &n) != 0)
+	if (req == NULL || VPX_tlv(req, type, &p, &n) != 0)
 		return (t);
 	t.p = p;
 	t.n = (size_t)n;
 	return (t);
 }
 
-#define GS_PP2_SUBTYPE_SSL_VERSION 0x21
+/* The name that the client asked for in its TLS handshake. An ESI include may be of another host: no client asked for it. */
+struct gs_text
+gs_server_name(VRT_CTX)
+{
+	return (tlv(ctx->req == NULL || ctx->req->esi_level > 0 ? NULL : ctx->req, GS_PP2_TYPE_AUTHORITY));
+}
 
 /* As the front says it: TLSv1.3. */
 struct gs_text
 gs_tls_version(VRT_CTX)
 {
-	struct gs_text t = { NULL, 0 };
-	const void *p;
-	int n;
-
-	if (ctx->req == NULL || VPX_tlv(ctx->req, GS_PP2_SUBTYPE_SSL_VERSION, &p, &n) != 0)
-		return (t);
-	t.p = p;
-	t.n = (size_t)n;
-	return (t);
+	return (tlv(ctx->req, GS_PP2_SUBTYPE_SSL_VERSION));
 }
 
 const char *gs_client_ip(VRT_CTX) { return (SES_Get_String_Attr(ctx->sp, SA_CLIENT_IP)); }

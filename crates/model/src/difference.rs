@@ -26,11 +26,7 @@ impl Routing {
 
     /// This one, which says what has changed since `base`, and its base as one.
     pub fn over(mut self, base: Self) -> Self {
-        let mut vhosts = base.vhosts;
-        for host in &self.removed {
-            vhosts.remove(host);
-        }
-        vhosts.append(&mut self.vhosts);
+        let vhosts = laid_over(base.vhosts, &self.removed, std::mem::take(&mut self.vhosts));
         Self { base: None, removed: Vec::new(), vhosts, ..self }
     }
 
@@ -38,21 +34,41 @@ impl Routing {
     pub fn is_near(&self, base: &Self) -> bool {
         // What is the front's and the chaperone's concern is theirs to follow. Names with certificates are ghost's, too: it
         // tells misdirected requests by them.
-        let frame = |of: &Self| Self {
-            tls_listeners: Vec::new(),
-            client_validation: BTreeMap::new(),
-            tls_limits: None,
-            backend_tls: BTreeMap::new(),
-            authorities: BTreeMap::new(),
-            unready_without_routes: false,
-            ..of.without_hosts()
-        };
-        let wildcards = |of: &Self| {
-            // Sorted, so that `*` stands before all letters.
-            let all = of.vhosts.range("*".to_owned()..="*~".to_owned());
-            all.map(|(name, host)| (name.clone(), host.clone())).collect::<Vec<_>>()
-        };
-        frame(self) == frame(base) && wildcards(self) == wildcards(base)
+        let Self {
+            version,
+            listeners,
+            timeouts,
+            trusted_proxies,
+            cache_status_header,
+            route_metrics,
+            request_log,
+            trace_sampling,
+            default,
+            tls_listeners: _,
+            client_validation: _,
+            tls_limits: _,
+            backend_tls: _,
+            authorities: _,
+            unready_without_routes: _,
+            base: _,
+            removed: _,
+            vhosts: _,
+        } = self;
+        *version == base.version
+            && *listeners == base.listeners
+            && *timeouts == base.timeouts
+            && *trusted_proxies == base.trusted_proxies
+            && *cache_status_header == base.cache_status_header
+            && *route_metrics == base.route_metrics
+            && *request_log == base.request_log
+            && *trace_sampling == base.trace_sampling
+            && *default == base.default
+            && self.wildcards().eq(base.wildcards())
+    }
+
+    /// Sorted, so that `*` stands before all letters.
+    fn wildcards(&self) -> impl Iterator<Item = (&String, &Vhost)> {
+        self.vhosts.range("*".to_owned()..="*~".to_owned())
     }
 
     fn without_hosts(&self) -> Self {
@@ -77,6 +93,19 @@ impl Routing {
             unready_without_routes: self.unready_without_routes,
         }
     }
+}
+
+/// Hosts of a base, less those that are no more, and those that came or changed.
+pub(crate) fn laid_over<V>(
+    mut base: BTreeMap<String, V>,
+    removed: &[String],
+    mut hosts: BTreeMap<String, V>,
+) -> BTreeMap<String, V> {
+    for host in removed {
+        base.remove(host);
+    }
+    base.append(&mut hosts);
+    base
 }
 
 /// What is new or other, and what is no more.

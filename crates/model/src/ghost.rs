@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::difference::laid_over;
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
 use crate::{Balancing, CachePolicy, Listener, RouteKind, Timeouts, VERSION};
@@ -62,11 +63,7 @@ impl Default for Config {
 impl Config {
     /// This file and its base as one, without a base.
     pub fn over(mut self, base: Self) -> Self {
-        let mut vhosts = base.vhosts;
-        for host in &self.removed {
-            vhosts.remove(host);
-        }
-        vhosts.append(&mut self.vhosts);
+        let vhosts = laid_over(base.vhosts, &self.removed, std::mem::take(&mut self.vhosts));
         Self { base: None, removed: Vec::new(), vhosts, ..self }
     }
 

@@ -303,30 +303,14 @@ impl Writer {
         // What stands for one that could not be read keeps plain text away, and says so.
         for (key, unread) in self.cluster.backend_tls_policies.unread() {
             let status = statuses.backend_tls_policies.get(&key).unwrap_or(&no_ancestor);
-            let version = unread.raw.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-            let observed = unread.raw.get("status").cloned().unwrap_or_default();
-            writes.extend(policy_status(
-                controller,
-                "BackendTLSPolicy",
-                &key,
-                &version.map(str::to_owned),
-                &observed,
-                status,
-            ));
+            let (version, observed) = as_written(&unread.raw);
+            writes.extend(policy_status(controller, "BackendTLSPolicy", &key, &version, &observed, status));
         }
         // Routes that could not be read have a status as well.
         for (key, unread) in self.cluster.http_routes.unread() {
             let status = statuses.http_routes.get(&key).unwrap_or(&none);
-            let version = unread.raw.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-            let observed = unread.raw.get("status").cloned().unwrap_or_default();
-            writes.extend(route_status(
-                controller,
-                "HTTPRoute",
-                &key,
-                &version.map(str::to_owned),
-                &observed,
-                status,
-            ));
+            let (version, observed) = as_written(&unread.raw);
+            writes.extend(route_status(controller, "HTTPRoute", &key, &version, &observed, status));
         }
         let none = PolicyStatus::default();
         for (key, policy) in self.cluster.cache_policies.objects() {
@@ -626,6 +610,12 @@ fn listener_programmed(listener: &ListenerStatus, gateway: &Condition) -> Condit
     let bad = |condition: &&Condition| condition.status == (condition.kind == CONFLICTED);
     let why = listener.conditions.iter().find(bad).map(|condition| condition.message.clone());
     Condition::new(PROGRAMMED, false, "Invalid", why.unwrap_or_default(), gateway.observed_generation)
+}
+
+/// Version and status of an object that could not be read.
+fn as_written(raw: &Value) -> (Option<String>, Value) {
+    let version = raw.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    (version.map(str::to_owned), raw.get("status").cloned().unwrap_or_default())
 }
 
 fn route_status(

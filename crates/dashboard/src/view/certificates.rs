@@ -12,11 +12,7 @@ pub(super) fn certificates(listeners: &[Listener], tls: &front::Config) -> Vec<C
     let mut all: BTreeMap<String, Certificate> = BTreeMap::new();
     for port in &tls.listeners {
         for host in &port.hosts {
-            let (front::Action::Terminate { certificates } | front::Action::Forward { certificates, .. }) =
-                &host.action
-            else {
-                continue;
-            };
+            let certificates = host.certificates();
             let secrets = secrets(listeners, &port.socket, host.hostname.as_deref());
             for (position, pair) in certificates.iter().enumerate() {
                 // Pairs that are not there have left no gap: only where none is missing, the position tells the name.

@@ -98,6 +98,11 @@ pub(crate) fn route_to(name: &str, path: &str, service: &str) -> String {
     )
 }
 
+/// Gateway `web` with one route, all of it to Service `shop`.
+pub(crate) fn shop_on(port: u16, endpoints: &[SocketAddr]) -> String {
+    [class(), gateway("web", &[port]), service("shop", endpoints), route_to("shop", "/", "shop")].concat()
+}
+
 /// A VarnishCachePolicy for HTTPRoute `route`. `spec` has two blanks before its fields.
 pub(crate) fn cache_policy(name: &str, route: &str, spec: &str) -> String {
     let spec = spec.trim_start_matches('\n').trim_end();
