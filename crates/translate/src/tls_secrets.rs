@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_one() {
-        for (text, number) in [("3", 3), ("0", 1), ("x", 1), ("99999999999", 1), ("5000", MOST)] {
+        for (text, number) in [("3", 3), ("0", 1), ("x", 1), ("99999999999999999999999", 1), ("5000", MOST)] {
             let first = Data::from([(COUNT.to_owned(), ByteString(text.into()))]);
             assert_eq!(count(&first), number, "{text}");
         }
