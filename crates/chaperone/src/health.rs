@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,45 +15,52 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::event::Reporter;
-use crate::{Error, State, metrics};
+use crate::metrics::Scrapes;
+use crate::{Error, State};
 
 /// A probe is asked every few seconds, and its asker has little patience.
 const CONNECTING: Duration = Duration::from_millis(500);
+/// The longest that a connection lasts: whoever reads slowly keeps no place for ever.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Answers probes until the future is dropped. `varnishd` is where it must take connections.
 pub async fn serve(address: SocketAddr, varnishd: SocketAddr, reporter: Reporter) -> Result<(), Error> {
     let failed = |source| Error::Port { socket: "health".to_owned(), address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let scrapes = Arc::new(Scrapes::default());
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of file descriptors, most likely: others need the time more than we do.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let reporter = reporter.clone();
+        let (reporter, scrapes) = (reporter.clone(), Arc::clone(&scrapes));
         tokio::spawn(async move {
             let answer = service_fn(|request: Request<_>| {
                 let path = request.uri().path().to_owned();
                 let state = reporter.state().borrow().clone();
-                let watched = reporter.state();
+                let (watched, scrapes) = (reporter.state(), Arc::clone(&scrapes));
                 async move {
                     Ok::<_, Infallible>(match path.as_str() {
-                        "/metrics" => plain(metrics::text(&[(None, watched)]).await),
+                        "/metrics" => plain(scrapes.text(&[(None, watched)]).await),
                         _ => respond(&path, &state, varnishd).await,
                     })
                 }
             });
-            let _ = hyper::server::conn::http1::Builder::new()
+            let conversation = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(Duration::from_secs(5))
-                .serve_connection(TokioIo::new(stream), answer)
-                .await;
+                .serve_connection(TokioIo::new(stream), answer);
+            let _ = tokio::time::timeout(LONGEST, conversation).await;
         });
     }
 }
 
-fn plain(text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(text)));
+fn plain(text: Option<Bytes>) -> Response<Full<Bytes>> {
+    let status = if text.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let text = text.unwrap_or_else(|| Bytes::from_static(b"the counters did not come in time: ask again\n"));
+    let mut response = Response::new(Full::new(text));
+    *response.status_mut() = status;
     let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4");
     response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
     response

@@ -5,50 +5,71 @@
 
 mod entry;
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+
+use crate::backoff::Backoff;
 
 pub use entry::{Entry, Trace};
 
 /// A line is cut there; varnishd cuts headers long before.
 const LONGEST: u64 = 256 << 10;
 /// After `varnishncsa` has ended, before it is started anew.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Of what it says on its way out: so many lines, each so long.
+const LAST_WORDS: usize = 3;
+const LONGEST_WORD: u64 = 1024;
+/// For its end, once it has closed its output.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// Where requests are logged, and how the program that reads them is started.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// varnishd's own directory.
+    pub varnishd_dir: PathBuf,
+    /// Words before `varnishncsa`: a program that becomes it, and lets it end with us.
+    pub by: Vec<OsString>,
+}
 
 /// One program that writes a line for each request.
 #[derive(Debug)]
-pub struct Follower {
+struct Follower {
     process: Child,
     lines: BufReader<ChildStdout>,
+    complaints: tokio::task::JoinHandle<Vec<String>>,
 }
 
 impl Follower {
     /// Waits for varnishd as long as it takes. `more` are arguments of varnishncsa.
-    pub fn start(varnishd_dir: &Path, more: &[String]) -> std::io::Result<Self> {
-        let mut process = Command::new("varnishncsa")
+    fn start(source: &Source, more: &[String]) -> std::io::Result<Self> {
+        let mut words = source.by.iter().cloned().chain([OsString::from("varnishncsa")]);
+        let mut process = Command::new(words.next().unwrap_or_default())
+            .args(words)
             .args(["-t", "off", "-n"])
-            .arg(varnishd_dir)
+            .arg(&source.varnishd_dir)
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
-        let output = process.stdout.take().ok_or_else(|| std::io::Error::other("no output"))?;
-        Ok(Self { process, lines: BufReader::new(output) })
+        let missing = || std::io::Error::other("no output");
+        let output = process.stdout.take().ok_or_else(missing)?;
+        let complaints = tokio::spawn(last_words(process.stderr.take().ok_or_else(missing)?));
+        Ok(Self { process, lines: BufReader::new(output), complaints })
     }
 
     /// The next line, without its end; `None` where the program has ended.
-    pub async fn line(&mut self) -> Option<String> {
+    async fn line(&mut self) -> Option<String> {
         let mut line = Vec::new();
         let read = (&mut self.lines).take(LONGEST).read_until(b'\n', &mut line).await;
         if !matches!(read, Ok(n) if n > 0) {
-            let _ = self.process.start_kill();
             return None;
         }
         while line.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {
@@ -56,29 +77,62 @@ impl Follower {
         }
         Some(String::from_utf8_lossy(&line).into_owned())
     }
+
+    /// Why it has ended: its last words, and how.
+    async fn end(mut self) -> String {
+        let status = match tokio::time::timeout(ENDING, self.process.wait()).await {
+            Ok(Ok(status)) => status.to_string(),
+            Ok(Err(e)) => e.to_string(),
+            Err(_) => "it closed its output".to_owned(),
+        };
+        let _ = self.process.start_kill();
+        let said = tokio::time::timeout(ENDING, self.complaints).await;
+        let said = said.ok().and_then(Result::ok).unwrap_or_default();
+        let said: Vec<&str> = said.iter().map(String::as_str).collect();
+        if said.is_empty() { status } else { format!("{} ({status})", said.join(" ")) }
+    }
 }
 
-/// Gives every line to `take`, until it says false or this is dropped. Starts the program again where it ends.
-pub async fn follow(varnishd_dir: &Path, arguments: &[String], mut take: impl FnMut(String) -> bool) {
-    let mut told = false;
+/// Reads to the end, lest the program wait, and keeps little.
+async fn last_words(from: ChildStderr) -> Vec<String> {
+    let (mut from, mut kept) = (BufReader::new(from), Vec::new());
     loop {
-        match Follower::start(varnishd_dir, arguments) {
+        let mut line = Vec::new();
+        let read = (&mut from).take(LONGEST_WORD).read_until(b'\n', &mut line).await;
+        if !matches!(read, Ok(n) if n > 0) {
+            return kept;
+        }
+        let line = String::from_utf8_lossy(&line).trim().to_owned();
+        tracing::debug!("varnishncsa: {line}");
+        // What comes behind the first complaint is its usage.
+        if !line.is_empty() && kept.len() < LAST_WORDS {
+            kept.push(line);
+        }
+    }
+}
+
+/// Gives every line to `take`, until it says false or this is dropped. Starts the program again where it ends, and says why
+/// it ended: arguments of the user's may be among its own.
+pub async fn follow(source: &Source, arguments: &[String], mut take: impl FnMut(String) -> bool) {
+    let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
+    loop {
+        let why = match Follower::start(source, arguments) {
             Ok(mut follower) => {
                 while let Some(line) = follower.line().await {
                     if !take(line) {
                         return;
                     }
                 }
+                follower.end().await
             }
-            Err(e) if !told => {
-                told = true;
-                tracing::error!(
-                    "varnishncsa does not start: {e}; requests are not logged (it comes with Varnish)"
-                );
-            }
-            Err(_) => {}
-        }
-        tokio::time::sleep(PAUSE).await;
+            Err(e) => format!("{e} (it comes with Varnish)"),
+        };
+        let again_in = backoff.pause();
+        tracing::error!(
+            "varnishncsa does not run, and requests are not logged: {why}; if it refuses its arguments, correct the query or \
+             the arguments for it; it is started again in {again_in:?}"
+        );
+        tokio::time::sleep(again_in).await;
     }
 }
 

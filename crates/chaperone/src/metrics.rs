@@ -7,28 +7,67 @@ mod varnish;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use certificate::Pair;
 use model::stats::Stats;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use self::exposition::{Families, Kind};
 use crate::tally::{BOUNDS_MILLIS, Reloads};
 use crate::varnishstat::{self, Counter};
 use crate::{State, stats};
 
-/// The whole text. Where there are several varnishds, each has a name, which becomes the label `gateway`.
-pub async fn text(of: &[(Option<String>, watch::Receiver<State>)]) -> String {
-    let mut all = Families::default();
+/// Whoever asks again within this time gets what the last one got.
+const FRESH: Duration = Duration::from_secs(1);
+/// So long somebody waits for another's scrape, and for his own. Prometheus waits 10 seconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The label `gateway`, where there are several, and the varnishd.
+pub type Source = (Option<String>, watch::Receiver<State>);
+
+/// Scrapes, one at a time: each starts a program and reads a lot. Who comes meanwhile waits, and gets the same text.
+#[derive(Debug, Default)]
+pub struct Scrapes {
+    last: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Scrapes {
+    /// The whole text; `None` where it does not come in time.
+    pub async fn text(&self, of: &[Source]) -> Option<Bytes> {
+        let reading = async {
+            let mut last = self.last.lock().await;
+            if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+                return Some(text.clone());
+            }
+            let text = Bytes::from(text(of).await?);
+            *last = Some((Instant::now(), text.clone()));
+            Some(text)
+        };
+        tokio::time::timeout(PATIENCE, reading).await.ok().flatten()
+    }
+}
+
+/// Thousands of routes and endpoints take their while to be written: not where others wait.
+async fn text(of: &[Source]) -> Option<String> {
+    let mut read = Vec::new();
     for (gateway, state) in of {
-        let label = gateway.as_ref().map(|name| ("gateway".to_owned(), name.clone()));
-        all.common = label.into_iter().collect();
         let now = state.borrow().clone();
         let (counted, counters) =
             tokio::join!(stats::read(state), async { varnishstat::read(now.varnishd_dir.as_deref()?).await });
-        one(&mut all, &now, counted.as_ref().map(|sample| &*sample.stats), counters.as_deref());
+        read.push((gateway.clone(), now, counted, counters));
     }
-    all.text()
+    let written = tokio::task::spawn_blocking(move || {
+        let mut all = Families::default();
+        for (gateway, now, counted, counters) in &read {
+            let label = gateway.as_ref().map(|name| ("gateway".to_owned(), name.clone()));
+            all.common = label.into_iter().collect();
+            one(&mut all, now, counted.as_ref().map(|sample| &*sample.stats), counters.as_deref());
+        }
+        all.text()
+    });
+    written.await.ok()
 }
 
 fn one(to: &mut Families, state: &State, counted: Option<&Stats>, counters: Option<&[Counter]>) {
@@ -244,6 +283,18 @@ mod tests {
             one(&mut all, &state, Some(&stats), Some(&counters));
         }
         all.text()
+    }
+
+    #[tokio::test]
+    async fn many_scrapes_at_a_time_are_one() {
+        let (scrapes, reporter) = (Arc::new(Scrapes::default()), Reporter::new(|_| {}));
+        let mut asking = tokio::task::JoinSet::new();
+        for _ in 0..50 {
+            let (scrapes, of) = (Arc::clone(&scrapes), vec![(None, reporter.state())]);
+            asking.spawn(async move { scrapes.text(&of).await.unwrap().as_ptr() as usize });
+        }
+        let texts: HashSet<usize> = asking.join_all().await.into_iter().collect();
+        assert_eq!(texts.len(), 1, "all have the same bytes");
     }
 
     #[test]

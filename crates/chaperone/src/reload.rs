@@ -67,7 +67,8 @@ pub(crate) async fn stats(address: SocketAddr) -> Result<Stats, Error> {
     let asked = tokio::time::timeout(PATIENCE_FOR_STATS, asked).await;
     let asked = asked.map_err(|_| unreachable(format!("no answer within {PATIENCE_FOR_STATS:?}")))?;
     let (_, _, body) = asked.map_err(unreachable)?;
-    serde_json::from_slice(&body).map_err(|e| unreachable(e.to_string()))
+    let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&body)).await;
+    parsed.map_err(|e| unreachable(e.to_string()))?.map_err(|e| unreachable(e.to_string()))
 }
 
 async fn ask(address: SocketAddr, request: Builder, body: Bytes) -> Result<Answer, Error> {

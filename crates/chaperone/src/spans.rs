@@ -1,7 +1,7 @@
 //! Spans of requests, by OTLP over HTTP, as JSON. They come out of varnishd's log, so nobody waits for the collector: what it
 //! does not take in time is dropped, and counted.
 
-use std::path::Path;
+use std::ffi::OsString;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -54,18 +54,19 @@ impl Endpoint {
 }
 
 /// Exports until it is dropped.
-pub async fn export(endpoint: Endpoint, gateway: String, state: watch::Receiver<State>) {
+pub async fn export(endpoint: Endpoint, gateway: String, by: Vec<OsString>, state: watch::Receiver<State>) {
     let mut known = state.clone();
     let dir = match known.wait_for(|state| state.varnishd_dir.is_some()).await {
         Ok(state) => state.varnishd_dir.clone(),
         Err(_) => None,
     };
-    let Some(dir) = dir else { return };
+    let Some(varnishd_dir) = dir else { return };
+    let source = log::Source { varnishd_dir: varnishd_dir.to_path_buf(), by };
     let tally = std::sync::Arc::clone(&state.borrow().tally);
     let (to, from) = mpsc::channel(WAITING);
     let dropped = std::sync::Arc::clone(&tally);
     tokio::join!(
-        read(&dir, to, move || {
+        read(&source, to, move || {
             dropped.spans_dropped.fetch_add(1, Ordering::Relaxed);
         }),
         async {
@@ -74,8 +75,8 @@ pub async fn export(endpoint: Endpoint, gateway: String, state: watch::Receiver<
     );
 }
 
-async fn read(dir: &Path, to: mpsc::Sender<Value>, dropped: impl Fn()) {
-    log::follow(dir, &log::arguments(Some(QUERY)), |line| {
+async fn read(source: &log::Source, to: mpsc::Sender<Value>, dropped: impl Fn()) {
+    log::follow(source, &log::arguments(Some(QUERY)), |line| {
         if let Some(span) = Entry::parse(&line, false).as_ref().and_then(span) {
             match to.try_send(span) {
                 Err(mpsc::error::TrySendError::Full(_)) => dropped(),

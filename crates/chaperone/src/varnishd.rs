@@ -144,6 +144,8 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     // The front offers h2 to its clients, and hands it on as it comes.
     // A request may name the whole https URL.
     add(&["-p", "feature=+http2,+https_scheme"]);
+    // Access logs tell URLs whole, within reason: the default cuts at 255 bytes.
+    add(&["-p", "vsl_reclen=4096"]);
     add(&["-p", UNREAD_TAGS]);
     if !settings.logs_requests {
         add(&["-p", REQUEST_TAGS]);

@@ -32,11 +32,16 @@ pub struct Counter {
 pub async fn read(varnishd_dir: &Path) -> Option<Vec<Counter>> {
     let (all, complete) = run(varnishd_dir, &[]).await?;
     if complete {
-        return parse(&all);
+        return parsed(all).await;
     }
     tracing::debug!("varnishstat says more than {LARGEST} bytes: its counters of backends are left out");
     let (others, complete) = run(varnishd_dir, &["-X", "VBE.*"]).await?;
-    if complete { parse(&others) } else { None }
+    if complete { parsed(others).await } else { None }
+}
+
+/// Megabytes of JSON, not where others wait.
+async fn parsed(json: Vec<u8>) -> Option<Vec<Counter>> {
+    tokio::task::spawn_blocking(move || parse(&json)).await.ok().flatten()
 }
 
 async fn run(varnishd_dir: &Path, arguments: &[&str]) -> Option<(Vec<u8>, bool)> {

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chaperone::metrics::Scrapes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -33,11 +34,13 @@ struct Server {
     /// `None`: whoever reaches the socket is our own user.
     door: Option<Arc<Door>>,
     streams: Arc<Semaphore>,
+    scrapes: Arc<Scrapes>,
 }
 
 impl Server {
     fn new(board: Arc<Board>, door: Option<Door>) -> Self {
-        Self { board, door: door.map(Arc::new), streams: Arc::new(Semaphore::new(MOST_STREAMS)) }
+        let streams = Arc::new(Semaphore::new(MOST_STREAMS));
+        Self { board, door: door.map(Arc::new), streams, scrapes: Arc::default() }
     }
 }
 
@@ -122,7 +125,13 @@ impl Server {
         if path == "/metrics" {
             let all: Vec<_> = self.board.gateways();
             let all: Vec<_> = all.iter().map(|one| (Some(one.name.clone()), one.state.clone())).collect();
-            return answer::text("text/plain; version=0.0.4", chaperone::metrics::text(&all).await);
+            return match self.scrapes.text(&all).await {
+                Some(text) => answer::text("text/plain; version=0.0.4", text),
+                None => answer::error(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the counters did not come in time: ask again",
+                ),
+            };
         }
         if let Some(asset) = assets::find(path) {
             return asset;

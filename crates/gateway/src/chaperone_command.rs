@@ -47,8 +47,13 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
         }
     });
     board.show(&BTreeMap::from([(name, reporter.state())]));
-    let ports = watch::Sender::default();
-    let showing = dashboard_page::run(&arguments.dashboard, Arc::clone(&board), ports.subscribe());
+    let ports = watch::Sender::new(environment.listen.iter().map(|socket| socket.port).collect());
+    let showing = dashboard_page::run(
+        &arguments.dashboard,
+        Arc::clone(&board),
+        ports.subscribe(),
+        watch::Sender::default(),
+    );
     let work_dir = absolute(&environment.work_dir);
     let showing_locally = dashboard_page::run_local(&work_dir, Arc::clone(&board));
     let giving_way = give_way(&environment, desired.clone(), ports);
@@ -72,15 +77,17 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
         Some(name) => format!("Gateway {}/{name}", environment.namespace),
         None => "chaperone".to_owned(),
     };
-    let exporting = observe::export_of_pod(name, reporter.state());
+    // Not in our own task: whoever is slow there holds up no reload.
+    let exporting = tokio::spawn(observe::export_of_pod(name, reporter.state()));
     let running = chaperone::run(settings, desired, last_good, reporter, shutdown);
-    tokio::select! {
+    let ended = tokio::select! {
         () = running => Ok(ExitCode::SUCCESS),
         failed = health => failed.context("HEALTH_ADDR").map(|()| ExitCode::FAILURE),
         failed = feeding => failed.map(|()| ExitCode::FAILURE),
-        () = exporting => Ok(ExitCode::FAILURE),
         () = async { tokio::join!(showing, showing_locally, giving_way); } => Ok(ExitCode::FAILURE),
-    }
+    };
+    exporting.abort();
+    ended
 }
 
 /// The dashboard takes no port that a listener needs.

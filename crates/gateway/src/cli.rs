@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::observe::{AccessLogArguments, ObserveArguments};
+use crate::tied::TiedArguments;
 
 /// A Kubernetes gateway that caches: the Gateway API on Varnish Cache.
 #[derive(Debug, Parser)]
@@ -62,6 +63,9 @@ pub(crate) enum Command {
     /// Write every request of a varnishd to standard output, as one line of JSON. A pod's sidecar runs it.
     #[command(after_help = ACCESS_LOG_EXAMPLES)]
     AccessLog(AccessLogArguments),
+    /// Become another program that ends with its parent. For this program's own use.
+    #[command(hide = true)]
+    Tied(TiedArguments),
     /// Print the CustomResourceDefinitions of the gateway's own kinds, for `kubectl apply --server-side -f -`.
     #[command(after_help = CRDS_EXAMPLES)]
     Crds(CrdsArguments),

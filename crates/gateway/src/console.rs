@@ -6,18 +6,22 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::cli::LogFormat;
 
 /// `LOG_LEVEL` is debug, info (the default), warn or error. A word that is none of these must not silence errors.
-pub(crate) fn init(format: LogFormat) {
+/// `aside`: on standard error.
+pub(crate) fn init(format: LogFormat, aside: bool) {
     let given = std::env::var("LOG_LEVEL").unwrap_or_default();
     let level = level(&given);
     let filter = EnvFilter::new(level.unwrap_or("info"));
     // A reader that goes away (`| head`) is no error worth a word.
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
+    let to = if aside { BoxMakeWriter::new(std::io::stderr) } else { BoxMakeWriter::new(std::io::stdout) };
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false).with_writer(to);
     match format {
         LogFormat::Text => builder.event_format(Line).init(),
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),

@@ -25,10 +25,12 @@ pub(crate) fn board(arguments: &DashboardArguments) -> Arc<Board> {
 }
 
 /// Serves the page until it is dropped. Without it, all else works. `ports` are those of the Gateways: they go first.
+/// `ours` says which one is the dashboard's.
 pub(crate) async fn run(
     arguments: &DashboardArguments,
     board: Arc<Board>,
     mut ports: watch::Receiver<BTreeSet<u16>>,
+    ours: watch::Sender<Option<u16>>,
 ) {
     let at = match arguments.at.unwrap_or(DashboardAt::Usual) {
         DashboardAt::Off => return std::future::pending().await,
@@ -38,6 +40,7 @@ pub(crate) async fn run(
     let names: Vec<String> = arguments.hosts.iter().map(|name| name.trim().to_ascii_lowercase()).collect();
     loop {
         let (listener, address) = listen(at, &mut ports).await;
+        ours.send_replace(Some(address.port()));
         let any_address = !address.ip().is_loopback();
         tracing::info!(event = "dashboard", %address, "dashboard: http://{address}/");
         if any_address {
@@ -46,12 +49,13 @@ pub(crate) async fn run(
         let door = Door { names: names.clone(), any_address };
         tokio::select! {
             () = dashboard::serve(listener, door, Arc::clone(&board)) => {}
-            wanted = ports.wait_for(|ports| ports.contains(&address.port())) => {
-                if wanted.is_err() {
+            wanted = async { ports.wait_for(|ports| ports.contains(&address.port())).await.is_ok() } => {
+                if !wanted {
                     return std::future::pending().await;
                 }
             }
         }
+        ours.send_replace(None);
         let text = format!("the dashboard gives port {} to a listener", address.port());
         tracing::info!(event = "dashboard", "{text}");
         board.journal.record("", Severity::Info, "dashboard", &text);

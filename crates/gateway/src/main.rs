@@ -20,6 +20,7 @@ mod signals;
 mod status_command;
 mod table;
 mod target;
+mod tied;
 mod top_command;
 mod verdict;
 mod vmod;
@@ -37,7 +38,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    console::init(cli.log);
+    // Of these two, standard output is another's.
+    let aside = matches!(cli.command, Command::AccessLog(_) | Command::Tied(_));
+    console::init(cli.log, aside);
     let done = match cli.command {
         Command::Serve(arguments) => run(serve::run(arguments)),
         Command::Chaperone(arguments) => run(chaperone_command::run(arguments)),
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Purge(arguments) => run(invalidate_command::purge(arguments, cli.log)),
         Command::Ban(arguments) => run(invalidate_command::ban(arguments, cli.log)),
         Command::AccessLog(arguments) => run(observe::access_log(arguments)),
+        Command::Tied(arguments) => tied::run(&arguments),
         Command::Crds(arguments) if arguments.apply => run(crds::apply()),
         Command::Crds(_) => crds::print(),
     };

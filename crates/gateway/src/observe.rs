@@ -1,16 +1,19 @@
 //! What others are told of each request: access logs, and spans for OpenTelemetry.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
 
 use anyhow::Context;
 use chaperone::State;
-use chaperone::log::{self, Entry};
+use chaperone::log::{self, Entry, Source};
 use chaperone::spans::{self, Endpoint};
 use clap::Args;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+
+use crate::tied;
 
 /// What `serve` writes of requests.
 #[derive(Debug, Clone, Args)]
@@ -25,7 +28,7 @@ pub(crate) struct ObserveArguments {
     /// Without it OTEL_EXPORTER_OTLP_ENDPOINT counts.
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     otlp_endpoint: Option<Endpoint>,
-    /// The share of requests without a trace of their own that begin one which is recorded, from 0 to 1.
+    /// The share of requests that is recorded, from 0 to 1. Trusted proxies decide for their own.
     #[arg(long, value_name = "RATIO", default_value = "0.01", value_parser = ratio)]
     trace_sampling: f64,
 }
@@ -77,7 +80,9 @@ impl ObserveArguments {
         };
         let exporting = async {
             match self.collector() {
-                Ok(Some(endpoint)) => spans::export(endpoint, gateway.clone(), state.clone()).await,
+                Ok(Some(endpoint)) => {
+                    spans::export(endpoint, gateway.clone(), tied::with_us(), state.clone()).await;
+                }
                 Ok(None) => {}
                 Err(e) => tracing::warn!("{gateway}: no spans: {e}"),
             }
@@ -100,21 +105,14 @@ impl ObserveArguments {
             _ => log::arguments(Some(&query)),
         };
         let name = gateway.strip_prefix("Gateway ").unwrap_or(gateway).to_owned();
-        let (written, mut lost) = (writer(out), 0_u64);
-        log::follow(dir, &arguments, move |line| {
+        let ((written, _), mut lost) = (writer(out), Lost::default());
+        let source = Source { varnishd_dir: dir.to_owned(), by: tied::with_us() };
+        log::follow(&source, &arguments, move |line| {
             let line = match to {
                 "ncsa" => line,
                 _ => json(&line, self.log_query_strings, Some(&name)),
             };
-            if written.try_send(format!("{line}\n")).is_err() {
-                lost += 1;
-            } else if lost > 0 {
-                tracing::warn!(
-                    "{gateway}: {lost} lines of the access log are lost: nobody took them in time"
-                );
-                lost = 0;
-            }
-            true
+            lost.send(format!("{line}\n"), &written, gateway)
         })
         .await;
         Ok(())
@@ -124,15 +122,46 @@ impl ObserveArguments {
 /// Lines that wait for whoever reads them.
 const WAITING: usize = 8192;
 
+/// For these to be written, at the end.
+const FINISHING: Duration = Duration::from_secs(2);
+
 /// A thread that writes lines, each in one piece: others write there, too. Whoever does not take them holds up nobody else.
-fn writer(mut out: Box<dyn Write + Send>) -> SyncSender<String> {
+/// The other half tells when all is written.
+fn writer(mut out: Box<dyn Write + Send>) -> (SyncSender<String>, oneshot::Receiver<()>) {
     let (to, lines) = sync_channel::<String>(WAITING);
+    let (done, writing) = oneshot::channel();
     std::thread::spawn(move || {
         for line in lines {
-            let _ = out.write_all(line.as_bytes());
+            match out.write_all(line.as_bytes()) {
+                // Nobody reads any more.
+                Err(e) if e.kind() == ErrorKind::BrokenPipe => break,
+                // A disk that is full may have room later.
+                _ => {}
+            }
         }
+        let _ = done.send(());
     });
-    to
+    (to, writing)
+}
+
+/// Lines that nobody took in time.
+#[derive(Debug, Default)]
+struct Lost(u64);
+
+impl Lost {
+    /// False where nobody reads any more.
+    fn send(&mut self, line: String, to: &SyncSender<String>, whose: &str) -> bool {
+        match to.try_send(line) {
+            Ok(()) if self.0 > 0 => {
+                let lost = std::mem::take(&mut self.0);
+                tracing::warn!("{whose}: {lost} lines of the access log are lost: nobody took them in time");
+            }
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => self.0 += 1,
+            Err(TrySendError::Disconnected(_)) => return false,
+        }
+        true
+    }
 }
 
 fn json(line: &str, with_query: bool, gateway: Option<&str>) -> String {
@@ -164,17 +193,21 @@ pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<
     let mut all = log::arguments(Some(&query));
     all.extend(arguments.varnishncsa);
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    let mut out = std::io::stdout();
-    let following = log::follow(&arguments.varnishd_dir, &all, |line| {
+    let (lines, writing) = writer(Box::new(std::io::stdout()));
+    let mut lost = Lost::default();
+    let source = Source { varnishd_dir: arguments.varnishd_dir, by: tied::with_us() };
+    let following = log::follow(&source, &all, |line| {
         let line = Entry::line(&line, arguments.log_query_strings);
-        // Nobody reads any more.
-        out.write_all(format!("{line}\n").as_bytes()).is_ok()
+        lost.send(format!("{line}\n"), &lines, "access-log")
     });
     tokio::select! {
         () = following => {}
         _ = terminated.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
+    drop(lines);
+    // What waits is written, if somebody reads.
+    let _ = tokio::time::timeout(FINISHING, writing).await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -199,7 +232,7 @@ pub(crate) fn pod_reads_the_log() -> bool {
 /// Spans of a pod's requests, where its environment names a collector. Ends never.
 pub(crate) async fn export_of_pod(gateway: String, state: watch::Receiver<State>) {
     match of_environment() {
-        Ok(Some(endpoint)) => spans::export(endpoint, gateway, state).await,
+        Ok(Some(endpoint)) => spans::export(endpoint, gateway, tied::with_us(), state).await,
         Ok(None) => {}
         Err(e) => tracing::error!("{e}"),
     }

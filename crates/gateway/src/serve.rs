@@ -4,11 +4,12 @@ pub(crate) mod control;
 mod instance;
 mod invalidations;
 mod news;
+pub(crate) mod state_dir;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -25,6 +26,7 @@ use crate::compile_vcl::refused_arguments;
 use crate::serve::instance::{Ended, Instance};
 use crate::serve::invalidations::New;
 use crate::serve::news::News;
+use crate::serve::state_dir::StateDir;
 use crate::shared_ports::Settled;
 use crate::{dashboard_page, input, shared_ports, signals, verdict, vmod};
 
@@ -34,9 +36,12 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         let dir = arguments.state_dir.clone().unwrap_or_else(std::env::temp_dir);
         format!("no state directory at {}", dir.display())
     })?;
+    // Its own time: there may be much to remove.
+    tokio::task::spawn_blocking(state_dir::sweep);
     let board = dashboard_page::board(&arguments.dashboard);
     let mut files = Files::new(arguments.files.files.clone());
     let mut changes = files.watch()?;
+    let dashboard_port = watch::Sender::default();
     let mut machine = Machine {
         state: state.path(),
         vmod: vmod::find(arguments.varnish.vmod.as_deref()),
@@ -48,64 +53,35 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         pairs: BTreeMap::new(),
         news: News::new(board.journal.clone()),
         ports: watch::Sender::default(),
+        dashboard_port: dashboard_port.subscribe(),
         board: Arc::clone(&board),
         invalidations: invalidations::Seen::default(),
         running: control::Running::default(),
     };
     let (arguments, ports) = (Arc::clone(&machine.arguments), machine.ports.subscribe());
     let state_dir = machine.state.clone();
-    let mut answering =
-        std::pin::pin!(control::run(state_dir.clone(), Arc::clone(&machine.running), Arc::clone(&board)));
-    let mut showing = std::pin::pin!(dashboard_page::run(&arguments.dashboard, Arc::clone(&board), ports));
-    let mut showing_locally = std::pin::pin!(dashboard_page::run_local(&state_dir, board));
+    machine.apply(files.load()).await;
+    let beside = [
+        tokio::spawn(control::run(state_dir.clone(), Arc::clone(&machine.running), Arc::clone(&board))),
+        // It knows the ports of Gateways by now.
+        tokio::spawn({
+            let board = Arc::clone(&board);
+            async move { dashboard_page::run(&arguments.dashboard, board, ports, dashboard_port).await }
+        }),
+        tokio::spawn(async move { dashboard_page::run_local(&state_dir, board).await }),
+    ];
     loop {
-        machine.apply(files.load());
         tokio::select! {
-            () = changes.changed() => {}
-            () = &mut answering => {}
-            () = &mut showing => {}
-            () = &mut showing_locally => {}
+            () = changes.changed() => machine.apply(files.load()).await,
             _ = shutdown.wait_for(|s| *s > Shutdown::Run) => break,
         }
     }
     for ended in machine.all_ended() {
         ended.wait().await;
     }
+    beside.iter().for_each(tokio::task::JoinHandle::abort);
     drop(state);
     Ok(ExitCode::SUCCESS)
-}
-
-/// How temporary state directories begin.
-pub(crate) const TEMPORARY_PREFIX: &str = "varnish-gateway-";
-
-/// A directory of the user's, or one that goes with us.
-enum StateDir {
-    Given(PathBuf),
-    Temporary(tempfile::TempDir),
-}
-
-impl StateDir {
-    fn new(given: Option<&Path>) -> std::io::Result<Self> {
-        use std::os::unix::fs::PermissionsExt;
-        // varnishd's own user must pass through.
-        let passable = std::fs::Permissions::from_mode(0o755);
-        Ok(match given {
-            Some(dir) => {
-                std::fs::create_dir_all(dir)?;
-                Self::Given(std::path::absolute(dir)?)
-            }
-            None => Self::Temporary(
-                tempfile::Builder::new().prefix(TEMPORARY_PREFIX).permissions(passable).tempdir()?,
-            ),
-        })
-    }
-
-    fn path(&self) -> PathBuf {
-        match self {
-            Self::Given(dir) => dir.clone(),
-            Self::Temporary(dir) => dir.path().to_owned(),
-        }
-    }
 }
 
 /// What one Gateway's front is to do.
@@ -135,10 +111,15 @@ struct Machine {
     board: Arc<Board>,
     /// All that the Gateways have.
     ports: watch::Sender<BTreeSet<u16>>,
+    /// The one that the dashboard has.
+    dashboard_port: watch::Receiver<Option<u16>>,
 }
 
+/// For the dashboard to give its port to a listener.
+const GIVING_WAY: Duration = Duration::from_secs(1);
+
 impl Machine {
-    fn apply(&mut self, Loaded { mut snapshot, problems, changed }: Loaded) {
+    async fn apply(&mut self, Loaded { mut snapshot, problems, changed }: Loaded) {
         self.news.problems(&problems);
         if !changed && !self.instances.is_empty() {
             return;
@@ -159,7 +140,11 @@ impl Machine {
             }
         }
         let fronts = self.fronts(&translation.gateways, &endpoints, &settled, &mut notices);
-        self.ports.send_replace(ports_of(&translation.gateways, &fronts));
+        let ports = ports_of(&translation.gateways, &fronts);
+        self.ports.send_replace(ports.clone());
+        // A varnishd that finds its port taken goes without it, and must be started anew later.
+        let given = self.dashboard_port.wait_for(|port| port.is_none_or(|port| !ports.contains(&port)));
+        let _ = tokio::time::timeout(GIVING_WAY, given).await;
         self.stop_changed(&translation.gateways, &fronts);
         for (key, plan) in &translation.gateways {
             let (mut ghost, of_endpoints) = input::ghost(plan, &endpoints);

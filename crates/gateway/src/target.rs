@@ -1,12 +1,11 @@
 //! Which gateway a command is for: a `serve` on this machine, or those of a cluster.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
 use crate::cli::Target;
-use crate::serve::{TEMPORARY_PREFIX, control};
+use crate::serve::{control, state_dir};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -42,21 +41,8 @@ fn serves(named: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
         }
         return Ok(vec![dir.to_owned()]);
     }
-    let temporary = std::env::temp_dir();
-    let entries = std::fs::read_dir(&temporary).with_context(|| temporary.display().to_string())?;
-    let ours = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let own = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == own_user());
-        name.starts_with(TEMPORARY_PREFIX) && own && answers(path)
-    };
-    let mut dirs: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(ours).collect();
-    dirs.sort();
-    Ok(dirs)
-}
-
-/// The owner of our own process, as the system tells it.
-fn own_user() -> u32 {
-    std::fs::metadata("/proc/self").map_or(u32::MAX, |meta| meta.uid())
+    let dirs = state_dir::temporary().with_context(|| std::env::temp_dir().display().to_string())?;
+    Ok(dirs.into_iter().filter(|dir| answers(dir)).collect())
 }
 
 /// A chaperone has the second alone.

@@ -11,6 +11,7 @@
 )]
 #![allow(clippy::print_stderr, reason = "the gateway's log goes with the failure")]
 
+mod access_log;
 mod backend_tls;
 mod bad_input;
 mod cache;

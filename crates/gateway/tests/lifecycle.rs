@@ -121,6 +121,39 @@ fn a_temporary_state_directory_goes_with_the_program() {
 }
 
 #[test]
+fn a_temporary_state_directory_of_a_killed_one_goes_with_the_next() {
+    let port = free_port();
+    let scene = Scene::new(&[class(), gateway("web", &[port])].concat());
+    let temporary = scene.path("tmp");
+    fs::create_dir(&temporary).unwrap();
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o755)).unwrap();
+    // Of somebody else, by its name alone.
+    fs::create_dir(temporary.join("varnish-gateway-of-mine")).unwrap();
+    let start = || {
+        let mut command = Program::command();
+        command
+            .env("TMPDIR", &temporary)
+            .args(["serve", "--bind", "127.0.0.1", "-f"])
+            .arg(scene.path("manifests"));
+        Program::spawn(command)
+    };
+    let left = || fs::read_dir(&temporary).unwrap().count();
+    let mut killed = start();
+    killed.wait_for_line(&["Gateway default/web: reloaded"]);
+    killed.signal(Signal::KILL);
+    killed.wait_for_exit();
+    assert_eq!(left(), 2);
+    let runs = start();
+    runs.wait_for_line(&["removed; its `serve` was killed"]);
+    runs.wait_for_line(&["Gateway default/web: reloaded"]);
+    assert_eq!(left(), 2, "the new one's, and what is not ours");
+    // One that runs keeps its own.
+    let other = start();
+    other.wait_for_line(&["is taken by another process"]);
+    assert_eq!(left(), 3);
+}
+
+#[test]
 fn a_state_directory_of_the_users_is_used_kept_and_used_again() {
     let mut site = Site::new(&[]);
     let config = fs::read_to_string(site.scene.state("web", "ghost.json")).unwrap();

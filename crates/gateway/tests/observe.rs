@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use crate::support::client::{read_body, read_head};
-use crate::support::{Ask, Origin, Program, Scene, cache_policy, free_port, get, shop_on, until, wait_for};
+use crate::support::{
+    Ask, Origin, Program, Scene, cache_policy, class, free_port, get, parameters, shop_on, until, wait_for,
+};
 
 const HOST: &str = "shop.example.com";
 
@@ -21,10 +23,19 @@ struct Site {
 impl Site {
     /// Gateway `web` with one route, whose answers are kept.
     fn new(arguments: &[&str]) -> Self {
+        Self::of_class("", arguments)
+    }
+
+    /// With GatewayClassParameters of this spec.
+    fn of_class(spec: &str, arguments: &[&str]) -> Self {
         let (port, origin) = (free_port(), Origin::new("shop"));
         let manifests =
             [shop_on(port, &[origin.address()]), cache_policy("shop", "shop", "  defaultTTL: 1h")];
-        let scene = Scene::new(&manifests.concat());
+        let mut manifests = manifests.concat();
+        if !spec.is_empty() {
+            manifests = manifests.replacen(&class(), &parameters(spec), 1);
+        }
+        let scene = Scene::new(&manifests);
         let program = scene.start_with(arguments);
         program.wait_for_line(&["Gateway default/web: reloaded"]);
         Self { port, origin, program, _scene: scene }
@@ -120,7 +131,8 @@ const PARENT: &str = "b7ad6b7169203331";
 fn requests_are_spans_between_client_and_origin() {
     let (port, spans) = collector();
     let endpoint = format!("http://127.0.0.1:{port}");
-    let site = Site::new(&["--otlp-endpoint", &endpoint, "--trace-sampling", "0"]);
+    let trusting = "{trustedProxies: [127.0.0.1/32]}";
+    let site = Site::of_class(trusting, &["--otlp-endpoint", &endpoint, "--trace-sampling", "0"]);
     let ask = |path: &str| {
         let ask = Ask::get(HOST, path).header("traceparent", &format!("00-{TRACE}-{PARENT}-01"));
         ask.header("tracestate", "vendor=1").send(site.port)
@@ -162,6 +174,22 @@ fn requests_are_spans_between_client_and_origin() {
         assert!(parent.len() == 55 && parent.ends_with("-00") && !parent.contains(TRACE), "{parent}");
         assert_eq!(seen.header("tracestate"), None);
     }
+}
+
+#[test]
+fn a_client_does_not_decide_what_is_recorded() {
+    let parent_of = |ratio: &str, flags: &str| {
+        let site = Site::new(&["--otlp-endpoint", "http://127.0.0.1:1", "--trace-sampling", ratio]);
+        let ask = Ask::get(HOST, "/a").header("traceparent", &format!("00-{TRACE}-{PARENT}-{flags}"));
+        assert_eq!(ask.header("tracestate", "vendor=1").send(site.port).status, 200);
+        let seen = site.origin.last_seen();
+        assert_eq!(seen.header("tracestate"), Some("vendor=1"));
+        let parent = seen.header("traceparent").unwrap().to_owned();
+        assert!(parent.starts_with(&format!("00-{TRACE}-")) && !parent.contains(PARENT), "{parent}");
+        parent
+    };
+    assert!(parent_of("0", "01").ends_with("-00"));
+    assert!(parent_of("1", "00").ends_with("-01"));
 }
 
 #[test]

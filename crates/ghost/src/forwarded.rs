@@ -14,10 +14,17 @@ pub(crate) const PORT: &str = "X-Forwarded-Port";
 pub(crate) const HOST: &str = "X-Forwarded-Host";
 
 /// Varnish has already appended the client's address to X-Forwarded-For. Without `any`, none of the others is there.
+/// True where the client is a trusted proxy.
 ///
 /// # Safety
 /// `ctx` must be the live context whose request `message` is, and the table must outlive the request.
-pub(crate) unsafe fn set(ctx: *const Ctx, message: Message<'_>, table: &Table, socket: &[u8], any: bool) {
+pub(crate) unsafe fn set(
+    ctx: *const Ctx,
+    message: Message<'_>,
+    table: &Table,
+    socket: &[u8],
+    any: bool,
+) -> bool {
     // SAFETY: the session outlives the task.
     let client = unsafe { c_bytes(ffi::gs_client_ip(ctx)) };
     let trusted = is_trusted(table, client);
@@ -51,6 +58,7 @@ pub(crate) unsafe fn set(ctx: *const Ctx, message: Message<'_>, table: &Table, s
     {
         message.add_header(HOST, host);
     }
+    trusted
 }
 
 /// Is the header ours to set? What an untrusted client sent is gone then.

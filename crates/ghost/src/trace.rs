@@ -23,16 +23,19 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// The client's trace goes on; without one a new one begins, of which the given share is recorded.
-    pub(crate) fn begin(message: Message<'_>, ratio: f64) -> Self {
+    /// The client's trace goes on; without one a new one begins. The given share is recorded, whatever clients ask for:
+    /// they could have everything recorded. A trusted proxy has decided already.
+    pub(crate) fn begin(message: Message<'_>, ratio: f64, trusted: bool) -> Self {
         let span = random::next().max(1);
+        let ours = || (random::next() as f64 / u64::MAX as f64) < ratio;
         let trace = match message.header(PARENT).and_then(parse) {
-            Some((trace, parent, sampled)) => Self { trace, span, parent, sampled },
+            Some((trace, parent, sampled)) => {
+                Self { trace, span, parent, sampled: if trusted { sampled } else { ours() } }
+            }
             None => {
                 // What somebody says of a trace that cannot be read is of no use.
                 message.remove_header(STATE);
-                let sampled = (random::next() as f64 / u64::MAX as f64) < ratio;
-                Self { trace: (random::next().max(1), random::next()), span, parent: 0, sampled }
+                Self { trace: (random::next().max(1), random::next()), span, parent: 0, sampled: ours() }
             }
         };
         let Self { trace: (high, low), sampled, .. } = trace;

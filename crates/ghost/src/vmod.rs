@@ -128,8 +128,9 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         }
         normal_host(message);
         if untouched {
-            forwarded::set(ctx, message, task.table(), socket, seldom != 0);
-            task.trace = task.table().router().trace_sampling().map(|ratio| Trace::begin(message, ratio));
+            let trusted = forwarded::set(ctx, message, task.table(), socket, seldom != 0);
+            let sampling = task.table().router().trace_sampling();
+            task.trace = sampling.map(|ratio| Trace::begin(message, ratio, trusted));
         }
         // What the client asked for is held against its connection; a host that user VCL has set since is not.
         let is_clients = task.decision().is_none_or(|d| d.action() == Action::Misdirected);

@@ -133,7 +133,8 @@ impl Instance {
             board.tell(&gateway, &event);
         });
         self.state = reporter.state();
-        let observing = self.observe.clone().run(settings.name.clone(), reporter.state());
+        // In a task of its own: whoever is slow there holds up no reload.
+        let observing = tokio::spawn(self.observe.clone().run(settings.name.clone(), reporter.state()));
         let (desired, last_good) = (self.desired.subscribe(), self.last_good.clone());
         let (mut machine, forward) = (self.machine.clone(), shutdown.clone());
         tokio::spawn(async move {
@@ -156,8 +157,8 @@ impl Instance {
             tokio::select! {
                 () = chaperone::run(settings, desired, last_good, reporter, heard) => {}
                 () = pass_on => {}
-                () = observing => {}
             }
+            observing.abort();
             drop(ending);
         });
         (self.shutdown, self.ended) = (shutdown, Ended(ended));
