@@ -1,22 +1,26 @@
 //! One Gateway's objects in the cluster: written in an order in which each finds what it needs, and again whenever
 //! somebody else changed them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod pairs;
+mod parts;
+
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use gateway_api::gateways::Gateway;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use model::names::INFRA_HASH_ANNOTATION;
+use model::routing::Routing;
 use serde_json::json;
 use tokio::sync::watch;
 use translate::workload::{self, Objects};
-use translate::{GatewayPlan, Key, packing};
+use translate::{GatewayPlan, Key, packing, tls_secrets};
 
 use crate::Error;
 use crate::apply::Ledger;
@@ -32,8 +36,6 @@ const ROUTES: &str = "varnish-gateway-routes";
 const FINALIZER: &str = "gateway.varnish-software.com/role-bindings";
 /// The same where several installations are told apart: each takes away its own.
 const FINALIZER_OF: &str = "role-bindings.gateway.varnish-software.com";
-/// On the parts of a large routing.json.
-const SHARD_LABEL: &str = "gateway.varnish-software.com/routing-shard";
 
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 /// What was made and vanished at once would be missed otherwise.
@@ -72,35 +74,68 @@ struct Prepared {
     work: Arc<Work>,
     packed: packing::Packed,
     /// What the base was made of, if there is one.
-    base: Arc<Work>,
+    base: Of,
     hash: String,
     /// What was asked of pods lately, the newest last: hashes, and the parts of the base of each.
     lately: VecDeque<(String, Arc<[String]>)>,
+    /// The data of Secrets with certificates.
+    pairs: Vec<tls_secrets::Data>,
 }
 
-/// Pods that are further behind keep all parts in place.
+/// What a base was made of: by us, or by the operator before us.
+#[derive(Clone)]
+enum Of {
+    Ours(Arc<Work>),
+    Adopted(Arc<Routing>),
+}
+
+impl Of {
+    fn routing(&self) -> &Routing {
+        match self {
+            Self::Ours(work) => &work.plan.routing,
+            Self::Adopted(routing) => routing,
+        }
+    }
+}
+
+/// Where one goes on: from what it prepared last, or from what is in the cluster.
+#[derive(Default)]
+struct Before {
+    base: Option<(packing::Base, Of)>,
+    pairs: Vec<tls_secrets::Data>,
+    lately: VecDeque<(String, Arc<[String]>)>,
+}
+
+/// Pods that are further behind are not known any more.
 const LATELY: usize = 256;
 
 impl Prepared {
-    fn new(work: &Arc<Work>, main_vcl: &str, before: Option<&mut Self>) -> Result<Self, Error> {
+    fn new(work: &Arc<Work>, main_vcl: &str, before: Before) -> Result<Self, Error> {
         let begun = Instant::now();
-        let (before, mut lately) = match before {
-            Some(before) => (Some((&before.packed, &before.base)), std::mem::take(&mut before.lately)),
-            None => (None, VecDeque::new()),
-        };
-        let base = before.and_then(|(packed, of)| Some((packed.base.as_ref()?, of)));
+        let Before { base, pairs, mut lately } = before;
+        let plan = &work.plan;
+        let pairs = tls_secrets::place(plan.routing.certificate_names(), &plan.certificates, &pairs);
         let name = work.gateway.metadata.name.as_deref().unwrap_or_default();
         let packed =
-            packing::pack(name, &work.plan.routing, base.map(|(base, of)| (base, &of.plan.routing)))?;
-        let same = base.filter(|(base, _)| packed.base.as_ref() == Some(base)).map(|(_, of)| Arc::clone(of));
+            packing::pack(name, &plan.routing, base.as_ref().map(|(base, of)| (base, of.routing())))?;
+        let same = base.filter(|(base, _)| packed.base.as_ref() == Some(base)).map(|(_, of)| of);
         let hash = packing::hash(main_vcl, packed.json.as_bytes());
         let shards = packed.shards().map(|(name, _)| name.clone()).collect();
         lately.retain(|(known, _)| *known != hash);
         lately.push_back((hash.clone(), shards));
         lately.drain(..lately.len().saturating_sub(LATELY));
         tracing::debug!("routing.json of {name} made in {:?}, {} bytes", begun.elapsed(), packed.json.len());
-        let base = same.unwrap_or_else(|| Arc::clone(work));
-        Ok(Self { work: Arc::clone(work), base, packed, hash, lately })
+        let base = same.unwrap_or_else(|| Of::Ours(Arc::clone(work)));
+        Ok(Self { work: Arc::clone(work), base, packed, hash, lately, pairs })
+    }
+
+    /// For the one after it.
+    fn before(&mut self) -> Before {
+        Before {
+            base: self.packed.base.clone().map(|base| (base, self.base.clone())),
+            pairs: std::mem::take(&mut self.pairs),
+            lately: std::mem::take(&mut self.lately),
+        }
     }
 }
 
@@ -163,17 +198,25 @@ impl Actor {
             return Ok(());
         };
         if prepared.as_ref().is_none_or(|prepared| !Arc::ptr_eq(&prepared.work, work)) {
-            let before = prepared.as_mut();
-            let new = tokio::task::block_in_place(|| Prepared::new(work, main_vcl, before))?;
+            let new = tokio::task::block_in_place(|| {
+                let before = prepared.as_mut().map_or_else(|| self.found(), Prepared::before);
+                Prepared::new(work, main_vcl, before)
+            });
+            // Where it fails, the next one goes on from what is in the cluster.
+            let new = new.inspect_err(|_| *prepared = None)?;
             let old = prepared.replace(new);
             // Thousands of hosts take a while to be forgotten, and the new ones need not wait for that.
             tokio::task::spawn_blocking(move || drop(old));
         }
-        let Some(Prepared { packed, hash, lately, .. }) = prepared else { return Ok(()) };
+        let Some(Prepared { packed, hash, lately, pairs, .. }) = prepared else { return Ok(()) };
         // Pods that are one behind still read the old parts.
         let old = self.shards().into_iter().map(|(key, _)| key.name);
         let shards: BTreeSet<String> = packed.shards().map(|(name, _)| name.clone()).chain(old).collect();
-        let options = workload::Options { shards: shards.into_iter().collect(), ..self.options.clone() };
+        let options = workload::Options {
+            shards: shards.into_iter().collect(),
+            tls_secrets: pairs.len().max(self.tls_secret_count()),
+            ..self.options.clone()
+        };
         let Some(objects) = workload::objects(gateway, plan, &options) else {
             self.runtimes.set(&self.key, &nothing);
             return Ok(());
@@ -187,7 +230,7 @@ impl Actor {
         // A namespace that refuses its binding must not hold back everybody's routes.
         let bound = self.bindings(gateway, &objects, ledger).await;
         self.admin_secret(&meta, ledger).await?;
-        ledger.apply(&self.owned.secrets, INFRASTRUCTURE, &self.tls_secret(&meta, plan)).await?;
+        self.tls_secrets(&meta, pairs, ledger).await?;
         let pods =
             ConfigMap { metadata: meta(workload::pods_config_map(&self.key.name)), ..ConfigMap::default() };
         ledger.apply(&self.owned.config_maps, INFRASTRUCTURE, &pods).await?;
@@ -195,10 +238,7 @@ impl Actor {
             if self.has_shard(name) {
                 continue;
             }
-            let mut metadata = meta(name.clone());
-            metadata.labels.get_or_insert_default().insert(SHARD_LABEL.to_owned(), "true".to_owned());
-            let binary_data = Some([(packing::PART.to_owned(), part.clone())].into());
-            let shard = ConfigMap { metadata, binary_data, immutable: Some(true), ..ConfigMap::default() };
+            let shard = parts::shard(meta(name.clone()), part);
             ledger.apply(&self.owned.config_maps, INFRASTRUCTURE, &shard).await?;
         }
         let name = workload::vcl_config_map(&self.key.name);
@@ -239,25 +279,6 @@ impl Actor {
         }
         self.tidy(lately, ledger).await?;
         bound.map_err(|e| Error::Binding(Box::new(e)))
-    }
-
-    /// Nobody can change one that is there.
-    fn has_shard(&self, name: &str) -> bool {
-        let there = self.owned.config_maps.get(&Key::new(&self.key.namespace, name));
-        there.is_some_and(|map| {
-            map.immutable == Some(true) && gateway_of(map.as_ref()).as_ref() == Some(&self.key)
-        })
-    }
-
-    /// The parts of routing.json that are there, new and old.
-    fn shards(&self) -> Vec<(Key, Arc<ConfigMap>)> {
-        let all = self.owned.config_maps.objects();
-        all.into_iter()
-            .filter(|(_, map)| {
-                map.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(SHARD_LABEL))
-                    && gateway_of(map.as_ref()).as_ref() == Some(&self.key)
-            })
-            .collect()
     }
 
     /// Rights in other namespaces: the finalizer first, so that they cannot be left behind. Each is tried.
@@ -325,77 +346,6 @@ impl Actor {
         };
         let secret = Secret { metadata: meta(key.name), data: Some(data), ..Secret::default() };
         ledger.apply(&self.owned.secrets, INFRASTRUCTURE, &secret).await.map(|_| ())
-    }
-
-    fn tls_secret(&self, meta: &impl Fn(String) -> ObjectMeta, plan: &GatewayPlan) -> Secret {
-        let mut data = BTreeMap::new();
-        let secret = Key::new(&self.key.namespace, workload::tls_secret(&self.key.name));
-        let there =
-            self.owned.secrets.get(&secret).and_then(|secret| secret.data.clone()).unwrap_or_default();
-        for name in plan.routing.certificate_names() {
-            let Some(keys) = model::names::certificate_keys(name) else { continue };
-            let pair = match plan.certificates.get(name) {
-                Some(pem) => Some((pem.chain.clone(), pem.key.clone())),
-                // It broke: a pod that starts now gets the last good one, too.
-                None => there.get(&keys.0).zip(there.get(&keys.1)).map(|(c, k)| (c.0.clone(), k.0.clone())),
-            };
-            if let Some((chain, key)) = pair {
-                data.insert(keys.0, ByteString(chain));
-                data.insert(keys.1, ByteString(key));
-            }
-        }
-        Secret { metadata: meta(workload::tls_secret(&self.key.name)), data: Some(data), ..Secret::default() }
-    }
-
-    /// Old parts of routing.json, once no pod needs them, and reports of pods that are gone.
-    async fn tidy(
-        &self,
-        lately: &VecDeque<(String, Arc<[String]>)>,
-        ledger: &mut Ledger,
-    ) -> Result<(), Error> {
-        let pods = self.owned.pods.objects();
-        let mine = pods.values().filter(|pod| gateway_of(pod.as_ref()).as_ref() == Some(&self.key));
-        let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
-        let (mut all, mut running) = (BTreeSet::new(), BTreeSet::new());
-        for pod in mine {
-            let name = pod.metadata.name.clone().unwrap_or_default();
-            if !matches!(phase(pod).as_deref(), Some("Failed" | "Succeeded")) {
-                running.insert(name.clone());
-            }
-            all.insert(name);
-        }
-        let reports_key = Key::new(&self.key.namespace, workload::pods_config_map(&self.key.name));
-        let reports =
-            self.owned.config_maps.get(&reports_key).and_then(|map| map.data.clone()).unwrap_or_default();
-        let mut gone = serde_json::Map::new();
-        for pod in reports.keys().filter(|pod| !all.contains(*pod)) {
-            // The watch may be behind.
-            let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.key.namespace);
-            if matches!(api.get_opt(pod).await, Ok(None)) {
-                gone.insert(pod.clone(), serde_json::Value::Null);
-            }
-        }
-        if !gone.is_empty() {
-            let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.key.namespace);
-            let patch = Patch::Merge(json!({ "data": gone }));
-            let done = api.patch(&reports_key.name, &PatchParams::default(), &patch).await;
-            done.map_err(Error::write("ConfigMap", &reports_key))?;
-        }
-        // Those that never reported anything begin with the newest.
-        let mut needed: BTreeSet<&String> = lately.back().iter().flat_map(|(_, shards)| &**shards).collect();
-        for (_, report) in reports.iter().filter(|(pod, _)| running.contains(*pod)) {
-            match lately.iter().find(|(hash, _)| report.contains(hash)) {
-                Some((_, shards)) => needed.extend(&**shards),
-                None => return Ok(()),
-            }
-        }
-        for (key, map) in self.shards() {
-            if !needed.contains(&key.name) {
-                delete::<ConfigMap>(&self.client, &key, map.metadata.uid.clone()).await?;
-                ledger.forget("ConfigMap", &key);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -5,6 +5,8 @@
 
 #[path = "cluster/ingress.rs"]
 mod ingress;
+#[path = "cluster/many.rs"]
+mod many;
 #[path = "cluster/tls.rs"]
 mod tls;
 #[path = "cluster/world.rs"]

@@ -33,6 +33,7 @@ mod service_port;
 pub mod snapshot;
 pub mod status;
 mod tls_route;
+pub mod tls_secrets;
 pub mod varnishd_args;
 pub mod vcl;
 pub mod workload;

@@ -24,7 +24,7 @@ use serde::Serialize;
 
 pub use self::access::binding_name;
 pub use self::settings::{DisruptionBudget, Logging, ServiceSettings, Workload};
-use crate::GatewayPlan;
+use crate::{GatewayPlan, tls_secrets};
 
 /// The container that runs chaperone and varnishd.
 pub const CONTAINER: &str = "chaperone";
@@ -49,6 +49,8 @@ pub struct Options {
     pub controller: Option<String>,
     /// Further ConfigMaps that the Gateway's pods may read: what did not fit into the first.
     pub shards: Vec<String>,
+    /// How many Secrets hold the Gateway's certificates.
+    pub tls_secrets: usize,
 }
 
 impl Options {
@@ -60,6 +62,7 @@ impl Options {
             cluster_role: CHAPERONE_CLUSTER_ROLE.to_owned(),
             controller: None,
             shards: Vec::new(),
+            tls_secrets: 1,
         }
     }
 }
@@ -135,14 +138,42 @@ pub fn admin_secret(gateway: &str) -> String {
     format!("{gateway}-admin")
 }
 
-/// The Secret with the certificates of all listeners. `{gateway}-tls` is what people call their own.
-pub fn tls_secret(gateway: &str) -> String {
-    format!("{gateway}-varnish-tls")
+/// The Secrets with the certificates of all listeners, by number: `{gateway}-varnish-tls`, and more where one does not hold
+/// them. `{gateway}-tls` is what people call their own.
+pub fn tls_secret(gateway: &str, number: usize) -> String {
+    match number {
+        0 => format!("{gateway}-varnish-tls"),
+        number => format!("{gateway}-varnish-tls-{number}"),
+    }
+}
+
+/// The number of such a Secret; `None` for others.
+pub fn tls_secret_number(gateway: &str, name: &str) -> Option<usize> {
+    let rest = name.strip_prefix(gateway)?.strip_prefix("-varnish-tls")?;
+    let number = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
+    (tls_secret(gateway, number) == name && number < tls_secrets::MOST).then_some(number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_of_certificates_are_known_by_their_names() {
+        for number in [0, 1, 12] {
+            assert_eq!(tls_secret_number("gw", &tls_secret("gw", number)), Some(number));
+        }
+        for other in [
+            "gw-tls",
+            "gw-varnish-tls-",
+            "gw-varnish-tls-01",
+            "gw-varnish-tls-x",
+            "gw2-varnish-tls",
+            "gw-varnish-tls-9999999",
+        ] {
+            assert_eq!(tls_secret_number("gw", other), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_name_that_no_service_may_have_is_refused() {

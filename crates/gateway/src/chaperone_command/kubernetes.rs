@@ -106,7 +106,7 @@ impl Feeder {
         let taken = begun.elapsed();
         self.reporter.set_idle(last.is_idle());
         let slices = self.pod.endpoint_slices(&last.namespaces()).await;
-        let certificates = certificates(&self.pod.certificates());
+        let certificates = certificates(&self.pod.certificates().await);
         let (desired, tls) = last.desired(&slices, &certificates, None)?;
         tracing::debug!("routing.json read in {taken:?}, ghost.json made in {:?}", begun.elapsed() - taken);
         send(to_varnishd, desired.clone());
@@ -300,7 +300,7 @@ impl Last {
     }
 }
 
-/// Pairs out of Secret `{gateway}-varnish-tls`: keys `{namespace}.{name}.crt` and `.key`.
+/// Pairs out of Secrets `{gateway}-varnish-tls`: keys `{namespace}.{name}.crt` and `.key`.
 fn certificates(data: &BTreeMap<String, ByteString>) -> BTreeMap<String, Pem> {
     let pairs = data.iter().filter_map(|(file, chain)| {
         let name = model::names::certificate_name(file)?;

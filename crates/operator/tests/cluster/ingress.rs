@@ -18,7 +18,7 @@ use crate::world::World;
 const PATIENCE: Duration = Duration::from_secs(40);
 
 impl World {
-    async fn varnish(&self, name: &str) {
+    pub(crate) async fn varnish(&self, name: &str) {
         let spec = json!({
             "gatewayClassName": "varnish",
             "infrastructure": { "labels": { "app": "varnish-ingress" } },
@@ -43,7 +43,7 @@ impl World {
         self.api::<Ingress>().patch(name, &parameters, &Patch::Apply(body)).await.unwrap();
     }
 
-    async fn class(&self, name: &str, parameters: Option<&str>) {
+    pub(crate) async fn class(&self, name: &str, parameters: Option<&str>) {
         let parameters = parameters.map(|name| {
             json!({ "apiGroup": "gateway.varnish-software.com", "kind": "GatewayClassParameters", "name": name })
         });
@@ -64,7 +64,7 @@ impl World {
         api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(body)).await.unwrap();
     }
 
-    async fn delete_class(&self, name: &str) {
+    pub(crate) async fn delete_class(&self, name: &str) {
         let api: Api<IngressClass> = Api::all(self.client.clone());
         let _ = api.delete(name, &DeleteParams::default()).await;
     }

@@ -1,5 +1,5 @@
-//! What the chaperone in a pod reads of its cluster: one ConfigMap, one Secret, and the EndpointSlices of the
-//! namespaces that its routes name. It has rights for nothing else.
+//! What the chaperone in a pod reads of its cluster: one ConfigMap, the Secrets with its certificates, and the EndpointSlices
+//! of the namespaces that its routes name. It has rights for nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use translate::Key;
 use translate::packing::{self, Index};
-use translate::workload;
+use translate::{tls_secrets, workload};
 
 use super::cluster::{same_config_map, same_secret, same_slice};
 use super::store::{Scope, Signal, Store};
@@ -32,6 +32,8 @@ pub struct Pod {
     gateway: String,
     config: Store<ConfigMap>,
     certificates: Store<Secret>,
+    /// Further ones, from number 1 on.
+    more_certificates: Mutex<Vec<Store<Secret>>>,
     slices: Mutex<BTreeMap<String, Store<EndpointSlice>>>,
     /// The last routing.json out of shards, by its SHA-256.
     joined: tokio::sync::Mutex<Option<(String, Arc<[u8]>)>>,
@@ -91,11 +93,12 @@ impl Pod {
             ),
             certificates: Store::watch(
                 Api::namespaced(client.clone(), namespace),
-                scope(workload::tls_secret(gateway)),
+                scope(workload::tls_secret(gateway, 0)),
                 same_secret,
                 changed.clone(),
                 Signal::default(),
             ),
+            more_certificates: Mutex::default(),
             client,
             namespace: namespace.to_owned(),
             gateway: gateway.to_owned(),
@@ -150,10 +153,38 @@ impl Pod {
         Ok(Some(bytes))
     }
 
-    /// The data of the Secret with the pairs of all listeners.
-    pub fn certificates(&self) -> BTreeMap<String, ByteString> {
-        let key = Key::new(&self.namespace, workload::tls_secret(&self.gateway));
-        self.certificates.get(&key).and_then(|secret| secret.data.clone()).unwrap_or_default()
+    /// The data of all Secrets with the pairs of listeners. Those that are new are waited for.
+    pub async fn certificates(&self) -> tls_secrets::Data {
+        let name = |number| workload::tls_secret(&self.gateway, number);
+        let data = |store: &Store<Secret>, number| {
+            let secret = store.get(&Key::new(&self.namespace, name(number)));
+            secret.and_then(|secret| secret.data.clone()).unwrap_or_default()
+        };
+        let mut all = data(&self.certificates, 0);
+        let count = tls_secrets::count(&all);
+        let (known, stores) = {
+            let mut more = self.more_certificates.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = more.len();
+            more.truncate(count - 1);
+            for number in 1 + more.len()..count {
+                let (api, scope) =
+                    (Api::namespaced(self.client.clone(), &self.namespace), Scope::name(&name(number)));
+                more.push(Store::watch(api, scope, same_secret, self.changed.clone(), Signal::default()));
+            }
+            (known, more.clone())
+        };
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        for (store, number) in stores.iter().zip(1..) {
+            // Once, as with endpoints.
+            if number > known && tokio::time::timeout_at(deadline, store.synced()).await.is_err() {
+                tracing::warn!(
+                    "Secret {} cannot be read yet; its certificates are missing until then",
+                    name(number)
+                );
+            }
+            all.extend(data(store, number));
+        }
+        all
     }
 
     /// All EndpointSlices of these namespaces, from now on watched, and no others.

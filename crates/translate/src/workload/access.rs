@@ -25,13 +25,14 @@ pub(super) fn role(owner: &Owner<'_>, options: &Options) -> Role {
     let read = ["get", "list", "watch"];
     let mut configuration = vec![vcl_config_map(owner.name)];
     configuration.extend(options.shards.iter().cloned());
+    let certificates = (0..options.tls_secrets.max(1)).map(|number| tls_secret(owner.name, number)).collect();
     let pods = vec![pods_config_map(owner.name)];
     Role {
         metadata: owner.own(),
         rules: Some(vec![
             rule(&[""], "configmaps", &read, Some(configuration)),
             rule(&[""], "configmaps", &["get", "patch"], Some(pods)),
-            rule(&[""], "secrets", &read, Some(vec![tls_secret(owner.name)])),
+            rule(&[""], "secrets", &read, Some(certificates)),
             rule(&["discovery.k8s.io"], "endpointslices", &read, None),
             rule(&[API_GROUP], INVALIDATIONS, &read, None),
             rule(&[API_GROUP], &format!("{INVALIDATIONS}/status"), &["patch"], None),

@@ -1,0 +1,85 @@
+//! The Secrets with a Gateway's certificates.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ObjectMeta;
+use translate::{Key, tls_secrets, workload};
+
+use super::{Actor, INFRASTRUCTURE, delete, gateway_of};
+use crate::Error;
+use crate::apply::Ledger;
+
+impl Actor {
+    /// Those that are there, by number.
+    fn tls_secrets_there(&self) -> Vec<(usize, Key, Arc<Secret>)> {
+        let all = self.owned.secrets.objects();
+        let mine = all.into_iter().filter_map(|(key, secret)| {
+            let number = workload::tls_secret_number(&self.key.name, &key.name)?;
+            (gateway_of(secret.as_ref()).as_ref() == Some(&self.key)).then_some((number, key, secret))
+        });
+        mine.collect()
+    }
+
+    /// Up to the last that is there.
+    pub(super) fn tls_secret_count(&self) -> usize {
+        self.tls_secrets_there().iter().map(|(number, ..)| number + 1).max().unwrap_or_default()
+    }
+
+    /// What they hold now, by number.
+    pub(super) fn pairs(&self) -> Vec<tls_secrets::Data> {
+        let there = self.tls_secrets_there();
+        let mut all = vec![tls_secrets::Data::new(); self.tls_secret_count()];
+        for (number, _, secret) in there {
+            if let (Some(to), Some(data)) = (all.get_mut(number), &secret.data) {
+                to.clone_from(data);
+            }
+        }
+        all
+    }
+
+    /// The first comes last: it says how many there are.
+    pub(super) async fn tls_secrets(
+        &self,
+        meta: &impl Fn(String) -> ObjectMeta,
+        pairs: &[tls_secrets::Data],
+        ledger: &mut Ledger,
+    ) -> Result<(), Error> {
+        let (first, others) = pairs.split_at(pairs.len().min(1));
+        let others = others.iter().enumerate().map(|(at, data)| (at + 1, data));
+        for (number, data) in others.chain(first.iter().map(|data| (0, data))) {
+            let metadata = meta(workload::tls_secret(&self.key.name, number));
+            if !self.has_pairs(&metadata, data) {
+                let secret = Secret { metadata, data: Some(data.clone()), ..Secret::default() };
+                ledger.apply(&self.owned.secrets, INFRASTRUCTURE, &secret).await?;
+            }
+        }
+        for (number, key, secret) in self.tls_secrets_there() {
+            if number >= pairs.len().max(1) {
+                delete::<Secret>(&self.client, &key, secret.metadata.uid.clone()).await?;
+                ledger.forget("Secret", &key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Is it there as it should be? Megabytes are compared sooner than they are hashed.
+    fn has_pairs(&self, metadata: &ObjectMeta, data: &tls_secrets::Data) -> bool {
+        let key = Key::new(
+            metadata.namespace.as_deref().unwrap_or_default(),
+            metadata.name.as_deref().unwrap_or_default(),
+        );
+        self.owned.secrets.get(&key).is_some_and(|there| {
+            there.data.as_ref().map_or(data.is_empty(), |there| there == data)
+                && has(&there.metadata.labels, &metadata.labels)
+                && has(&there.metadata.annotations, &metadata.annotations)
+                && there.metadata.owner_references == metadata.owner_references
+        })
+    }
+}
+
+fn has(theirs: &Option<BTreeMap<String, String>>, ours: &Option<BTreeMap<String, String>>) -> bool {
+    let get = |name| theirs.as_ref().and_then(|theirs| theirs.get(name));
+    ours.iter().flatten().all(|(name, value)| get(name) == Some(value))
+}
