@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 
 REPOSITORY = "https://github.com/varnish/gateway/blob/main/"
 LINK = re.compile(r"(\]\(<?)([^)\s>:#]+)(#[^)\s>]*)?(>?\))")
+# Blocks and spans of code: what looks like a link in them is none.
+CODE = re.compile(r"(?ms)(^ *```.*?^ *```|``.+?``|`[^`\n]+`)")
 
 
 def chapters(items):
@@ -41,7 +43,9 @@ def main():
                 return match[0]
             return f"{match[1]}{REPOSITORY}{target}{match[3] or ''}{match[4]}"
 
-        chapter["content"] = LINK.sub(link, chapter["content"])
+        parts = CODE.split(chapter["content"])
+        parts[::2] = [LINK.sub(link, part) for part in parts[::2]]
+        chapter["content"] = "".join(parts)
     json.dump(book, sys.stdout)
 
 
