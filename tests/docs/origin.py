@@ -14,6 +14,7 @@ class Origin(BaseHTTPRequestHandler):
     def do_GET(self):  # noqa: N802 # the library's name
         global count
         count += 1
+        self.rfile.read(int(self.headers["Content-Length"] or 0))
         body = f"{NAME}: answer {count}, {self.command} {self.path}, Host {self.headers['Host']}\n".encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/plain")
