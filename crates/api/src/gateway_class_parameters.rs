@@ -1,5 +1,6 @@
 //! GatewayClassParameters: what a GatewayClass, or one Gateway, sets beyond the Gateway API.
 
+mod dashboard;
 mod ingress;
 mod logging;
 mod metrics;
@@ -15,6 +16,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::dashboard::DashboardParameters;
 pub use self::ingress::{HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters};
 pub use self::logging::{LogMode, LoggingParameters};
 pub use self::metrics::{MetricsParameters, TracingParameters};
@@ -141,6 +143,9 @@ pub struct GatewayClassParametersSpec {
     /// Spans of requests for OpenTelemetry. None where absent: what clients send as `traceparent` is handed on all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<TracingParameters>,
+    /// The page of each pod, on its loopback: `kubectl port-forward POD 9000`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dashboard: Option<DashboardParameters>,
     /// How Ingresses are served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress: Option<IngressParameters>,
@@ -166,6 +171,10 @@ pub struct GatewayClassParametersSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::open")]
     pub affinity: Option<Embedded>,
+    /// Which pods go first where nodes are full: the name of a PriorityClass. The cluster's default where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), extend("pattern" = schema::HOSTNAME))]
+    pub priority_class_name: Option<String>,
     /// Further volumes of the pods, as in a Pod. Names that begin with `gateway-` belong to the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::volumes")]

@@ -144,6 +144,9 @@ pub struct MeasuredGateway {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Top {
     pub gateways: Vec<Second>,
+    /// What is not in these numbers, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// One second of one Gateway, or several as one.

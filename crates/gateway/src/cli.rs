@@ -74,6 +74,22 @@ pub(crate) enum Command {
     Completions(CompletionsArguments),
 }
 
+impl Command {
+    /// Is standard output for an answer, or another's, and not for what happens?
+    pub(crate) fn answers(&self) -> bool {
+        matches!(
+            self,
+            Self::Explain(_)
+                | Self::Status(_)
+                | Self::Top(_)
+                | Self::AccessLog(_)
+                | Self::Tied(_)
+                | Self::Completions(_)
+                | Self::Crds(CrdsArguments { apply: false })
+        )
+    }
+}
+
 const SERVE_EXAMPLES: &str = "Examples:
   varnish-gateway serve -f examples/quickstart
   varnish-gateway serve -f shop.yaml -f /etc/gateway --state-dir /var/lib/gateway
@@ -89,6 +105,7 @@ const CHECK_EXAMPLES: &str = "Examples:
 const EXPLAIN_EXAMPLES: &str = "Examples:
   varnish-gateway explain -f examples/quickstart --host shop.example.com --path '/cart?x=1' --method POST
   varnish-gateway explain --host shop.example.com --path /cart                    # what runs on this machine, or the cluster
+  varnish-gateway explain -A --host shop.example.com --path /cart                 # every Gateway of the cluster
   varnish-gateway explain --namespace shop --gateway web --host shop.example.com --path /cart --header 'X-Beta: yes'";
 const STATUS_EXAMPLES: &str = "Examples:
   varnish-gateway status
@@ -238,6 +255,9 @@ pub(crate) struct ExplainArguments {
     /// Only this port.
     #[arg(long)]
     pub(crate) port: Option<u16>,
+    /// Of all namespaces of a cluster.
+    #[arg(short = 'A', long, conflicts_with = "files")]
+    pub(crate) all_namespaces: bool,
     #[command(flatten)]
     pub(crate) target: Target,
 }

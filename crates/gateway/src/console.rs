@@ -1,4 +1,4 @@
-//! What people and machines read: one line an event, on standard output.
+//! What people and machines read: one line an event, on standard output; on standard error where that is for an answer.
 
 use std::fmt;
 
@@ -17,7 +17,11 @@ use crate::cli::LogFormat;
 pub(crate) fn init(format: LogFormat, aside: bool) {
     let given = std::env::var("LOG_LEVEL").unwrap_or_default();
     let level = level(&given);
-    let filter = EnvFilter::new(level.unwrap_or("info"));
+    let mut filter = EnvFilter::new(level.unwrap_or("info"));
+    if aside && matches!(level, Some("info" | "warn" | "error") | None) {
+        // The client tells of its errors in its own words, and we in ours.
+        filter = filter.add_directive("kube_client=off".parse().unwrap_or_default());
+    }
     // A reader that goes away (`| head`) is no error worth a word.
     let to = if aside { BoxMakeWriter::new(std::io::stderr) } else { BoxMakeWriter::new(std::io::stdout) };
     let builder =

@@ -22,12 +22,12 @@ pub(crate) async fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode>
     };
     let (all, remedy) = if arguments.files.is_empty() {
         let working = progress::spinner("asking what runs");
-        let running = Running::find(&arguments.target, false).await?;
+        let running = Running::find(&arguments.target, arguments.all_namespaces).await?;
         let all = running.explain(&asked, arguments.port).await?;
         working.finish_and_clear();
-        (all, "`varnish-gateway status` says more.")
+        (all, running.remedy())
     } else {
-        (of_files(&arguments, &asked)?, "`varnish-gateway check` says more.")
+        (of_files(&arguments, &asked)?, "`varnish-gateway check` says more.".to_owned())
     };
     let mut to = io::stdout().lock();
     for one in &all {

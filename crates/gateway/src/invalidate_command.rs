@@ -48,7 +48,7 @@ pub(crate) async fn ban(arguments: BanArguments, log: LogFormat) -> anyhow::Resu
 async fn run(mut wanted: Wanted, target: Target, log: LogFormat) -> anyhow::Result<ExitCode> {
     wanted.hostname = wanted.hostname.map(|host| host.to_ascii_lowercase());
     wanted.check()?;
-    match target::find(&target)? {
+    match target::find_to_change(&target)? {
         Found::Serve(dir) => local::run(&wanted, &target, &dir, log).await,
         Found::Cluster if target.names_cluster() => cluster::run(&wanted, &target, log).await,
         Found::Cluster => cluster::run(&wanted, &target, log).await.context(

@@ -1,5 +1,6 @@
 //! `varnish-gateway`: one binary, one command for each way to run it.
 
+mod api_server;
 mod chaperone_command;
 mod check;
 mod cli;
@@ -25,7 +26,7 @@ mod top_command;
 mod verdict;
 mod vmod;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -38,9 +39,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // Of these two, standard output is another's.
-    let aside = matches!(cli.command, Command::AccessLog(_) | Command::Tied(_));
-    console::init(cli.log, aside);
+    console::init(cli.log, cli.command.answers());
     let done = match cli.command {
         Command::Serve(arguments) => run(serve::run(arguments)),
         Command::Chaperone(arguments) => run(chaperone_command::run(arguments)),
@@ -58,6 +57,11 @@ fn main() -> ExitCode {
         Command::Crds(_) => crds::print(),
     };
     done.unwrap_or_else(|e| {
+        // A reader that has seen enough (`| head`) is no error.
+        let gone = e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe);
+        if gone {
+            return ExitCode::SUCCESS;
+        }
         tracing::error!("{e:#}");
         ExitCode::FAILURE
     })

@@ -4,6 +4,7 @@ mod cluster;
 mod local;
 mod scrape;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use dashboard::view::{Gateway, Row, Top};
@@ -29,6 +30,12 @@ pub(crate) struct Status {
     /// What else keeps it from serving.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) problems: Vec<String>,
+    /// Of the Gateway in a cluster: IP addresses or names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) addresses: Vec<String>,
+    /// Listeners that the operator says are not served.
+    #[serde(skip)]
+    pub(crate) closed: BTreeSet<String>,
 }
 
 impl Status {
@@ -48,10 +55,15 @@ impl Status {
 #[derive(Debug, Serialize)]
 pub(crate) struct Pod {
     pub(crate) name: String,
+    /// Does it serve?
+    pub(crate) ready: bool,
     /// Does it serve the newest configuration?
     pub(crate) current: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
+    /// Why it is not ready, or will not be for long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trouble: Option<String>,
     /// When it last took a configuration, as the API server writes times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<String>,
@@ -59,13 +71,33 @@ pub(crate) struct Pod {
 
 impl Running {
     pub(crate) async fn find(target: &Target, all_namespaces: bool) -> anyhow::Result<Self> {
-        Ok(match target::find(target)? {
+        Ok(match target::find(target, all_namespaces)? {
             Found::Serve(dir) => {
                 let gateway = target.gateway.as_ref().map(|gateway| qualified(gateway, "default"));
                 Self::Serve { dir, gateway }
             }
             Found::Cluster => Self::Cluster(cluster::Cluster::connect(target, all_namespaces).await?),
         })
+    }
+
+    /// What to say where there is none.
+    pub(crate) fn nothing(&self) -> String {
+        match self {
+            Self::Serve { .. } => "No Gateway is served.".to_owned(),
+            Self::Cluster(cluster) => cluster.nothing(),
+        }
+    }
+
+    /// Where to look next.
+    pub(crate) fn remedy(&self) -> String {
+        let more = "`varnish-gateway status` says more.";
+        match self {
+            Self::Cluster(cluster) => match cluster.namespace() {
+                Some(namespace) => format!("Namespace {namespace} was looked at, -A looks at all. {more}"),
+                None => more.to_owned(),
+            },
+            Self::Serve { .. } => more.to_owned(),
+        }
     }
 
     pub(crate) async fn status(&self) -> anyhow::Result<(Vec<Status>, Vec<Row>)> {

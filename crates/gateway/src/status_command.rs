@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dashboard::view::{Gateway, Group, Row};
+use dashboard::view::{Gateway, Group, Listener, Row};
 use serde_json::json;
 
 use crate::cli::{Output, StatusArguments};
 use crate::progress;
-use crate::running::{Running, Status};
+use crate::running::{Pod, Running, Status};
 use crate::table::Table;
 
 /// Rows beyond this many are only counted: a large gateway has thousands.
@@ -24,15 +24,13 @@ pub(crate) async fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> 
     let mut to = io::stdout().lock();
     match arguments.output {
         Output::Json => writeln!(to, "{}", json!({ "gateways": gateways, "routes": rows }))?,
+        Output::Table if gateways.is_empty() => writeln!(to, "{}", running.nothing())?,
         Output::Table => print(&mut to, &gateways, &rows)?,
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<()> {
-    if gateways.is_empty() {
-        return writeln!(to, "No Gateway is served.");
-    }
     let mut table = Table::new(&["GATEWAY", "STATE", "LISTENERS", "ROUTES", "ENDPOINTS", "LAST RELOAD"]);
     for status in gateways {
         let Gateway { name, listeners, counts, .. } = &status.gateway;
@@ -47,29 +45,43 @@ fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<(
     }
     table.write(to, None)?;
     for status in gateways {
-        for problem in status.gateway.refused.iter().chain(&status.problems) {
-            writeln!(to, "  {}: {problem}", status.gateway.name)?;
+        let name = &status.gateway.name;
+        // Pods say it themselves.
+        let refused = status.gateway.refused.iter().filter(|_| status.pods.is_empty());
+        for problem in refused.chain(&status.problems) {
+            writeln!(to, "  {name}: {problem}")?;
         }
-        for pod in status.pods.iter().filter(|pod| pod.refused.is_some()) {
-            writeln!(to, "  pod {}: {}", pod.name, pod.refused.as_deref().unwrap_or_default())?;
+        for pod in &status.pods {
+            for problem in pod.trouble.iter().chain(&pod.refused) {
+                writeln!(to, "  {name}: pod {}: {problem}", pod.name)?;
+            }
         }
     }
+
+    let mut table = Table::new(&["POD", "GATEWAY", "STATE", "LAST RELOAD"]);
+    let pods =
+        gateways.iter().flat_map(|status| status.pods.iter().map(move |pod| (&status.gateway.name, pod)));
+    for (gateway, pod) in pods.clone().take(SHOWN) {
+        table.row(vec![
+            pod.name.clone(),
+            gateway.clone(),
+            pod_state(pod).to_owned(),
+            since(pod).unwrap_or_default(),
+        ]);
+    }
+    below(to, &table)?;
+    more(to, pods.count())?;
 
     let mut table = Table::new(&["LISTENER", "GATEWAY", "PROTOCOL", "PORT", "HOSTNAME", "OPEN AT", "ROUTES"]);
     for status in gateways {
         for listener in &status.gateway.listeners {
-            let open = match (&listener.address, status.pods.is_empty()) {
-                (Some(address), _) => address.to_string(),
-                (None, false) => "its pods".to_owned(),
-                (None, true) => "not open".to_owned(),
-            };
             table.row(vec![
                 listener.name.clone(),
                 status.gateway.name.clone(),
                 listener.protocol.clone(),
                 listener.port.to_string(),
                 listener.hostname.clone(),
-                open,
+                open_at(status, listener),
                 listener.routes.to_string(),
             ]);
         }
@@ -87,10 +99,7 @@ fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<(
         table.row(vec![route, row.gateway.clone(), hosts, row.conditions.clone(), backends(row)]);
     }
     below(to, &table)?;
-    match rows.len().saturating_sub(SHOWN) {
-        0 => {}
-        more => writeln!(to, "and {more} more (--output json has all)")?,
-    }
+    more(to, rows.len())?;
 
     let mut table = Table::new(&["CERTIFICATE", "SECRET", "GATEWAY", "DAYS LEFT"]);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -103,6 +112,32 @@ fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<(
         }
     }
     below(to, &table)
+}
+
+fn more(to: &mut impl Write, all: usize) -> io::Result<()> {
+    match all.saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => writeln!(to, "and {more} more (--output json has all)"),
+    }
+}
+
+fn open_at(status: &Status, listener: &Listener) -> String {
+    let serving = status.gateway.serving && !status.closed.contains(&listener.name);
+    match (listener.address, status.addresses.first()) {
+        (Some(address), _) => address.to_string(),
+        (None, _) if status.pods.is_empty() || !serving => "not open".to_owned(),
+        (None, Some(name)) => format!("{name}:{}", listener.port),
+        (None, None) => "its pods".to_owned(),
+    }
+}
+
+fn pod_state(pod: &Pod) -> &'static str {
+    match (pod.ready, pod.current, &pod.refused) {
+        (false, ..) => "not ready",
+        (true, _, Some(_)) => "serving, the newest is refused",
+        (true, true, None) => "serving",
+        (true, false, None) => "serving an older configuration",
+    }
 }
 
 fn below(to: &mut impl Write, table: &Table) -> io::Result<()> {
@@ -131,14 +166,24 @@ fn state(status: &Status) -> String {
 }
 
 fn last_reload(status: &Status) -> String {
-    if let Some(since) = status.pods.iter().filter_map(|pod| pod.since.as_ref()).max() {
-        return since.clone();
+    if let Some(pod) = status.pods.iter().max_by_key(|pod| &pod.since)
+        && let Some(since) = since(pod)
+    {
+        return since;
     }
     let Some(reload) = &status.gateway.last_reload else { return "never".to_owned() };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let ago = now.saturating_sub(Duration::from_millis(reload.at));
     let took = reload.milliseconds.map(|ms| format!(", {ms:.0} ms")).unwrap_or_default();
     format!("{} ago{took}", short(ago))
+}
+
+/// `3m ago`; the API server's own word where it is none of the usual form.
+fn since(pod: &Pod) -> Option<String> {
+    let text = pod.since.as_ref()?;
+    let Ok(then) = text.parse::<jiff::Timestamp>() else { return Some(text.clone()) };
+    let ago = jiff::Timestamp::now().duration_since(then);
+    Some(format!("{} ago", short(ago.try_into().unwrap_or_default())))
 }
 
 /// `5s`, `3m`, `2h`, `4d`

@@ -14,8 +14,18 @@ pub(crate) enum Found {
     Cluster,
 }
 
-/// What is named counts; then a `serve` of this user; then the cluster that kubectl would take.
-pub(crate) fn find(target: &Target) -> anyhow::Result<Found> {
+/// What is named counts; then a `serve` of this user, or in a pod its chaperone; then the cluster that kubectl would take.
+pub(crate) fn find(target: &Target, all_namespaces: bool) -> anyhow::Result<Found> {
+    let chaperone = || of_chaperone().filter(|dir| target.state_dir.is_none() && answers(dir));
+    match chaperone().filter(|_| !target.names_cluster() && !all_namespaces) {
+        Some(dir) => Ok(Found::Serve(dir)),
+        None if all_namespaces => Ok(Found::Cluster),
+        None => find_to_change(target),
+    }
+}
+
+/// The same for who takes objects out of caches: a chaperone is asked by its cluster alone.
+pub(crate) fn find_to_change(target: &Target) -> anyhow::Result<Found> {
     if target.names_cluster() {
         return Ok(Found::Cluster);
     }
@@ -43,6 +53,11 @@ fn serves(named: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     }
     let dirs = state_dir::temporary().with_context(|| std::env::temp_dir().display().to_string())?;
     Ok(dirs.into_iter().filter(|dir| answers(dir)).collect())
+}
+
+/// In a pod: `kubectl exec POD -- varnish-gateway status` has the environment of the chaperone.
+fn of_chaperone() -> Option<PathBuf> {
+    std::env::var_os("WORK_DIR").map(PathBuf::from)
 }
 
 /// A chaperone has the second alone.

@@ -1,6 +1,7 @@
 //! `top`: the busiest routes, live on a terminal, as plain text elsewhere.
 
 use std::io::{self, IsTerminal, Write};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,14 +21,28 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
     let working = progress::spinner("asking what runs");
     let mut running = Running::find(&arguments.target, arguments.all_namespaces).await?;
     let mut first = Some(working);
+    // One for all: a Ctrl-C that comes during a look counts, too.
+    let mut ended = pin!(tokio::signal::ctrl_c());
     for look in 0..count {
-        if look > 0 {
-            tokio::select! {
-                () = tokio::time::sleep(Duration::from_secs(arguments.interval)) => {}
-                _ = tokio::signal::ctrl_c() => break,
+        let pause = Duration::from_secs(if look > 0 { arguments.interval } else { 0 });
+        let next = async {
+            tokio::time::sleep(pause).await;
+            running.top(arguments.interval, arguments.limit).await
+        };
+        let top = tokio::select! {
+            top = next => top,
+            _ = &mut ended => break,
+        };
+        let top = match top {
+            Ok(top) => top,
+            // Whoever watches goes on watching: it may pass.
+            Err(e) if live && first.is_none() => {
+                let mut to = io::stdout().lock();
+                writeln!(to, "{CLEAR}{e:#}\n(it is tried again)")?;
+                continue;
             }
-        }
-        let top = running.top(arguments.interval, arguments.limit).await?;
+            Err(e) => return Err(e),
+        };
         if let Some(working) = first.take() {
             working.finish_and_clear();
         }
@@ -37,6 +52,9 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
             Output::Table => {
                 if live {
                     write!(to, "{CLEAR}")?;
+                }
+                if top.gateways.is_empty() {
+                    writeln!(to, "{}", running.nothing())?;
                 }
                 print(&mut to, &top, arguments.limit, live.then(width))?;
             }
@@ -53,7 +71,7 @@ fn width() -> usize {
 
 fn print(to: &mut impl Write, top: &Top, limit: usize, width: Option<usize>) -> io::Result<()> {
     if top.gateways.is_empty() {
-        return writeln!(to, "No Gateway is served.");
+        return Ok(());
     }
     let head = ["ROUTE", "REQUESTS/S", "HITS", "MEAN", "P95", "ERRORS/S"];
     let mut table = Table::new(&head);
@@ -71,7 +89,8 @@ fn print(to: &mut impl Write, top: &Top, limit: usize, width: Option<usize>) -> 
         let of = if several { format!(" ({gateway})") } else { String::new() };
         table.row(cells(format!("{} {}, rule {}{of}", rule.kind, rule.route, rule.rule), &rule.point));
     }
-    table.write(to, width)
+    table.write(to, width)?;
+    top.notes.iter().try_for_each(|note| writeln!(to, "{note}"))
 }
 
 fn cells(name: String, point: &Point) -> Vec<String> {

@@ -90,6 +90,13 @@ impl Histogram {
         self.buckets.iter().sum()
     }
 
+    fn since(&self, before: &Self) -> Self {
+        let mut more = self.clone();
+        more.buckets.iter_mut().zip(before.buckets).for_each(|(now, was)| *now = now.saturating_sub(was));
+        more.sum_micros = more.sum_micros.saturating_sub(before.sum_micros);
+        more
+    }
+
     fn add(&mut self, other: &Self) {
         self.buckets.iter_mut().zip(other.buckets).for_each(|(to, from)| *to += from);
         self.sum_micros += other.sum_micros;
@@ -103,6 +110,21 @@ impl Counts {
 
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// What was counted since then. Fewer requests than then: it has begun anew, and all of it is new.
+    pub fn since(&self, before: &Self) -> Self {
+        let mut more = self.clone();
+        if self.requests() < before.requests() {
+            return more;
+        }
+        more.codes.iter_mut().zip(before.codes).for_each(|(now, was)| *now = now.saturating_sub(was));
+        more.cache.iter_mut().zip(before.cache).for_each(|(now, was)| *now = now.saturating_sub(was));
+        more.bytes = more.bytes.saturating_sub(before.bytes);
+        more.seconds = more.seconds.since(&before.seconds);
+        more.backend = more.backend.since(&before.backend);
+        more.backend_failures = more.backend_failures.saturating_sub(before.backend_failures);
+        more
     }
 
     pub fn add(&mut self, other: &Self) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    GatewayClassParameters, GatewayClassParametersSpec, ServiceParameters, TimeoutParameters, TlsParameters,
-    UserVclConfigMapRef,
+    DashboardParameters, GatewayClassParameters, GatewayClassParametersSpec, ServiceParameters,
+    TimeoutParameters, TlsParameters, UserVclConfigMapRef,
 };
 use model::names::API_GROUP;
 use model::{Timeouts, TlsLimits};
@@ -180,6 +180,11 @@ impl<'a> Layers<'a> {
 
     fn tls<T>(&self, of: impl Fn(&'a TlsParameters) -> Option<&'a T>) -> Option<&'a T> {
         self.field(|spec| spec.tls.as_ref().and_then(&of))
+    }
+
+    pub(crate) fn dashboard(&self, of: impl Fn(&'a DashboardParameters) -> Option<bool>) -> Option<bool> {
+        let asked = |spec: Option<&'a GatewayClassParametersSpec>| spec?.dashboard.as_ref().and_then(&of);
+        asked(self.own).or_else(|| asked(self.class))
     }
 
     /// So is each setting of the Service.

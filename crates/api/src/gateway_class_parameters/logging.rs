@@ -6,10 +6,16 @@ use crate::schema;
 /// How requests are logged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = schema::rules(&[(
-    "!has(self.format) || self.mode != 'varnishlog'",
-    "varnishlog has no format: use mode varnishncsa, or remove it",
-)])))]
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[
+    (
+        "!has(self.format) || self.mode != 'varnishlog'",
+        "varnishlog has no format: use mode varnishncsa, or remove it",
+    ),
+    (
+        "!has(self.queryStrings) || (self.mode == 'varnishlog-json' && !has(self.format) && !has(self.image))",
+        "queryStrings is for mode varnishlog-json without format and image: elsewhere the program or its format says what is logged",
+    ),
+])))]
 pub struct LoggingParameters {
     pub mode: LogMode,
     /// The line of varnishncsa (its `-F`), also for varnishlog-json, whose lines must be JSON.
@@ -20,6 +26,9 @@ pub struct LoggingParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub query: Option<String>,
+    /// Whether varnishlog-json shows what comes behind `?` in URLs, too, which may be secret. It does not where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query_strings: Option<bool>,
     /// Further arguments for the program, one element an argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(

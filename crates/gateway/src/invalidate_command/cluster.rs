@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::report::Report;
 use super::{Wanted, code};
+use crate::api_server;
 use crate::cli::{LogFormat, Target};
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -44,12 +45,14 @@ pub(super) async fn run(wanted: &Wanted, target: &Target, log: LogFormat) -> any
     let mut one = VarnishCacheInvalidation::new("", spec);
     one.metadata.name = None;
     one.metadata.generate_name = Some(format!("{}-", format!("{:?}", wanted.kind).to_ascii_lowercase()));
-    let made = api.create(&PostParams::default(), &one).await.context("VarnishCacheInvalidation")?;
+    let made = api.create(&PostParams::default(), &one).await.map_err(|e| api_server::said(&e));
+    let made =
+        made.with_context(|| format!("no VarnishCacheInvalidation can be made in namespace {namespace}"))?;
     let name = made.metadata.name.unwrap_or_default();
     let begun = Instant::now();
     loop {
-        let one =
-            api.get(&name).await.with_context(|| format!("VarnishCacheInvalidation {namespace}/{name}"))?;
+        let one = api.get(&name).await.map_err(|e| api_server::said(&e));
+        let one = one.with_context(|| format!("VarnishCacheInvalidation {namespace}/{name}"))?;
         let status = one.status.unwrap_or_default();
         if let Some(phase) = status.phase.filter(|phase| phase.is_final()) {
             let report = report(&namespace, &gateway, &name, phase, &status);
@@ -93,7 +96,8 @@ fn report(
 
 async fn only_gateway(client: &Client, namespace: &str) -> anyhow::Result<String> {
     let api: Api<Gateway> = Api::namespaced(client.clone(), namespace);
-    let all = api.list(&ListParams::default()).await.context("Gateways")?;
+    let all = api.list(&ListParams::default()).await.map_err(|e| api_server::said(&e));
+    let all = all.context("Gateways cannot be listed: name one by --gateway")?;
     let mut names: Vec<String> = all.items.into_iter().filter_map(|gateway| gateway.metadata.name).collect();
     match (names.pop(), names.is_empty()) {
         (Some(one), true) => Ok(one),

@@ -1,40 +1,41 @@
 //! The Gateways of a cluster, as its API server knows them. kubectl's own credentials count; nothing is written.
 
+mod pods;
+mod status;
+mod summed;
+mod top;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use chaperone::State;
-use chaperone::stats::Sample;
-use dashboard::view::{self, Row, Top};
-use dashboard::{Asked, Explained, Traffic};
+use dashboard::{Asked, Explained};
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod as KubernetesPod};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource};
-use model::Report;
 use model::names::{CONTROLLER_NAME, GATEWAY_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL, socket_parts};
 use model::routing::Routing;
-use model::stats::{RouteStats, Stats};
 use router::Router;
 use serde::de::DeserializeOwned;
 use translate::{EndpointIndex, packing, resolve, workload};
 
-use super::{Pod, Status, qualified, scrape};
+use self::top::Watched;
+use super::qualified;
+use crate::api_server::{self, is_absent, is_forbidden};
 use crate::cli::Target;
 
 pub(crate) struct Cluster {
     client: Client,
+    /// Nobody has named it: there was no `serve`.
+    guessed: bool,
     /// All where absent.
     namespace: Option<String>,
     /// `namespace/name`
     gateway: Option<String>,
     /// What `top` has seen, by `namespace/name`.
-    traffic: BTreeMap<String, Traffic>,
+    watched: BTreeMap<String, Watched>,
 }
 
 /// What the API server has of one Gateway.
@@ -56,7 +57,8 @@ impl Cluster {
             Some((namespace, _)) => Some(namespace.to_owned()),
             None => Some(namespace).filter(|_| !all_namespaces),
         };
-        Ok(Self { client, namespace, gateway, traffic: BTreeMap::new() })
+        let guessed = !target.names_cluster() && !all_namespaces;
+        Ok(Self { client, guessed, namespace, gateway, watched: BTreeMap::new() })
     }
 
     fn api<K>(&self, namespace: Option<&str>) -> Api<K>
@@ -70,22 +72,41 @@ impl Cluster {
         }
     }
 
-    async fn list<K>(&self, namespace: Option<&str>, labels: &str) -> anyhow::Result<Vec<K>>
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// What of all this is not there, in words.
+    pub(super) fn nothing(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!(
+                "No Gateway of ours is in namespace {namespace}: --namespace names another one, -A looks at all."
+            ),
+            None => "No Gateway of ours is in the cluster.".to_owned(),
+        }
+    }
+
+    async fn list<K>(&self, namespace: Option<&str>, labels: &str) -> kube::Result<Vec<K>>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
         K::DynamicType: Default,
     {
-        let what = K::kind(&K::DynamicType::default()).into_owned();
-        let listed = self.api::<K>(namespace).list(&ListParams::default().labels(labels)).await;
-        Ok(listed.with_context(|| format!("{what}s cannot be listed"))?.items)
+        Ok(self.api::<K>(namespace).list(&ListParams::default().labels(labels)).await?.items)
     }
 
-    /// By `namespace/name`.
-    async fn known(&self) -> anyhow::Result<BTreeMap<String, Known>> {
+    /// By `namespace/name`. And why Gateways themselves cannot be seen, where that is so.
+    async fn known(&self) -> anyhow::Result<(BTreeMap<String, Known>, Option<String>)> {
+        let mut unseen = None;
         let namespace = self.namespace.as_deref();
         let mut all: BTreeMap<String, Known> = BTreeMap::new();
         let ours = format!("{MANAGED_BY_LABEL}={MANAGED_BY}");
-        for config in self.list::<ConfigMap>(namespace, &ours).await? {
+        let configs = self.list::<ConfigMap>(namespace, &ours).await.map_err(|e| api_server::said(&e));
+        let which = if self.guessed {
+            "no `varnish-gateway serve` of this user runs, and in the cluster of the current kubeconfig "
+        } else {
+            ""
+        };
+        for config in configs.with_context(|| format!("{which}ConfigMaps cannot be listed"))? {
             let (namespace, name) = (of(&config.metadata.namespace), of(&config.metadata.name));
             let labels = config.metadata.labels.as_ref();
             let Some(gateway) = labels.and_then(|labels| labels.get(GATEWAY_NAME_LABEL)) else { continue };
@@ -101,7 +122,17 @@ impl Cluster {
             .filter(|class| class.spec.controller_name.starts_with(CONTROLLER_NAME))
             .filter_map(|class| class.metadata.name.as_deref())
             .collect();
-        for gateway in self.list::<Gateway>(namespace, "").await? {
+        let gateways = match self.list::<Gateway>(namespace, "").await {
+            Ok(gateways) => gateways,
+            // Without the Gateway API there are Ingresses.
+            Err(e) if is_absent(&e) => Vec::new(),
+            Err(e) if is_forbidden(&e) && !all.is_empty() => {
+                unseen = Some(api_server::sentence(&e));
+                Vec::new()
+            }
+            Err(e) => return Err(api_server::said(&e).context("Gateways cannot be listed")),
+        };
+        for gateway in gateways {
             let key = format!("{}/{}", of(&gateway.metadata.namespace), of(&gateway.metadata.name));
             if all.contains_key(&key) || classes.contains(gateway.spec.gateway_class_name.as_str()) {
                 all.entry(key).or_default().gateway = Some(gateway);
@@ -113,7 +144,7 @@ impl Cluster {
             let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             bail!("no such Gateway of ours: {gateway} (in its namespace: {there})");
         }
-        Ok(all)
+        Ok((all, unseen))
     }
 
     /// routing.json with endpoints, and the hash of the whole.
@@ -134,7 +165,8 @@ impl Cluster {
             let api: Api<ConfigMap> = self.api(Some(namespace));
             let mut parts = Vec::with_capacity(index.shards.len());
             for name in &index.shards {
-                let shard = api.get(name).await.with_context(|| format!("ConfigMap {namespace}/{name}"))?;
+                let shard = api.get(name).await.map_err(|e| api_server::said(&e));
+                let shard = shard.with_context(|| format!("ConfigMap {namespace}/{name}"))?;
                 let part = shard.binary_data.and_then(|mut data| data.remove(packing::PART));
                 parts.push(part.with_context(|| format!("ConfigMap {namespace}/{name} is empty"))?);
             }
@@ -143,57 +175,27 @@ impl Cluster {
         }
         let mut slices: Vec<EndpointSlice> = Vec::new();
         for namespace in routing.service_namespaces() {
-            slices.extend(self.list::<EndpointSlice>(Some(&namespace), "").await?);
+            match self.list::<EndpointSlice>(Some(&namespace), "").await {
+                Ok(found) => slices.extend(found),
+                Err(e) if is_forbidden(&e) => tracing::warn!(
+                    "endpoints in namespace {namespace} are not known: {}",
+                    api_server::sentence(&e)
+                ),
+                Err(e) => {
+                    let why = api_server::said(&e);
+                    return Err(
+                        why.context(format!("EndpointSlices of namespace {namespace} cannot be listed"))
+                    );
+                }
+            }
         }
         let (ghost, _) = resolve(&routing, &EndpointIndex::new(slices.iter()));
         Ok((ghost, hash))
     }
 
-    pub(super) async fn status(&self) -> anyhow::Result<(Vec<Status>, Vec<Row>)> {
-        let (mut all, mut rows) = (Vec::new(), Vec::new());
-        for (name, known) in self.known().await? {
-            let (namespace, short) = name.split_once('/').unwrap_or_default();
-            let (config, hash) = match &known.config {
-                Some(config) => self.config(namespace, config).await?,
-                None => (model::ghost::Config::default(), String::new()),
-            };
-            let pods = self.pods(namespace, short, &hash).await?;
-            let serving = pods.iter().any(|pod| pod.current) || programmed(known.gateway.as_ref());
-            let refused = pods.iter().find_map(|pod| pod.refused.clone());
-            let mut state = State::default();
-            (state.serving, state.refused) = (serving, refused);
-            let gateway = view::of_config(&name, &state, &config);
-            rows.extend(view::all_rows(&name, &config));
-            let problems = known.gateway.as_ref().map(problems).unwrap_or_default();
-            all.push(Status { gateway, pods, problems });
-        }
-        Ok((all, rows))
-    }
-
-    /// What each has reported to the operator.
-    async fn pods(&self, namespace: &str, gateway: &str, hash: &str) -> anyhow::Result<Vec<Pod>> {
-        let api: Api<ConfigMap> = self.api(Some(namespace));
-        let name = workload::pods_config_map(gateway);
-        let Some(map) = api.get_opt(&name).await.with_context(|| format!("ConfigMap {namespace}/{name}"))?
-        else {
-            return Ok(Vec::new());
-        };
-        let managed = map.metadata.managed_fields.unwrap_or_default();
-        let since = |pod: &str| {
-            let of_pod = managed.iter().filter(|entry| entry.manager.as_deref() == Some(pod));
-            of_pod.filter_map(|entry| entry.time.as_ref()).map(|time| time.0.to_string()).max()
-        };
-        let pods = map.data.unwrap_or_default().into_iter().map(|(name, text)| {
-            let report: Report = serde_json::from_str(&text).unwrap_or_default();
-            let current = report.serving.as_deref() == Some(hash);
-            Pod { since: since(&name), name, current, refused: report.refused }
-        });
-        Ok(pods.collect())
-    }
-
     pub(super) async fn explain(&self, asked: &Asked, port: Option<u16>) -> anyhow::Result<Vec<Explained>> {
         let mut all = Vec::new();
-        for (name, known) in self.known().await? {
+        for (name, known) in self.known().await?.0 {
             let (namespace, _) = name.split_once('/').unwrap_or_default();
             let Some(config) = &known.config else { continue };
             let (config, _) = self.config(namespace, config).await?;
@@ -207,90 +209,8 @@ impl Cluster {
         }
         Ok(all)
     }
-
-    /// By the metrics of all pods, through the API server. The first look needs two.
-    pub(super) async fn top(&mut self, seconds: u64, limit: usize) -> anyhow::Result<Top> {
-        if self.traffic.is_empty() {
-            self.look().await?;
-            tokio::time::sleep(Duration::from_secs(seconds)).await;
-        }
-        self.look().await?;
-        let second = |(name, traffic): (&String, &Traffic)| traffic.second(name, 1, limit);
-        Ok(Top { gateways: self.traffic.iter().map(second).collect() })
-    }
-
-    async fn look(&mut self) -> anyhow::Result<()> {
-        let known = self.known().await?;
-        self.traffic.retain(|name, _| known.contains_key(name));
-        for name in known.into_keys() {
-            let (namespace, short) = name.split_once('/').unwrap_or_default();
-            let labels = format!("{MANAGED_BY_LABEL}={MANAGED_BY},{GATEWAY_NAME_LABEL}={short}");
-            let mut sum = Stats { per_route: true, ..Stats::default() };
-            for pod in self.list::<KubernetesPod>(Some(namespace), &labels).await? {
-                let Some(path) = metrics_of(namespace, &pod) else { continue };
-                let request = hyper::Request::get(&path).body(Vec::new())?;
-                let pod = of(&pod.metadata.name);
-                let text = self.client.request_text(request).await.with_context(|| {
-                    format!("the metrics of pod {namespace}/{pod} cannot be read: it takes the right to get pods/proxy")
-                })?;
-                add(&mut sum, scrape::parse(&text));
-            }
-            let sample = Sample { at: Instant::now(), stats: Arc::new(sum) };
-            self.traffic.entry(name.clone()).or_default().take(Some(&sample));
-        }
-        Ok(())
-    }
-}
-
-/// Of one that is ready, where its probe is: metrics are there, too.
-fn metrics_of(namespace: &str, pod: &KubernetesPod) -> Option<String> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
-    let mut containers = pod.spec.as_ref()?.containers.iter();
-    let probe = containers.find_map(|container| container.readiness_probe.as_ref()?.http_get.as_ref())?;
-    let port = match &probe.port {
-        IntOrString::Int(port) => port.to_string(),
-        IntOrString::String(name) => name.clone(),
-    };
-    let name = of(&pod.metadata.name);
-    Some(format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/metrics"))
-}
-
-fn add(sum: &mut Stats, one: Stats) {
-    sum.in_flight += one.in_flight;
-    sum.unrouted.add(&one.unrouted);
-    for rule in one.routes {
-        let same = |known: &&mut RouteStats| {
-            (known.kind, known.rule) == (rule.kind, rule.rule) && known.route == rule.route
-        };
-        match sum.routes.iter_mut().find(same) {
-            Some(known) => known.counts.add(&rule.counts),
-            None => sum.routes.push(rule),
-        }
-    }
 }
 
 fn of(name: &Option<String>) -> &str {
     name.as_deref().unwrap_or_default()
-}
-
-fn programmed(gateway: Option<&Gateway>) -> bool {
-    let status = gateway.and_then(|gateway| gateway.status.as_ref());
-    let mut conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.any(|condition| condition.type_ == "Programmed" && condition.status == "True")
-}
-
-/// What its conditions say, and those of its listeners.
-fn problems(gateway: &Gateway) -> Vec<String> {
-    let Some(status) = &gateway.status else { return vec!["the operator has not seen it yet".to_owned()] };
-    let bad = |kind: &str, value: &str| {
-        matches!(kind, "Accepted" | "Programmed" | "ResolvedRefs") && value != "True"
-    };
-    let own = status.conditions.iter().flatten();
-    let own = own.filter(|c| bad(&c.type_, &c.status)).map(|c| format!("{}: {}", c.reason, c.message));
-    let listeners = status.listeners.iter().flatten().flat_map(|listener| {
-        let conditions = listener.conditions.iter().filter(|c| bad(&c.type_, &c.status));
-        conditions.map(|c| format!("listener {}: {}: {}", listener.name, c.reason, c.message))
-    });
-    own.chain(listeners).collect()
 }

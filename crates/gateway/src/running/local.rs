@@ -1,5 +1,6 @@
 //! A `serve`, or a chaperone, of this machine: HTTP by the socket in its state directory.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -42,7 +43,13 @@ pub(super) async fn status(dir: &Path, gateway: Option<&str>) -> anyhow::Result<
             break;
         }
     }
-    let of = |gateway| Status { gateway, pods: Vec::new(), problems: Vec::new() };
+    let of = |gateway| Status {
+        gateway,
+        pods: Vec::new(),
+        problems: Vec::new(),
+        addresses: Vec::new(),
+        closed: BTreeSet::new(),
+    };
     Ok((overview.gateways.into_iter().map(of).collect(), rows))
 }
 

@@ -134,6 +134,7 @@ fn pod(
         node_selector: Some(settings.node_selector.clone()).filter(|selector| !selector.is_empty()),
         tolerations: some(settings.tolerations.clone()),
         affinity: settings.affinity.clone(),
+        priority_class_name: settings.priority_class.clone(),
         ..PodSpec::default()
     }
 }
@@ -198,6 +199,12 @@ fn environment(
     add("DRAIN_TIMEOUT", settings.drain_seconds.to_string());
     if let Some(level) = &options.log_level {
         add("LOG_LEVEL", level.clone());
+    }
+    if settings.dashboard.off {
+        add("DASHBOARD_ADDR", "off".to_owned());
+    }
+    if settings.dashboard.allow_actions {
+        add("DASHBOARD_ALLOW_ACTIONS", "true".to_owned());
     }
     if let Some(endpoint) = &settings.otlp_endpoint {
         add("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.clone());

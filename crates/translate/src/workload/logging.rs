@@ -81,6 +81,9 @@ fn command(logging: &Logging) -> Vec<String> {
             if let Some(query) = &logging.query {
                 add(&["--vsl-query", query]);
             }
+            if logging.query_strings {
+                add(&["--log-query-strings"]);
+            }
             if !logging.extra_args.is_empty() {
                 add(&["--"]);
                 command.extend(logging.extra_args.iter().cloned());

@@ -37,6 +37,8 @@ pub struct Workload {
     /// Where spans of requests go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otlp_endpoint: Option<String>,
+    #[serde(skip_serializing_if = "Dashboard::is_usual")]
+    pub dashboard: Dashboard,
     /// How long requests may take to finish.
     pub drain_seconds: u32,
     pub volumes: Vec<Volume>,
@@ -47,6 +49,8 @@ pub struct Workload {
     pub node_selector: BTreeMap<String, String>,
     pub tolerations: Vec<Toleration>,
     pub affinity: Option<Affinity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_class: Option<String>,
     pub disruption_budget: Option<DisruptionBudget>,
     pub service: ServiceSettings,
 }
@@ -72,8 +76,23 @@ pub struct Logging {
     pub mode: LogMode,
     pub format: Option<String>,
     pub query: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub query_strings: bool,
     pub extra_args: Vec<String>,
     pub image: Option<String>,
+}
+
+/// The page of a pod, which is on loopback whatever anybody says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Dashboard {
+    pub off: bool,
+    pub allow_actions: bool,
+}
+
+impl Dashboard {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Exactly one of both is there.
@@ -110,6 +129,7 @@ impl Workload {
             resources,
             otlp_endpoint: layers.field(|spec| spec.tracing.as_ref()).map(|tracing| tracing.endpoint.clone()),
             logging: layers.field(|spec| spec.logging.as_ref()).map(|given| logging(given, problems)),
+            dashboard: dashboard(layers, problems),
             drain_seconds: whole_seconds(drain_seconds),
             volume_mounts: volume_mounts(layers, &volumes, problems),
             volumes,
@@ -122,6 +142,7 @@ impl Workload {
             affinity: layers
                 .field(|spec| spec.affinity.as_ref())
                 .and_then(|given| embedded::one("affinity", given, problems)),
+            priority_class: layers.field(|spec| spec.priority_class_name.as_ref()).cloned(),
             disruption_budget: disruption_budget(layers, problems),
             service: service(layers, problems),
         }
@@ -166,6 +187,18 @@ fn whole_seconds(seconds: f64) -> u32 {
     seconds.ceil() as u32
 }
 
+fn dashboard(layers: Layers<'_>, problems: &mut Vec<String>) -> Dashboard {
+    let off = layers.dashboard(|dashboard| dashboard.enabled) == Some(false);
+    let allow_actions = layers.dashboard(|dashboard| dashboard.allow_actions) == Some(true);
+    if off && allow_actions {
+        problems.push(
+            "dashboard.allowActions needs a dashboard: remove enabled: false, or allowActions (it is off now)"
+                .to_owned(),
+        );
+    }
+    Dashboard { off, allow_actions: allow_actions && !off }
+}
+
 fn logging(given: &LoggingParameters, problems: &mut Vec<String>) -> Logging {
     let belongs_to_us = |argument: &String| {
         let mut letters = argument.chars();
@@ -183,14 +216,23 @@ fn logging(given: &LoggingParameters, problems: &mut Vec<String>) -> Logging {
     if given.mode == LogMode::Varnishlog && format.take().is_some() {
         problems.push("logging.format: varnishlog has none: use mode varnishncsa, or remove it".to_owned());
     }
-    Logging {
+    let mut logging = Logging {
         mode: given.mode,
         format,
         query: given.query.clone(),
+        query_strings: false,
         // Half an option is worse than none.
         extra_args: if refused.is_empty() { extra_args } else { Vec::new() },
         image: given.image.clone(),
+    };
+    logging.query_strings = given.query_strings == Some(true) && logging.is_ours();
+    if given.query_strings.is_some() && !logging.is_ours() {
+        problems.push(
+            "logging.queryStrings is for mode varnishlog-json without format and image: remove it (it is left out)"
+                .to_owned(),
+        );
     }
+    logging
 }
 
 fn volumes(layers: Layers<'_>, problems: &mut Vec<String>) -> Vec<Volume> {

@@ -1,0 +1,153 @@
+//! `status` of a cluster: what the operator has written, what pods make of it, and where it can be reached.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use chaperone::State;
+use dashboard::view::{self, Row};
+use gateway_api::gateways::Gateway;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
+
+use super::{Cluster, Known, pods};
+use crate::running::Status;
+
+impl Cluster {
+    pub(crate) async fn status(&self) -> anyhow::Result<(Vec<Status>, Vec<Row>)> {
+        let (mut all, mut rows) = (Vec::new(), Vec::new());
+        let (known, unseen) = self.known().await?;
+        if let Some(why) = unseen {
+            tracing::warn!("Gateways cannot be listed, so their conditions are not shown: {why}");
+        }
+        for (name, known) in known {
+            let (namespace, short) = name.split_once('/').unwrap_or_default();
+            let (config, hash) = match &known.config {
+                Some(config) => self.config(namespace, config).await?,
+                None => (model::ghost::Config::default(), String::new()),
+            };
+            let pods = pods::of_gateway(self, namespace, short, &hash).await?;
+            let mut state = State::default();
+            state.serving = pods.iter().any(|pod| pod.ready);
+            state.refused = pods.iter().find_map(|pod| pod.refused.clone());
+            let mut gateway = view::of_config(&name, &state, &config);
+            let addresses = self.addresses(namespace, short, &known).await;
+            let closed = known.gateway.as_ref().map(closed).unwrap_or_default();
+            let ip = addresses.iter().find_map(|address| address.parse::<IpAddr>().ok());
+            for listener in
+                gateway.listeners.iter_mut().filter(|one| state.serving && !closed.contains(&one.name))
+            {
+                listener.address = ip.map(|ip| SocketAddr::new(ip, listener.port));
+            }
+            rows.extend(view::all_rows(&name, &config));
+            let mut problems = known.gateway.as_ref().map(problems).unwrap_or_default();
+            problems.extend(self.no_more_pods(namespace, short).await);
+            if pods.is_empty() && problems.is_empty() {
+                problems
+                    .push("it has no pods: does the operator run, and are replicas more than 0?".to_owned());
+            }
+            all.push(Status { gateway, pods, problems, addresses, closed });
+        }
+        Ok((all, rows))
+    }
+
+    /// Why no pod can be made: a quota, Pod Security, a PriorityClass that is not there.
+    async fn no_more_pods(&self, namespace: &str, name: &str) -> Option<String> {
+        let api: Api<Deployment> = self.api(Some(namespace));
+        // Who may not see it sees the rest.
+        let status = api.get(name).await.ok()?.status?;
+        let failed = |one: &DeploymentCondition| one.type_ == "ReplicaFailure" && one.status == "True";
+        let condition = status.conditions?.into_iter().find(failed)?;
+        Some(format!("no pod can be made: {}", condition.message.unwrap_or_default()))
+    }
+
+    /// As the Gateway says; what an IngressClass made has a Service alone.
+    async fn addresses(&self, namespace: &str, name: &str, known: &Known) -> Vec<String> {
+        if let Some(gateway) = &known.gateway {
+            let addresses = gateway.status.iter().flat_map(|status| status.addresses.iter().flatten());
+            return addresses.map(|address| address.value.clone()).collect();
+        }
+        let api: Api<Service> = self.api(Some(namespace));
+        // Who may not see it sees the rest.
+        let Ok(service) = api.get(name).await else { return Vec::new() };
+        let balancer = service.status.and_then(|status| status.load_balancer).unwrap_or_default();
+        let outside: Vec<String> =
+            balancer.ingress.into_iter().flatten().filter_map(|one| one.ip.or(one.hostname)).collect();
+        if !outside.is_empty() {
+            return outside;
+        }
+        service.spec.and_then(|spec| spec.cluster_ip).into_iter().collect()
+    }
+}
+
+/// Listeners that are not served, by name.
+fn closed(gateway: &Gateway) -> BTreeSet<String> {
+    let listeners = gateway.status.iter().flat_map(|status| status.listeners.iter().flatten());
+    let closed = listeners.filter(|listener| {
+        listener.conditions.iter().any(|one| one.type_ == "Programmed" && one.status != "True")
+    });
+    closed.map(|listener| listener.name.clone()).collect()
+}
+
+/// What its conditions say, and those of its listeners: each reason once.
+fn problems(gateway: &Gateway) -> Vec<String> {
+    let Some(status) = &gateway.status else { return vec!["the operator has not seen it yet".to_owned()] };
+    let bad = |kind: &str, value: &str| {
+        matches!(kind, "Accepted" | "Programmed" | "ResolvedRefs") && value != "True"
+    };
+    let own = status.conditions.iter().flatten();
+    let own = own
+        .filter(|c| bad(&c.type_, &c.status) || c.type_.ends_with("/ParametersValid") && c.status == "False")
+        .map(|c| (String::new(), c.reason.as_str(), c.message.as_str()));
+    let listeners = status.listeners.iter().flatten().flat_map(|listener| {
+        let conditions = listener.conditions.iter().filter(|c| bad(&c.type_, &c.status));
+        conditions.map(|c| (format!("listener {}: ", listener.name), c.reason.as_str(), c.message.as_str()))
+    });
+    let mut told: Vec<(String, &str)> = Vec::new();
+    let mut lines = Vec::new();
+    for (whose, reason, message) in own.chain(listeners) {
+        // What is true of the Gateway its listeners need not repeat.
+        if told.iter().any(|(of, text)| *text == message && (of.is_empty() || *of == whose)) {
+            continue;
+        }
+        lines.push(format!("{whose}{reason}: {message}"));
+        told.push((whose, message));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_reason_is_said_once() {
+        let condition = |kind: &str, reason: &str, message: &str| {
+            json!({ "type": kind, "status": "False", "reason": reason, "message": message,
+                    "lastTransitionTime": "2026-01-01T00:00:00Z" })
+        };
+        let gateway: Gateway = serde_json::from_value(json!({
+            "metadata": { "name": "web" },
+            "spec": { "gatewayClassName": "varnish", "listeners": [] },
+            "status": {
+                "conditions": [condition("Programmed", "Pending", "No pod runs yet")],
+                "listeners": [
+                    { "name": "http", "attachedRoutes": 0, "supportedKinds": [],
+                      "conditions": [condition("Programmed", "Pending", "No pod runs yet")] },
+                    { "name": "https", "attachedRoutes": 0, "supportedKinds": [], "conditions": [
+                        condition("ResolvedRefs", "InvalidCertificateRef", "no Secret"),
+                        condition("Programmed", "Invalid", "no Secret"),
+                    ] },
+                ],
+            },
+        }))
+        .unwrap();
+        assert_eq!(
+            problems(&gateway),
+            ["Pending: No pod runs yet", "listener https: InvalidCertificateRef: no Secret"]
+        );
+        assert_eq!(closed(&gateway), BTreeSet::from(["http".to_owned(), "https".to_owned()]));
+    }
+}
