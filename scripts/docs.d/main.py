@@ -2,6 +2,7 @@
 
 import sys
 
+import metrics
 import reference
 import structure
 import variables
@@ -9,7 +10,7 @@ from pages import REPOSITORY
 
 
 def check():
-    found = [*structure.problems(), *variables.problems()]
+    found = [*structure.problems(), *variables.problems(), *metrics.problems()]
     for path, text in reference.written().items():
         if not path.exists() or path.read_text() != text:
             found.append(f"{path.relative_to(REPOSITORY)} is not up to date: run scripts/docs write")

@@ -20,6 +20,8 @@ def written():
     pages = {DOCS / "reference/crds.md": crds(), DOCS / "reference/features.md": features()}
     if ALERTS.exists():
         pages[MONITORING] = monitoring()
+        # helm reads what is in the chart alone.
+        pages[REPOSITORY / "charts/varnish-gateway/alerts.yaml"] = ALERTS.read_text()
     return pages
 
 

@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 import yaml
+from metrics import known as known_metrics
 from pages import REPOSITORY
 
 VCL = """\
@@ -114,12 +115,3 @@ class Validator:
         chart = REPOSITORY / "charts/varnish-gateway"
         said = subprocess.run([REPOSITORY / "scripts/helm", "template", "docs", chart, "--values", file], capture_output=True, text=True, timeout=60, check=False)
         return None if said.returncode == 0 else said.stderr
-
-
-def known_metrics():
-    """Names as the reference has them, with what a histogram adds."""
-    page = REPOSITORY / "docs/reference/metrics.md"
-    names = set(re.findall(r"\b(varnish_\w+)", page.read_text())) if page.exists() else set()
-    if len(names) < 10:
-        return set()
-    return names | {name + end for name in names for end in ("_bucket", "_sum", "_count")}

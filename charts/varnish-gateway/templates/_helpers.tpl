@@ -97,3 +97,31 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
       tolerations: {{- toYaml . | nindent 8 }}
       {{- end }}
 {{- end }}
+
+{{- /* Fails where parameters have a field that their CRD does not know: the API server would drop it without a word. */ -}}
+{{- define "vg.checked" -}}
+{{- $path := index . 0 }}{{ $value := index . 1 }}{{ $schema := index . 2 -}}
+{{- if and (kindIs "map" $value) $schema.properties -}}
+  {{- range $name, $inner := $value -}}
+    {{- if not (hasKey $schema.properties $name) -}}
+      {{- if not (index $schema "x-kubernetes-preserve-unknown-fields") -}}
+        {{- fail (printf "%s.%s: GatewayClassParameters have no such field; there are: %s" $path $name (keys $schema.properties | sortAlpha | join ", ")) -}}
+      {{- end -}}
+    {{- else -}}
+      {{- include "vg.checked" (list (printf "%s.%s" $path $name) $inner (index $schema.properties $name)) -}}
+    {{- end -}}
+  {{- end -}}
+{{- else if and (kindIs "slice" $value) $schema.items -}}
+  {{- range $place, $inner := $value -}}
+    {{- include "vg.checked" (list (printf "%s[%d]" $path $place) $inner $schema.items) -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "vg.parameters" -}}
+{{- $path := index . 0 }}{{ $value := index . 1 }}{{ $root := index . 2 -}}
+{{- $crd := $root.Files.Get "crds/gatewayclassparameters.yaml" | fromYaml -}}
+{{- $version := index $crd.spec.versions 0 -}}
+{{- include "vg.checked" (list $path $value $version.schema.openAPIV3Schema.properties.spec) -}}
+{{- toYaml $value -}}
+{{- end }}
