@@ -448,7 +448,10 @@ fn metrics_tell_of_varnishd_routes_and_reloads() {
     let page = include_str!("../../../docs/reference/metrics.md");
     for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
         let listed = page.contains(&format!("| `{name}`")) || page.contains(&format!("| `{name}{{"));
-        assert!(listed || !name.starts_with("varnish_gateway_"), "docs/reference/metrics.md does not list {name}");
+        assert!(
+            listed || !name.starts_with("varnish_gateway_"),
+            "docs/reference/metrics.md does not list {name}"
+        );
     }
     let mut seen = std::collections::HashSet::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
