@@ -24,6 +24,8 @@ pub enum Error {
     SocketPath { path: PathBuf, longest: usize },
     #[error("spans cannot be exported to `{endpoint}`: {why}")]
     Endpoint { endpoint: String, why: String },
+    #[error("{variable}: {why}")]
+    Exporter { variable: &'static str, why: String },
     #[error("varnishd ended at its start: {output}")]
     Start { output: String },
     #[error("varnishd cannot start its child: {output}")]

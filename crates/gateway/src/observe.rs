@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use chaperone::State;
 use chaperone::log::{self, Entry, Source};
-use chaperone::spans::{self, Endpoint};
+use chaperone::spans::{self, Endpoint, Exporter};
 use clap::Args;
 use tokio::sync::{oneshot, watch};
 
@@ -25,7 +25,7 @@ pub(crate) struct ObserveArguments {
     #[arg(long)]
     log_query_strings: bool,
     /// A collector that takes OTLP over HTTP, like http://127.0.0.1:4318: requests become spans.
-    /// Without it OTEL_EXPORTER_OTLP_ENDPOINT counts.
+    /// Without it OTEL_EXPORTER_OTLP_ENDPOINT counts; other variables of OpenTelemetry are heard in any case.
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     otlp_endpoint: Option<Endpoint>,
     /// The share of requests that is recorded, from 0 to 1. Trusted proxies decide for their own.
@@ -53,9 +53,9 @@ impl ObserveArguments {
         }
     }
 
-    /// The variable may be meant for other programs: what is wrong with it stops nothing.
-    fn collector(&self) -> Result<Option<Endpoint>, String> {
-        self.otlp_endpoint.clone().map_or_else(of_environment, |endpoint| Ok(Some(endpoint)))
+    /// Variables may be meant for other programs: what is wrong with them stops nothing.
+    fn collector(&self) -> Result<Option<Exporter>, chaperone::Error> {
+        Exporter::read(self.otlp_endpoint.clone(), of_environment)
     }
 
     /// Does somebody read varnishd's log of requests?
@@ -80,8 +80,8 @@ impl ObserveArguments {
         };
         let exporting = async {
             match self.collector() {
-                Ok(Some(endpoint)) => {
-                    spans::export(endpoint, gateway.clone(), tied::with_us(), state.clone()).await;
+                Ok(Some(exporter)) => {
+                    spans::export(exporter, gateway.clone(), tied::with_us(), state.clone()).await;
                 }
                 Ok(None) => {}
                 Err(e) => tracing::warn!("{gateway}: no spans: {e}"),
@@ -211,30 +211,25 @@ pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_there(collector: &Result<Option<Endpoint>, String>) -> bool {
+fn is_there(collector: &Result<Option<Exporter>, chaperone::Error>) -> bool {
     matches!(collector, Ok(Some(_)))
 }
 
-/// `OTEL_EXPORTER_OTLP_ENDPOINT`, where it is set.
-fn of_environment() -> Result<Option<Endpoint>, String> {
-    let given = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_default();
-    if given.is_empty() {
-        return Ok(None);
-    }
-    endpoint(&given).map(Some).map_err(|e| format!("OTEL_EXPORTER_OTLP_ENDPOINT: {e}"))
+fn of_environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Does a pod read varnishd's log of requests by itself?
 pub(crate) fn pod_reads_the_log() -> bool {
-    is_there(&of_environment())
+    is_there(&Exporter::read(None, of_environment))
 }
 
 /// Spans of a pod's requests, where its environment names a collector. Ends never.
 pub(crate) async fn export_of_pod(gateway: String, state: watch::Receiver<State>) {
-    match of_environment() {
-        Ok(Some(endpoint)) => spans::export(endpoint, gateway, tied::with_us(), state).await,
+    match Exporter::read(None, of_environment) {
+        Ok(Some(exporter)) => spans::export(exporter, gateway, tied::with_us(), state).await,
         Ok(None) => {}
-        Err(e) => tracing::error!("{e}"),
+        Err(e) => tracing::error!("no spans: {e}"),
     }
     std::future::pending::<()>().await;
 }

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::support::client::{read_body, read_head};
 use crate::support::{
-    Ask, Origin, Program, Scene, cache_policy, class, free_port, get, parameters, shop_on, until, wait_for,
+    Ask, Certificate, Origin, PATIENCE, Program, Scene, cache_policy, class, free_port, get, parameters,
+    shop_on, until, wait_for,
 };
 
 const HOST: &str = "shop.example.com";
@@ -217,4 +218,114 @@ fn serve_shows_metrics_of_its_gateways_on_the_dashboards_address() {
     });
     // Not on a listener.
     assert_eq!(get(site.port, HOST, "/metrics").header("X-Origin"), Some("shop"));
+}
+
+/// A collector behind TLS. Keeps heads of requests and what they carry.
+fn secure_collector(certificate: &Certificate) -> (u16, Arc<Mutex<Vec<Sent>>>) {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let chain = vec![CertificateDer::from_pem_slice(certificate.chain.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let all = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&all);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = BufReader::new(rustls::StreamOwned::new(connection, stream));
+            let Ok((line, headers)) = read_head(&mut stream) else { continue };
+            let body = read_body(&mut stream, &headers).unwrap();
+            keep.lock().unwrap().push((line, headers, serde_json::from_slice(&body).unwrap()));
+            let to = stream.get_mut();
+            let _ = to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").and_then(|()| to.flush());
+        }
+    });
+    (port, all)
+}
+
+type Sent = (String, Vec<(String, String)>, Value);
+
+/// `serve` with these variables, once its Gateway serves.
+fn serve_with(scene: &Scene, variables: &[(&str, &str)]) -> Program {
+    let mut command = Program::command();
+    command.args(["serve", "--bind", "127.0.0.1", "-f"]).arg(scene.path("manifests"));
+    command.arg("--state-dir").arg(scene.path("state")).args(["--trace-sampling", "1"]);
+    let program = Program::spawn({
+        command.envs(variables.iter().copied());
+        command
+    });
+    program.wait_for_line(&["Gateway default/web: reloaded"]);
+    program
+}
+
+#[test]
+fn spans_go_to_https_as_opentelemetrys_variables_say() {
+    let certificate = Certificate::new("localhost");
+    let (collector, sent) = secure_collector(&certificate);
+    let (port, origin) = (free_port(), Origin::new("shop"));
+    let scene = Scene::new(&shop_on(port, &[origin.address()]));
+    let ca = scene.path("ca.pem");
+    std::fs::write(&ca, &certificate.chain).unwrap();
+    let endpoint = format!("https://localhost:{collector}/in/traces");
+    let program = serve_with(
+        &scene,
+        &[
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &endpoint),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20hidden"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", ca.to_str().unwrap()),
+            ("OTEL_SERVICE_NAME", "edge"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=stage"),
+        ],
+    );
+    until("spans come", || {
+        get(port, HOST, "/a");
+        !sent.lock().unwrap().is_empty()
+    });
+    let (line, headers, body) = sent.lock().unwrap()[0].clone();
+    assert!(line.starts_with("POST /in/traces "), "{line}");
+    let authorization = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+    assert_eq!(authorization.map(|(_, value)| value.as_str()), Some("Bearer hidden"));
+    let resource = body["resourceSpans"][0]["resource"]["attributes"].as_array().unwrap();
+    for (key, value) in [
+        ("service.name", "edge"),
+        ("deployment.environment", "stage"),
+        ("varnish_gateway.gateway", "default/web"),
+    ] {
+        let has = |one: &Value| one["key"] == key && one["value"]["stringValue"] == value;
+        assert_eq!(resource.iter().filter(|one| has(one)).count(), 1, "{key}: {body}");
+    }
+    assert!(!program.text().contains("hidden"), "{}", program.text());
+}
+
+#[test]
+fn a_collector_that_cannot_be_used_is_told_and_nothing_else_suffers() {
+    let certificate = Certificate::new("localhost");
+    let (collector, _) = secure_collector(&certificate);
+    let endpoint = format!("https://localhost:{collector}");
+    let (port, origin) = (free_port(), Origin::new("shop"));
+    let scene = Scene::new(&shop_on(port, &[origin.address()]));
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str());
+    for (more, part) in [
+        (("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), "`grpc` is not supported"),
+        (("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such/file"), "/no/such/file"),
+        // By the system's CAs nobody knows it.
+        (("OTEL_EXPORTER_OTLP_TIMEOUT", "5000"), "spans are not taken by localhost"),
+    ] {
+        let program = serve_with(&scene, &[endpoint, more]);
+        until(part, || {
+            assert_eq!(get(port, HOST, "/").origin(), "shop");
+            program.count_lines(&[part]) > 0
+        });
+    }
 }

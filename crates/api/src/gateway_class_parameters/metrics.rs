@@ -15,11 +15,12 @@ pub struct MetricsParameters {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TracingParameters {
-    /// A collector that takes OTLP over HTTP: `http://collector.observability:4318`. A change rolls pods.
-    #[schemars(length(min = 8, max = 512), extend("pattern" = "^http://\\S+$"))]
+    /// A collector that takes OTLP over HTTP: `http://collector.observability:4318`, or `https://`, by the CAs of the image. A
+    /// change rolls pods.
+    #[schemars(length(min = 8, max = 512), extend("pattern" = "^https?://\\S+$"))]
     pub endpoint: String,
-    /// The share of requests without a trace of their own that begin one which is recorded, from 0 to 1; 0.01 where absent.
-    /// Of the others their client has decided.
+    /// The share of requests that is recorded, from 0 to 1; 0.01 where absent. Clients have no say in it; `trustedProxies`
+    /// decide for their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub sampling_ratio: Option<f64>,
