@@ -2,22 +2,47 @@
 
 import http.client
 import random
+import socket
+import ssl
 import threading
 import time
 
 
+# By hostname, the certificate (DER) that must be shown: then all requests go by HTTPS.
+CERTIFICATES = {}
+
+
+def tls_connection(address, hostname):
+    """Whoever signed it: it is the very certificate that is compared."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connection = http.client.HTTPConnection(address, 443, timeout=10)
+    connection.sock = context.wrap_socket(socket.create_connection((address, 443), timeout=10), server_hostname=hostname)
+    if connection.sock.getpeercert(binary_form=True) != CERTIFICATES[hostname]:
+        connection.close()
+        raise http.client.HTTPException("another certificate")
+    return connection
+
+
 class Client:
-    """One connection, opened again when it ends."""
+    """One connection, opened again when it ends; by HTTPS it is for one host."""
 
     def __init__(self, address):
         self.address = address
         self.connection = None
+        self.hostname = None
 
     def status(self, hostname, path):
         """The answer's status, or why there was none."""
         try:
+            if CERTIFICATES and self.hostname != hostname:
+                self.close()
             if self.connection is None:
-                self.connection = http.client.HTTPConnection(self.address, timeout=10)
+                self.hostname = hostname
+                if CERTIFICATES:
+                    self.connection = tls_connection(self.address, hostname)
+                else:
+                    self.connection = http.client.HTTPConnection(self.address, timeout=10)
             self.connection.request("GET", path, headers={"Host": hostname})
             answer = self.connection.getresponse()
             answer.read()

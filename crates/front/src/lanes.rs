@@ -40,12 +40,21 @@ fn lanes() -> &'static [Lane] {
 
 impl Lane {
     fn new(number: usize) -> std::io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
-        thread::Builder::new()
-            .name(format!("front-{number}"))
-            .spawn(move || runtime.block_on(pending::<()>()))?;
-        Ok(Self { runtime: handle, load: AtomicUsize::new(0) })
+        // The thread makes its runtime itself: one that comes into being here, and finds no thread, would have to be dropped here,
+        // and within another runtime that is a panic.
+        let (to, from) = std::sync::mpsc::sync_channel(1);
+        thread::Builder::new().name(format!("front-{number}")).spawn(move || {
+            let built = Builder::new_current_thread().enable_all().build();
+            match built {
+                Ok(runtime) => {
+                    let _ = to.send(Ok(runtime.handle().clone()));
+                    runtime.block_on(pending::<()>());
+                }
+                Err(e) => drop(to.send(Err(e))),
+            }
+        })?;
+        let runtime = from.recv().map_err(std::io::Error::other)??;
+        Ok(Self { runtime, load: AtomicUsize::new(0) })
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::difference::laid_over;
+use crate::difference::{bare, laid_over, listeners_over};
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
 use crate::{Balancing, CachePolicy, Listener, RouteKind, Timeouts, VERSION};
@@ -29,7 +29,8 @@ pub struct Config {
     pub request_log: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_sampling: Option<f64>,
-    /// A file beside this one: its hosts are this one's, too, but for those that stand here or in `removed`.
+    /// A file beside this one: its hosts, and the names of its listeners, are this one's, too, but for those that stand here or
+    /// in `removed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// Hosts of the base that are no more.
@@ -64,14 +65,15 @@ impl Config {
     /// This file and its base as one, without a base.
     pub fn over(mut self, base: Self) -> Self {
         let vhosts = laid_over(base.vhosts, &self.removed, std::mem::take(&mut self.vhosts));
-        Self { base: None, removed: Vec::new(), vhosts, ..self }
+        let listeners = listeners_over(std::mem::take(&mut self.listeners), base.listeners);
+        Self { base: None, removed: Vec::new(), vhosts, listeners, ..self }
     }
 
-    /// All but the hosts. Two files that agree in it differ by hosts alone.
+    /// All but the hosts, and the names of listeners. Two files that agree in it differ by these alone.
     pub fn frame(&self) -> Self {
         Self {
             version: self.version,
-            listeners: self.listeners.clone(),
+            listeners: self.listeners.iter().map(bare).collect(),
             timeouts: self.timeouts,
             trusted_proxies: self.trusted_proxies.clone(),
             cache_status_header: self.cache_status_header,

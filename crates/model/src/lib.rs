@@ -51,6 +51,9 @@ pub struct ListenerTls {
     /// For single names that the listener takes, others instead. `*.example.com` is for one label only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<String, Vec<String>>,
+    /// Names of the base's `hosts` that are no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
 }
 
 impl ListenerTls {

@@ -50,12 +50,17 @@ pub struct Routing {
     /// CA certificates as PEM, by a name that changes with their content.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub authorities: BTreeMap<String, String>,
-    /// Another file, by its SHA-256: its hosts are this one's, too, but for those that stand here or in `removed`.
+    /// Another file, by its SHA-256: its hosts are this one's, too, but for those that stand here or in `removed`. The same goes
+    /// for names of listeners, `backend_tls` and `authorities`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// Hosts of the base that are no more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed_backend_tls: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed_authorities: Vec<String>,
     /// By host in lower case: `shop.example.com`, `*.example.com`, `*`.
     #[serde(default)]
     pub vhosts: BTreeMap<String, Vhost>,
@@ -143,6 +148,8 @@ impl Default for Routing {
             authorities: BTreeMap::new(),
             base: None,
             removed: Vec::new(),
+            removed_backend_tls: Vec::new(),
+            removed_authorities: Vec::new(),
             vhosts: BTreeMap::new(),
             default: None,
             unready_without_routes: false,

@@ -56,6 +56,9 @@ pub struct TlsListener {
     /// Names that routes have; others are refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<TlsHost>,
+    /// Names of the base's `hosts` that are no more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
 }
 
 /// Where one name leads to.

@@ -8,6 +8,7 @@ use model::names::ANY_HOST;
 use model::{CachePolicy, RouteKind, WrongVersion, check_version};
 
 use crate::cache::Cache;
+use crate::certificates::Certificates;
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
 use crate::host::{HostTable, normal_hostname, one_label};
@@ -90,12 +91,27 @@ impl Router {
             && !config.listeners.is_empty()
             && *base.frame == config.frame()
             && hosts().all(exact)
+            && config.listeners.iter().zip(&base.listeners).all(|(new, below)| {
+                let Some(tls) = &new.tls else { return true };
+                let mut names = tls.hosts.keys().chain(&tls.removed);
+                match &below.certificates {
+                    Some(below) => {
+                        names.all(exact) && (!tls.hosts.is_empty() || tls.removed.len() < below.names())
+                    }
+                    None => names.next().is_none(),
+                }
+            })
             && config.vhosts.values().filter_map(|host| host.same_as.as_ref()).all(knows);
         if !near {
             return Ok(None);
         }
         let covered = hosts().map(|host| normal_hostname(host).into_bytes().into()).collect();
         let mut compiled = Self::compile(config)?;
+        let tables = compiled.router.listeners.iter_mut().zip(&base.listeners);
+        for ((table, below), listener) in tables.zip(&config.listeners) {
+            let tls = listener.tls.as_ref();
+            table.certificates = tls.zip(below.certificates.as_ref()).map(|(tls, below)| below.under(tls));
+        }
         compiled.router.base = Some(Base { router: Arc::clone(base), covered });
         Ok(Some(compiled))
     }
@@ -105,7 +121,7 @@ impl Router {
 #[derive(Debug)]
 struct ListenerRoutes {
     listener: Listener,
-    certificates: Option<HostTable<u32>>,
+    certificates: Option<Certificates>,
     hosts: BTreeMap<String, HostRoutes>,
     default_rule: Option<u32>,
 }
@@ -173,26 +189,6 @@ impl Policies {
     }
 }
 
-/// Which names of a listener have the same certificates. None where it has one set for all.
-fn certificates(listener: &model::Listener) -> Option<HostTable<u32>> {
-    let tls = listener.tls.as_ref().filter(|tls| !tls.hosts.is_empty())?;
-    let mut sets: HashMap<&[String], u32> = HashMap::new();
-    let mut set = |names| {
-        let next = sets.len() as u32;
-        *sets.entry(names).or_insert(next)
-    };
-    let mut names: Vec<(String, u32)> = Vec::with_capacity(1 + tls.hosts.len());
-    if !tls.certificates.is_empty() {
-        let hostname = normal_hostname(listener.hostname.as_deref().unwrap_or_default());
-        names.push((hostname, set(&tls.certificates)));
-    }
-    for (host, certificates) in &tls.hosts {
-        let host = normal_hostname(host);
-        names.push((one_label(&host).unwrap_or(host), set(certificates)));
-    }
-    Some(HostTable::new(names.iter().map(|(host, set)| (host.as_str(), *set))))
-}
-
 fn policy_problem(route: &Route, error: &pattern::Error) -> Problem {
     let object = format!("HTTPRoute {}, rule {}", route.route_name, route.rule_index);
     let message =
@@ -204,7 +200,7 @@ impl Building {
     fn new(config: &Config) -> Self {
         let mut new = Self::default();
         for listener in &config.listeners {
-            let id = new.add_listener(&listener.name, &listener.socket, certificates(listener));
+            let id = new.add_listener(&listener.name, &listener.socket, Certificates::new(listener));
             let hostname = normal_hostname(listener.hostname.as_deref().unwrap_or_default());
             new.by_name.insert(listener.name.clone(), id);
             new.sockets.entry(listener.socket.clone()).or_default().insert(hostname, id);
@@ -221,7 +217,7 @@ impl Building {
         new
     }
 
-    fn add_listener(&mut self, name: &str, socket: &str, certificates: Option<HostTable<u32>>) -> u32 {
+    fn add_listener(&mut self, name: &str, socket: &str, certificates: Option<Certificates>) -> u32 {
         let listener = Listener::new(name, socket);
         let hosts = BTreeMap::new();
         self.listeners.push(ListenerRoutes { listener, certificates, hosts, default_rule: None });

@@ -8,6 +8,7 @@
 //! precedence, field by field, and the first rule whose method, headers and query parameters fit takes the request.
 
 pub mod cache;
+mod certificates;
 mod compile;
 mod decision;
 mod dictionary;

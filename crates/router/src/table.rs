@@ -8,6 +8,7 @@ use model::Timeouts;
 use model::names::socket_parts;
 
 use crate::Request;
+use crate::certificates::Certificates;
 use crate::decision::Decision;
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
@@ -66,7 +67,7 @@ pub(crate) struct ListenerTable {
     pub(crate) listener: Listener,
     pub(crate) hosts: HostTable<HostRules>,
     /// Of a listener with certificates for single names: which names have the same.
-    pub(crate) certificates: Option<HostTable<u32>>,
+    pub(crate) certificates: Option<Certificates>,
     /// For hosts that are in no table.
     pub(crate) default_rule: Option<u32>,
 }
@@ -105,46 +106,50 @@ impl Router {
     /// Decides one request; `random` makes the weighted pick.
     pub fn decide(&self, request: &impl Request, random: u64) -> Decision<'_> {
         let host = NormalHost::new(request.host());
+        let Some(at) = self.position_for(request.socket(), host.as_bytes()) else {
+            return Decision::not_found(None);
+        };
+        let table = &self.listeners[at];
+        if let Some(name) = request.server_name() {
+            let name = NormalHost::new(name);
+            if self.position_for(request.socket(), name.as_bytes()) != Some(at) {
+                return Decision::misdirected(&table.listener);
+            }
+            if let Some(certificates) = &table.certificates {
+                // As among listeners: names with certificates of their own are each other's strangers.
+                let below =
+                    self.base.as_ref().and_then(|base| base.router.listeners[at].certificates.as_ref());
+                match certificates.of(host.as_bytes(), below) {
+                    None => return Decision::not_found(Some(&table.listener)),
+                    of_host if of_host != certificates.of(name.as_bytes(), below) => {
+                        return Decision::misdirected(&table.listener);
+                    }
+                    _ => {}
+                }
+            }
+        }
         let Some(Base { router, covered }) = &self.base else {
-            return self.decide_here(request, &host, random, false);
+            return self.choose(table, request, &host, random, false);
         };
         let covered = covered.contains(host.as_bytes());
-        let stands_here = |table: &ListenerTable| table.hosts.get_exact(host.as_bytes()).is_some();
-        if covered && self.listener_for(request.socket(), host.as_bytes()).is_some_and(stands_here) {
-            self.decide_here(request, &host, random, false)
+        if covered && table.hosts.get_exact(host.as_bytes()).is_some() {
+            self.choose(table, request, &host, random, false)
         } else {
-            router.decide_here(request, &host, random, covered).by_the_base()
+            // Both have the same listeners.
+            router.choose(&router.listeners[at], request, &host, random, covered).by_the_base()
         }
     }
 
-    /// Without the layer below. `wide`: not by the host's own name.
-    fn decide_here(
-        &self,
+    /// Among the rules of this layer. `wide`: not by the host's own name.
+    fn choose<'r>(
+        &'r self,
+        table: &'r ListenerTable,
         request: &impl Request,
         host: &NormalHost,
         random: u64,
         wide: bool,
-    ) -> Decision<'_> {
-        let Some(table) = self.listener_for(request.socket(), host.as_bytes()) else {
-            return Decision::not_found(None);
-        };
+    ) -> Decision<'r> {
         let listener = &table.listener;
-        if let Some(name) = request.server_name()
-            && !self.is_taken_by(table, request.socket(), NormalHost::new(name).as_bytes())
-        {
-            return Decision::misdirected(listener);
-        }
-        if let Some(name) = request.server_name()
-            && let Some(certificates) = &table.certificates
-        {
-            // As among listeners: names with certificates of their own are each other's strangers.
-            let of_connection = certificates.get(NormalHost::new(name).as_bytes());
-            match certificates.get(host.as_bytes()) {
-                None => return Decision::not_found(Some(listener)),
-                of_host if of_host != of_connection => return Decision::misdirected(listener),
-                _ => {}
-            }
-        }
         let default = |id: Option<u32>| match id.map(|id| (id, &self.rules[id as usize])) {
             Some((id, rule)) => Decision::of_rule(listener, id, rule, rule.fate(), random),
             None => Decision::not_found(Some(listener)),
@@ -163,17 +168,16 @@ impl Router {
     }
 
     /// Among listeners of one socket the most specific hostname takes the request.
-    pub(crate) fn listener_for(&self, socket: &[u8], host: &[u8]) -> Option<&ListenerTable> {
+    fn position_for(&self, socket: &[u8], host: &[u8]) -> Option<usize> {
         let at = match self.sockets.get(socket) {
             Some(listeners) => listeners.get(host)?,
             None => self.other.as_ref()?,
         };
-        Some(&self.listeners[*at as usize])
+        Some(*at as usize)
     }
 
-    /// Is a connection for this name the listener's?
-    fn is_taken_by(&self, table: &ListenerTable, socket: &[u8], name: &[u8]) -> bool {
-        self.listener_for(socket, name).is_some_and(|taken| std::ptr::eq(taken, table))
+    pub(crate) fn listener_for(&self, socket: &[u8], host: &[u8]) -> Option<&ListenerTable> {
+        self.position_for(socket, host).map(|at| &self.listeners[at])
     }
 
     /// All rules, in the order of the file; those of the base are the base's.

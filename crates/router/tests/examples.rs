@@ -5,6 +5,8 @@
 #[path = "support/request.rs"]
 mod request;
 
+use std::sync::Arc;
+
 use model::ghost::{Config, Route, Vhost};
 use model::matches::{PathMatch, PathMatchType};
 use router::{Action, Compiled, Router, Verdict};
@@ -588,4 +590,54 @@ fn an_ingress_differs_from_a_route_in_its_wildcard_its_default_and_what_no_endpo
         assert_eq!(winner(&router, &Sample::get(host, path)), expected, "{host}{path}");
     }
     assert_eq!(router.decide(&Sample::get("empty.com", "/"), 0).action(), Action::Unavailable);
+}
+
+#[test]
+fn names_with_certificates_count_over_a_base_as_in_one_file() {
+    let config = |hosts: Value, removed: Value, base: Option<&str>, vhosts: &[&str]| -> Config {
+        let routes = |name: &&str| ((*name).to_owned(), json!({"routes": [route(name, json!({}))]}));
+        let vhosts: serde_json::Map<String, Value> = vhosts.iter().map(routes).collect();
+        let tls = json!({"certificates": ["n/all"], "hosts": hosts, "removed": removed});
+        let listeners = json!([
+            {"name": "https", "socket": "https-443", "hostname": "*.com", "tls": tls},
+            {"name": "other", "socket": "https-443"},
+        ]);
+        serde_json::from_value(json!({"version": 2, "listeners": listeners, "vhosts": vhosts, "base": base}))
+            .unwrap()
+    };
+    let all = ["a.com", "b.com", "c.com", "d.com", "x.e.com"];
+    let base = config(
+        json!({"a.com": ["n/1"], "b.com": ["n/1"], "c.com": ["n/2"], "*.e.com": ["n/3"], "x.e.com": ["n/2"]}),
+        json!([]),
+        None,
+        &all,
+    );
+    let head = config(
+        json!({"b.com": ["n/4"], "d.com": ["n/2"], "new.com": ["n/1"]}),
+        json!(["c.com", "x.e.com"]),
+        Some("base"),
+        &["new.com"],
+    );
+    let below = Arc::new(Router::compile(&base).unwrap().router);
+    let layered = Router::compile_over(&head, &below).unwrap().unwrap().router;
+    let whole = Router::compile(&head.over(base)).unwrap().router;
+    let names = ["a.com", "b.com", "c.com", "d.com", "x.e.com", "y.e.com", "new.com", "none.com", "z.org"];
+    for server_name in names {
+        for host in names {
+            let server_name = Some(server_name.to_owned());
+            let request = Sample { socket: "https-443".into(), server_name, ..Sample::get(host, "/") };
+            let (found, expected) = (layered.decide(&request, 0), whole.decide(&request, 0));
+            assert_eq!(found.action(), expected.action(), "{request:?}");
+            assert_eq!(found.rule().map(|r| r.route_name()), expected.rule().map(|r| r.route_name()));
+        }
+    }
+    // What cannot be told by exact names is compiled as one.
+    for (hosts, removed) in [
+        (json!({"*.f.com": ["n/1"]}), json!([])),
+        (json!({}), json!(["*.e.com"])),
+        (json!({}), json!(["a.com", "b.com", "c.com", "*.e.com", "x.e.com"])),
+    ] {
+        let head = config(hosts, removed, Some("base"), &[]);
+        assert!(Router::compile_over(&head, &below).unwrap().is_none());
+    }
 }

@@ -118,6 +118,7 @@ impl<'a> Gateway<'a> {
                     hostname: listener.hostname.clone(),
                     tls: pairs(listener),
                     hosts: Vec::new(),
+                    removed: Vec::new(),
                 })
                 .collect(),
             client_validation: clients.by_port(&listeners),

@@ -239,6 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn names_with_certificates_stand_in_the_base_and_one_more_is_told_alone() {
+        let with = |names: usize| {
+            let name = |at: usize| (format!("h{at}.example"), vec!["shop/certificate".to_owned()]);
+            let tls = model::ListenerTls { hosts: (0..names).map(name).collect(), ..Default::default() };
+            let (name, socket) = ("https".to_owned(), "https-443".to_owned());
+            let listener = model::Listener { name, socket, hostname: None, tls: Some(tls) };
+            Routing { listeners: vec![listener], ..routing(10) }
+        };
+        let old = with(25_000);
+        let first = pack("shop", &old, None).unwrap();
+        let base = first.base.as_ref().unwrap();
+        assert!(first.json.len() < 1000, "{}", first.json.len());
+        assert_eq!(read(&first), old);
+        let second = pack("shop", &with(25_001), Some((base, &old))).unwrap();
+        assert!(second.base.as_ref() == Some(base) && second.json.len() < 1000, "{}", second.json.len());
+        assert_eq!(read(&second), with(25_001));
+    }
+
+    #[test]
     fn the_hash_tells_vcl_and_routes_apart() {
         assert_ne!(hash("ab", b"c"), hash("a", b"bc"));
         assert_eq!(hash("a", b"b"), hash("a", b"b"));

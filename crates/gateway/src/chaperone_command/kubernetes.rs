@@ -13,7 +13,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
 use model::Report;
-use model::routing::Routing;
+use model::routing::{Routing, Vhost};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use source::kubernetes::{Pod, Stored};
@@ -133,6 +133,8 @@ struct Last {
     /// The whole, or what has changed since the base.
     routing: Option<Routing>,
     base: Option<Base>,
+    /// All but the hosts, of both.
+    front: Option<Routing>,
     pairs: Pairs,
 }
 
@@ -142,6 +144,8 @@ struct Base {
     routing: Routing,
     /// Namespace and name of all Services.
     services: HashSet<(String, String)>,
+    /// How many hosts have Services in a namespace.
+    hosts_in: BTreeMap<String, usize>,
     /// Its ghost.json, and what endpoints it was made with.
     ghost: Option<(Vec<Arc<EndpointSlice>>, GhostBase)>,
 }
@@ -152,7 +156,23 @@ impl Base {
         let service =
             |route: &model::routing::Route| Some((route.namespace.clone()?, route.service.clone()?));
         let services = routing.routes().filter_map(service).collect();
-        Ok(Self { sha256: from.sha256, routing, services, ghost: None })
+        let mut hosts_in = BTreeMap::new();
+        for namespace in routing.vhosts.values().flat_map(namespaces_of) {
+            *hosts_in.entry(namespace.clone()).or_default() += 1;
+        }
+        Ok(Self { sha256: from.sha256, routing, services, hosts_in, ghost: None })
+    }
+
+    /// Where the Services of its hosts are, but for those that are no more or other ones above.
+    fn namespaces(&self, above: &Routing) -> BTreeSet<String> {
+        let mut hosts_in = self.hosts_in.clone();
+        let changed = above.removed.iter().chain(above.vhosts.keys());
+        for namespace in changed.filter_map(|name| self.routing.vhosts.get(name)).flat_map(namespaces_of) {
+            if let Some(hosts) = hosts_in.get_mut(namespace) {
+                *hosts -= 1;
+            }
+        }
+        hosts_in.into_iter().filter(|(_, hosts)| *hosts > 0).map(|(namespace, _)| namespace).collect()
     }
 
     /// Made anew where endpoints of its own Services have changed.
@@ -182,6 +202,12 @@ impl Base {
     }
 }
 
+/// Where the Services of a host are, each once.
+fn namespaces_of(host: &Vhost) -> BTreeSet<&String> {
+    let routes = host.routes.iter().chain(&host.default_route);
+    routes.filter(|route| route.service.is_some()).filter_map(|route| route.namespace.as_ref()).collect()
+}
+
 fn read(bytes: &[u8], namespace: &str) -> anyhow::Result<Routing> {
     let mut unknown = Vec::new();
     let routing = super::parse_routing(bytes, namespace, "routing.json", &mut unknown)?;
@@ -209,6 +235,7 @@ impl Last {
         if !self.base.as_ref().is_some_and(known) {
             self.base = base.map(|base| Base::read(base, namespace)).transpose()?;
         }
+        self.front = self.base.as_ref().map(|base| routing.front_over(&base.routing));
         (self.routing, self.text) = (Some(routing), Some(text.into()));
         Ok(())
     }
@@ -221,16 +248,16 @@ impl Last {
 
     /// Where the Services of all routes are.
     fn namespaces(&self) -> BTreeSet<String> {
-        let of_base = self.base.iter().flat_map(|base| &base.services).map(|(namespace, _)| namespace);
-        let mut all: BTreeSet<&String> = of_base.collect();
-        let own = self.routing.as_ref().map(Routing::service_namespaces).unwrap_or_default();
-        all.extend(&own);
-        all.into_iter().cloned().collect()
+        let of_base = self.base.as_ref().zip(self.routing.as_ref());
+        let mut all = of_base.map(|(base, above)| base.namespaces(above)).unwrap_or_default();
+        all.extend(self.routing.iter().chain(&self.front).flat_map(Routing::service_namespaces));
+        all
     }
 
     fn restore(&mut self, kept: &KeptConfiguration) {
         self.vcl = Some(kept.vcl.as_str().into());
         self.routing = serde_json::from_str(&kept.routing).ok();
+        self.front = kept.front.clone();
         // It is read, with its base, once the API server answers.
         self.text = None;
     }
@@ -250,6 +277,7 @@ impl Last {
             ghost: text(ghost),
             base_name: desired.base.as_ref().map(|base| base.name.as_ref().to_owned()),
             base: desired.base.clone(),
+            front: self.front.clone(),
             tls,
             certificates: certificates
                 .iter()
@@ -267,6 +295,7 @@ impl Last {
         let Some(routing) = &self.routing else {
             return Ok((Desired { vcl: self.vcl.clone(), ..Desired::default() }, TlsGroups::new()));
         };
+        let front = self.front.as_ref().unwrap_or(routing);
         let (ghost, base, groups): (Arc<[u8]>, _, TlsGroups) = match kept {
             Some(kept) => (kept.ghost.as_bytes().into(), kept.base.clone(), kept.tls.clone()),
             None => {
@@ -279,14 +308,14 @@ impl Last {
                 let base = self.base.as_mut().map(|base| base.ghost(slices, &index)).transpose()?;
                 let (mut ghost, notices) = resolve(routing, &index);
                 ghost.base = base.as_ref().map(|base| base.name.as_ref().to_owned());
-                let (groups, of_tls) = resolve_tls(routing, &index);
+                let (groups, of_tls) = resolve_tls(front, &index);
                 for notice in notices.iter().chain(&of_tls) {
                     tracing::debug!("{notice}");
                 }
                 (serde_json::to_vec(&ghost)?.into(), base, groups)
             }
         };
-        let found = self.pairs.tls(routing, certificates, &groups, None);
+        let found = self.pairs.tls(front, certificates, &groups, None);
         for notice in found.notices {
             tracing::warn!("{notice}");
         }
@@ -323,6 +352,9 @@ pub(super) struct KeptConfiguration {
     base: Option<GhostBase>,
     #[serde(default)]
     base_name: Option<String>,
+    /// What a base and the rest say to the front.
+    #[serde(default)]
+    front: Option<Routing>,
     /// Endpoints of TLSRoutes.
     #[serde(default)]
     tls: TlsGroups,
@@ -524,6 +556,57 @@ mod tests {
         let (third, again) = fed(&new, &slice("10.0.0.2"));
         assert_ne!(second, third);
         assert_eq!(two, again);
+    }
+
+    #[test]
+    fn namespaces_of_hosts_that_are_gone_are_not_watched() {
+        let mut base = routing(&["a", "b", "c"]);
+        for (host, namespace) in [("b", "second"), ("c", "third")] {
+            base.vhosts.get_mut(host).unwrap().routes[0].namespace = Some(namespace.to_owned());
+        }
+        let mut last = Last::default();
+        let mut namespaces = |new: &Routing| {
+            last.take(stored(new, &base), "default").unwrap();
+            Vec::from_iter(last.namespaces()).join(" ")
+        };
+        assert_eq!(namespaces(&base), "default second third");
+        let mut fewer = base.clone();
+        fewer.vhosts.remove("b");
+        fewer.vhosts.get_mut("c").unwrap().routes[0].namespace = Some("other".to_owned());
+        assert_eq!(namespaces(&fewer), "default other");
+    }
+
+    #[test]
+    fn names_of_listeners_are_those_of_base_and_rest() {
+        let with = |names: &[&str]| {
+            let hosts = names.iter().map(|name| ((*name).to_owned(), vec!["default/pair".to_owned()]));
+            let tls = model::ListenerTls { hosts: hosts.collect(), ..Default::default() };
+            let mut routing = routing(&["a", "b"]);
+            routing.listeners[0].socket = "https-443".to_owned();
+            routing.listeners[0].tls = Some(tls);
+            routing
+        };
+        let made = rcgen::generate_simple_self_signed(vec!["a".to_owned()]).unwrap();
+        let pem =
+            Pem { chain: made.cert.pem().into_bytes(), key: made.signing_key.serialize_pem().into_bytes() };
+        let pairs = BTreeMap::from([("default/pair".to_owned(), pem)]);
+        let names = |desired: &Desired| -> Vec<String> {
+            let hosts = desired.tls.listeners.iter().flat_map(|listener| &listener.hosts);
+            hosts.filter_map(|host| host.hostname.clone()).collect()
+        };
+        let mut last = Last::default();
+        last.take(stored(&with(&["b", "c"]), &with(&["a", "b"])), "default").unwrap();
+        let (desired, tls) = last.desired(&[slice("10.0.0.1")], &pairs, None).unwrap();
+        assert_eq!(names(&desired), ["b", "c"]);
+        // And a start without API server has them, too.
+        let dir = tempfile::tempdir().unwrap();
+        let kept = Kept::new(dir.path());
+        kept.write(&last.keep(&desired, tls, &pairs).unwrap());
+        let found = kept.read().unwrap();
+        let mut restored = Last::default();
+        restored.restore(&found);
+        let (again, _) = restored.desired(&[], &found.certificates(), Some(&found)).unwrap();
+        assert_eq!(names(&again), ["b", "c"]);
     }
 
     #[test]
