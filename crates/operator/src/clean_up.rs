@@ -9,14 +9,14 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, ObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use model::names::controller_label;
 use serde_json::json;
 use translate::Key;
 
 use crate::gateway::{delete, finalizer, has_finalizer, set_finalizer};
-use crate::owned::selector;
+use crate::owned::{is_made_by_us, is_pod_of_ours, selector};
 use crate::{Error, Settings};
 
 /// Pods let requests finish first.
@@ -43,7 +43,7 @@ pub async fn clean_up(client: &Client, settings: &Settings, deployment: Option<&
             set_finalizer(client, &key, &finalizer, false).await?;
         }
     }
-    until_no_pod(client, None, &ours).await
+    until_no_pod(client, &ours, is_pod_of_ours).await
 }
 
 async fn end(client: &Client, key: &Key) -> Result<(), Error> {
@@ -57,14 +57,19 @@ async fn end(client: &Client, key: &Key) -> Result<(), Error> {
     tracing::info!("Deployment {key} is being ended");
     let labels = there.spec.and_then(|spec| spec.selector.match_labels).unwrap_or_default();
     let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    until_no_pod(client, Some(&key.namespace), &ListParams::default().labels(&labels.join(","))).await
+    let which = ListParams::default().labels(&labels.join(","));
+    until_no_pod(client, &which, |pod| pod.namespace.as_deref() == Some(&key.namespace)).await
 }
 
-async fn until_no_pod(client: &Client, namespace: Option<&str>, which: &ListParams) -> Result<(), Error> {
+async fn until_no_pod(
+    client: &Client,
+    which: &ListParams,
+    counts: impl Fn(&ObjectMeta) -> bool,
+) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
         let mut pods = list::<Pod>(client, which).await?;
-        pods.retain(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace));
+        pods.retain(|(_, metadata)| counts(metadata));
         let Some((first, _)) = pods.first() else { return Ok(()) };
         if begun.elapsed() > FOR_PODS {
             let (count, patience) = (pods.len(), FOR_PODS.as_secs());
@@ -84,13 +89,20 @@ where
         + std::fmt::Debug,
 {
     for (key, metadata) in list::<T>(client, ours).await? {
+        if !is_made_by_us(&metadata) {
+            tracing::warn!(
+                "{} {key} has our labels, and is not ours: it stays (nothing says that a Gateway owns it)",
+                T::kind(&())
+            );
+            continue;
+        }
         delete::<T>(client, &key, metadata.uid).await?;
     }
     Ok(())
 }
 
 /// Of a kind that the cluster does not have there are none.
-async fn list<T>(client: &Client, which: &ListParams) -> Result<Vec<(Key, kube::api::ObjectMeta)>, Error>
+async fn list<T>(client: &Client, which: &ListParams) -> Result<Vec<(Key, ObjectMeta)>, Error>
 where
     T: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -103,7 +115,7 @@ where
         Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
         Err(e) => return Err(Error::Name(format!("{} cannot be listed: {e}", T::plural(&())))),
     };
-    let key = |metadata: &kube::api::ObjectMeta| {
+    let key = |metadata: &ObjectMeta| {
         Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
     };
     Ok(found.into_iter().map(|object| (key(&object.metadata), object.metadata)).collect())

@@ -5,10 +5,15 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Api, Client};
-use model::names::{CONTROLLER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, controller_label};
+use model::names::{
+    CONTROLLER_LABEL, GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY, MANAGED_BY_LABEL,
+    controller_label,
+};
 use source::kubernetes::{Scope, Signal, Store, never_same};
 use tokio::sync::watch;
+use translate::workload;
 
 /// Tells which Gateway API is installed.
 const GATEWAY_API_CRD: &str = "gatewayclasses.gateway.networking.k8s.io";
@@ -35,6 +40,33 @@ pub(crate) fn selector(controller: &str) -> String {
         None => format!("!{CONTROLLER_LABEL}"),
     };
     format!("{MANAGED_BY_LABEL}={MANAGED_BY},{whose}")
+}
+
+/// Did we make it? Anybody may write our labels on something of his own, a copy for example: what we make belongs to its
+/// Gateway or IngressClass, too, or is a RoleBinding in another namespace, with a name that no one else would take.
+pub(crate) fn is_made_by_us(metadata: &ObjectMeta) -> bool {
+    let label = |name: &str| metadata.labels.as_ref()?.get(name).map(String::as_str);
+    let Some(gateway) = label(GATEWAY_NAME_LABEL) else { return false };
+    let namespace = metadata.namespace.as_deref();
+    let of = label(GATEWAY_NAMESPACE_LABEL).or(namespace).unwrap_or_default();
+    let is_owner = |owner: &OwnerReference| match owner.kind.as_str() {
+        "Gateway" => namespace == Some(of) && owner.name == gateway,
+        kind => kind == translate::INGRESS_CLASS,
+    };
+    let binding = workload::binding_name(of, gateway);
+    metadata.owner_references.iter().flatten().any(is_owner)
+        || (namespace != Some(of) && metadata.name.as_ref() == Some(&binding))
+}
+
+/// The same for a pod, which belongs to a ReplicaSet of the Gateway's Deployment.
+pub(crate) fn is_pod_of_ours(metadata: &ObjectMeta) -> bool {
+    let gateway = metadata.labels.as_ref().and_then(|labels| labels.get(GATEWAY_NAME_LABEL));
+    let of_gateway = |owner: &OwnerReference, gateway: &String| {
+        owner.kind == "ReplicaSet"
+            && owner.name.strip_prefix(gateway).is_some_and(|rest| rest.starts_with('-'))
+    };
+    gateway
+        .is_some_and(|name| metadata.owner_references.iter().flatten().any(|owner| of_gateway(owner, name)))
 }
 
 impl Owned {
@@ -77,5 +109,55 @@ impl Owned {
 
     pub(crate) fn changed(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn metadata(namespace: &str, name: &str, owners: &Value) -> ObjectMeta {
+        serde_json::from_value(json!({
+            "namespace": namespace, "name": name, "ownerReferences": owners,
+            "labels": {
+                MANAGED_BY_LABEL: MANAGED_BY, GATEWAY_NAME_LABEL: "web", GATEWAY_NAMESPACE_LABEL: "shop",
+            },
+        }))
+        .unwrap()
+    }
+
+    fn owner(kind: &str, name: &str) -> Value {
+        json!([{ "apiVersion": "v1", "kind": kind, "name": name, "uid": "1" }])
+    }
+
+    #[test]
+    fn labels_alone_make_nothing_ours() {
+        let none = json!([]);
+        let is_ours = |namespace, name, owners: &Value| is_made_by_us(&metadata(namespace, name, owners));
+        assert!(is_ours("shop", "web", &owner("Gateway", "web")));
+        assert!(is_ours("shop", "web-vcl", &owner(translate::INGRESS_CLASS, "varnish")));
+        assert!(is_ours("other", "varnish-gateway-shop.web", &none));
+        for (namespace, name, owners) in [
+            ("shop", "copy-of-web", &none),
+            ("other", "web", &none),
+            ("shop", "varnish-gateway-shop.web", &none),
+            ("other", "web", &owner("Gateway", "web")),
+            ("shop", "web", &owner("Gateway", "other")),
+            ("shop", "web", &owner("Deployment", "web")),
+        ] {
+            assert!(!is_ours(namespace, name, owners), "{namespace}/{name} {owners}");
+        }
+        let unlabelled = ObjectMeta { labels: None, ..metadata("shop", "web", &owner("Gateway", "web")) };
+        assert!(!is_made_by_us(&unlabelled));
+    }
+
+    #[test]
+    fn pods_are_those_of_the_gateways_deployment() {
+        let is_ours = |owners: &Value| is_pod_of_ours(&metadata("shop", "web-1", owners));
+        assert!(is_ours(&owner("ReplicaSet", "web-5d9f")));
+        assert!(!is_ours(&owner("ReplicaSet", "website-5d9f")));
+        assert!(!is_ours(&json!([])));
     }
 }

@@ -16,7 +16,7 @@ use translate::{INGRESS_CLASS, Key, Snapshot};
 
 use crate::Error;
 use crate::gateway::{delete, finalizer, gateway_of, has_finalizer, set_finalizer};
-use crate::owned::Owned;
+use crate::owned::{Owned, is_made_by_us};
 
 /// What there is to be served.
 pub(crate) struct Known<'a> {
@@ -52,7 +52,8 @@ pub(crate) async fn sweep(
                     Some(class) => is_left_by_class(gateway, class, snapshot, made),
                     None => may_sweep && gone(gateway) && !made.contains_key(gateway),
                 };
-                let Some(gateway) = gateway_of(object.as_ref()).filter(|gateway| !going && is_orphan(gateway)) else {
+                let ours = !going && is_made_by_us(&object.metadata);
+                let Some(gateway) = gateway_of(object.as_ref()).filter(|gateway| ours && is_orphan(gateway)) else {
                     continue;
                 };
                 if let Err(e) = delete::<$kind>(client, &key, object.metadata.uid.clone()).await {

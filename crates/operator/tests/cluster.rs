@@ -246,6 +246,45 @@ async fn deleting_a_gateway_deletes_all_in_every_namespace() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a cluster"]
+async fn a_clean_up_takes_what_we_made_and_nothing_that_wears_our_labels() {
+    let world = World::new("clean-up").await;
+    let other = world.beside("clean-up-backends").await;
+    let operator = world.operator("a");
+    world.gateway("gw", &[("http", 80)]).await;
+    other.service("cart").await;
+    other.grant(&world.namespace).await;
+    world.route_across("cart", "gw", &other.namespace, "cart").await;
+    other.until_list::<RoleBinding>(|all| all.len() == 1).await;
+    let made = world.until::<ConfigMap>("gw-vcl", |_| true).await;
+    // Somebody's copy of it, with all labels.
+    let labels = json!({ "metadata": { "labels": made["metadata"]["labels"] } });
+    for (place, name) in [(&world, "copy"), (&other, "gw-vcl")] {
+        place.apply::<ConfigMap>(name, json!({ "data": { "mine": "kept" } })).await;
+        place.edit::<ConfigMap>(name, labels.clone()).await;
+    }
+    operator.stop().await;
+
+    world.clean_up().await;
+    world.until_list::<Deployment>(|all| all.is_empty()).await;
+    world.until_list::<Service>(|all| all.is_empty()).await;
+    world.until_list::<Secret>(|all| all.is_empty()).await;
+    world.until_list::<RoleBinding>(|all| all.is_empty()).await;
+    other.until_list::<RoleBinding>(|all| all.is_empty()).await;
+    world.until_gateway("gw", |g| g["metadata"]["finalizers"].is_null()).await;
+    assert_eq!(world.get::<ConfigMap>("copy").await["data"]["mine"], "kept");
+    assert_eq!(other.get::<ConfigMap>("gw-vcl").await["data"]["mine"], "kept");
+    world
+        .until_list::<ConfigMap>(|all| {
+            all.iter()
+                .all(|map| map["metadata"]["name"] == "kube-root-ca.crt" || map["metadata"]["name"] == "copy")
+        })
+        .await;
+    world.end().await;
+    other.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a cluster"]
 async fn two_gateways_of_one_name_do_not_touch_each_other() {
     let one = World::new("one").await;
     let two = one.beside("two").await;

@@ -56,6 +56,23 @@ impl<T> Kind for T where
 {
 }
 
+fn settings(identity: &str) -> Settings {
+    let loopback = |port| ([127, 0, 0, 1], port).into();
+    Settings {
+        image: "localhost/gateway-chaperone:dev".to_owned(),
+        image_pull_secrets: Vec::new(),
+        namespace: Some("default".to_owned()),
+        identity: identity.to_owned(),
+        health_address: loopback(0),
+        metrics_address: loopback(0),
+        log_level: None,
+        ingress_class: "varnish".to_owned(),
+        controllers: translate::snapshot::Controllers::default(),
+        cluster_role: translate::workload::CHAPERONE_CLUSTER_ROLE.to_owned(),
+        lease: LEASE.to_owned(),
+    }
+}
+
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
@@ -121,23 +138,15 @@ impl World {
     }
 
     pub(crate) fn operator(&self, identity: &str) -> Operator {
-        let loopback = |port| ([127, 0, 0, 1], port).into();
-        let settings = Settings {
-            image: "localhost/gateway-chaperone:dev".to_owned(),
-            image_pull_secrets: Vec::new(),
-            namespace: Some("default".to_owned()),
-            identity: identity.to_owned(),
-            health_address: loopback(0),
-            metrics_address: loopback(0),
-            log_level: None,
-            ingress_class: "varnish".to_owned(),
-            controllers: translate::snapshot::Controllers::default(),
-            cluster_role: translate::workload::CHAPERONE_CLUSTER_ROLE.to_owned(),
-            lease: LEASE.to_owned(),
-        };
+        let settings = settings(identity);
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(operator::run(self.client.clone(), settings, stopped));
         Operator { stop, task }
+    }
+
+    /// What an uninstallation begins with.
+    pub(crate) async fn clean_up(&self) {
+        operator::clean_up(&self.client, &settings("clean-up"), None).await.unwrap();
     }
 
     pub(crate) fn api<T: Kind>(&self) -> Api<T> {
