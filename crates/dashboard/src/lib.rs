@@ -14,6 +14,7 @@ mod door;
 mod events;
 mod explain;
 mod journal;
+mod patient;
 mod purge;
 mod server;
 mod traffic;

@@ -18,6 +18,7 @@ use crate::answer::{self, Answer};
 use crate::api::{self, Query};
 use crate::board::Board;
 use crate::door::Door;
+use crate::patient::Patient;
 use crate::{assets, events, purge};
 
 /// Connections at a time.
@@ -27,6 +28,8 @@ const MOST_STREAMS: usize = 32;
 /// The most bytes of a request's head.
 const LARGEST_HEAD: usize = 16 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
+/// With a reader who takes nothing.
+const STALLED: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 struct Server {
@@ -86,7 +89,7 @@ impl Server {
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
             .max_buf_size(LARGEST_HEAD)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(Patient::new(stream, STALLED)), service)
             .await;
     }
 

@@ -162,6 +162,44 @@ fn strangers_are_refused() {
     assert_eq!(site.ask(&[("Origin", "null")]), 403);
     assert_eq!(site.ask(&[("Sec-Fetch-Site", "cross-site")]), 403);
     assert_eq!(site.ask(&[("Host", "evil.example")]), 400);
+    // Whatever is asked for, and however: a script may not read, and may not act either.
+    let paths = [
+        "/",
+        "/app.js",
+        "/metrics",
+        "/api/state",
+        "/api/routes",
+        "/api/traffic",
+        "/api/top",
+        "/api/journal",
+        "/api/events",
+        "/api/explain?host=x&path=/",
+        "/api/purge",
+        "/nothing",
+    ];
+    for path in paths {
+        let port = site.board;
+        let status = |ask: Ask| ask.send(port).status;
+        assert_eq!(status(Ask::get("evil.example", path)), 403, "{path}");
+        for (name, value) in [
+            ("Origin", "http://evil.example"),
+            ("Sec-Fetch-Site", "cross-site"),
+            ("Sec-Fetch-Site", "same-site"),
+        ] {
+            assert_eq!(
+                status(Ask::get("localhost", path).header(name, value)),
+                403,
+                "{path} {name}: {value}"
+            );
+            let act =
+                Ask::new("POST", "localhost", path).header("X-Varnish-Gateway", "1").header(name, value);
+            assert_eq!(status(act.body(b"{}".to_vec())), 403, "POST {path} {name}: {value}");
+        }
+    }
+    // As kubectl port-forward, IPv6 and another name of loopback have it.
+    for host in ["localhost:12345", "[::1]:9000", "127.0.0.1"] {
+        assert_eq!(get(site.board, host, "/api/state").status, 200, "{host}");
+    }
     // The answer may be lost: the server closes while the rest of the request is on its way.
     let long =
         format!("GET /api/state HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "x".repeat(20 << 10));
@@ -254,6 +292,17 @@ fn a_listener_goes_before_the_dashboard() {
     until("the listener has the port", || {
         Ask::get("x", "/").try_send(other).is_ok_and(|response| response.header("X-Varnish").is_some())
     });
+    drop(program);
+
+    // A Gateway that is new starts at once, and finds the port free.
+    let third = free_port();
+    let program = scene.start_with(&["--dashboard", &third.to_string()]);
+    program.wait_for_line(&["dashboard: http://127.0.0.1:"]);
+    program.wait_for_line(&["Gateway default/web: reloaded"]);
+    scene.write("third.yaml", &gateway("third", &[third]));
+    program.wait_for_line(&["Gateway default/third: reloaded"]);
+    assert_eq!(get(third, "x", "/").status, 404);
+    assert_eq!(program.count_lines(&["is taken by another process"]), 0);
 }
 
 /// What a command of the command line prints, and how it ends.
