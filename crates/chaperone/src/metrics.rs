@@ -339,7 +339,9 @@ mod tests {
         let of_pods = page.split("## The operator").next().unwrap();
         let written = |text: &str| -> BTreeSet<String> {
             let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            words.filter(|word| word.starts_with("varnish_gateway_")).map(str::to_owned).collect()
+            // Commands in it name the beginning of names.
+            let names = words.filter(|word| word.starts_with("varnish_gateway_") && !word.ends_with('_'));
+            names.map(str::to_owned).collect()
         };
         let text = full();
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
