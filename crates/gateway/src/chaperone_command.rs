@@ -14,6 +14,7 @@ use certificate::Pem;
 use chaperone::environment::Environment;
 use chaperone::{Desired, Event, LastGood, Pairs, Reporter, Settings};
 use dashboard::Board;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use model::names::certificate_keys;
 use model::routing::Routing;
 use model::{Version, check_version};
@@ -182,6 +183,7 @@ async fn feed(
     let mut reader = Reader {
         environment,
         endpoints: environment.endpoints_path.clone().map(|path| Files::new(vec![path])),
+        slices: Vec::new(),
         vcl: None,
         routing: None,
         certificates: BTreeMap::new(),
@@ -213,6 +215,7 @@ async fn feed(
 struct Reader<'a> {
     environment: &'a Environment,
     endpoints: Option<Files>,
+    slices: Vec<Arc<EndpointSlice>>,
     vcl: Option<Arc<str>>,
     routing: Option<Routing>,
     certificates: BTreeMap<String, Pem>,
@@ -249,14 +252,21 @@ impl Reader<'_> {
         take(&mut self.vcl, vcl, &mut wrong);
         let routing = read_routing(routing_path, namespace, &mut wrong).context("ROUTING_CONFIG_PATH");
         take(&mut self.routing, routing, &mut wrong);
-        let index = match &mut self.endpoints {
-            Some(files) => {
-                let loaded = files.load();
-                wrong.extend(loaded.problems.iter().map(ToString::to_string));
-                EndpointIndex::new(loaded.snapshot.endpoint_slices.values().map(|slice| &**slice))
+        if let Some((files, path)) = self.endpoints.as_mut().zip(self.environment.endpoints_path.as_ref()) {
+            match std::fs::metadata(path) {
+                Ok(_) => {
+                    let loaded = files.load();
+                    wrong.extend(loaded.problems.iter().map(ToString::to_string));
+                    self.slices = loaded.snapshot.endpoint_slices.values().cloned().collect();
+                }
+                // All endpoints are not gone because a volume is.
+                Err(e) => wrong.push(format!(
+                    "ENDPOINTS_PATH {}: {e}; the endpoints that were there stay in use",
+                    path.display()
+                )),
             }
-            None => EndpointIndex::new([]),
-        };
+        }
+        let index = EndpointIndex::new(self.slices.iter().map(AsRef::as_ref));
         let ghost = self.routing.as_ref().map(|routing| {
             let (ghost, notices) = resolve(routing, &index);
             for notice in notices {

@@ -1,13 +1,18 @@
 //! Manifests in files, up to what they mean.
 
-use source::files::{Files, Loaded, Problem};
+use source::files::{Files, Loaded, Problem, READ_LATER};
 use translate::{EndpointIndex, Notice, Snapshot, Translation, resolve};
 
 use crate::cli;
 
 /// Reads the files once.
 pub(crate) fn read(files: &cli::Files) -> (Translation, Snapshot, Vec<Problem>) {
-    let Loaded { mut snapshot, problems, .. } = Files::new(files.files.clone()).load();
+    let Loaded { mut snapshot, mut problems, .. } = Files::new(files.files.clone()).load();
+    for problem in &mut problems {
+        if let Some(message) = problem.message.strip_suffix(READ_LATER) {
+            problem.message = format!("{message}: correct what -f names");
+        }
+    }
     snapshot.ingress_settings.class.clone_from(&files.ingress_class);
     (translate::translate(&snapshot), snapshot, problems)
 }

@@ -146,6 +146,20 @@ fn files_are_followed_without_a_restart() {
 }
 
 #[test]
+fn endpoints_whose_directory_vanishes_stay_in_use() {
+    let (one, two) = (Origin::new("one"), Origin::new("two"));
+    let site = Site::new(&one);
+    fs::rename(site.scene.path("manifests"), site.scene.path("away")).unwrap();
+    site.program.wait_for_line(&["ENDPOINTS_PATH", "stay in use"]);
+    site.write("routing.json", &routing(site.port, "/v3").to_string());
+    until("routing.json is followed", || site.get("/v3").status == 200);
+    assert_eq!(site.get("/v3").origin(), "one");
+    fs::rename(site.scene.path("away"), site.scene.path("manifests")).unwrap();
+    site.scene.write("all.yaml", &endpoints(&two));
+    until("EndpointSlices are followed again", || site.get("/v3").origin() == "two");
+}
+
+#[test]
 fn a_mounted_configmap_is_followed() {
     let origin = Origin::new("api");
     let (scene, port) = (Scene::new(&endpoints(&origin)), free_port());

@@ -21,6 +21,17 @@ fn has(text: &str, parts: &[&str]) {
 }
 
 #[test]
+fn a_file_that_is_not_there_is_not_waited_for() {
+    let scene = Scene::new(&class());
+    let mut command = Program::command();
+    let Output { status, stdout, .. } =
+        command.args(["check", "-f"]).arg(scene.path("none.yaml")).output().unwrap();
+    let text = String::from_utf8(stdout).unwrap();
+    has(&text, &["problem:", "none.yaml", "no such file", "-f"]);
+    assert!(!status.success() && !text.contains("appears"), "{text}");
+}
+
+#[test]
 fn good_manifests_end_with_success() {
     let shop = Origin::new("shop");
     let all =

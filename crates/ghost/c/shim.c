@@ -58,6 +58,7 @@ gs_field(const struct http *hp, unsigned n)
 
 struct gs_text gs_method(const struct http *hp) { return (gs_field(hp, HTTP_HDR_METHOD)); }
 struct gs_text gs_url(const struct http *hp) { return (gs_field(hp, HTTP_HDR_URL)); }
+struct gs_text gs_proto(const struct http *hp) { return (gs_field(hp, HTTP_HDR_PROTO)); }
 
 /* Names begin alike (X-) and seldom end alike: look at the end before calling anything. */
 static inline int

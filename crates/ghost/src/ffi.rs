@@ -86,6 +86,7 @@ unsafe extern "C" {
     pub(crate) fn gs_status(http: *const Http) -> c_uint;
     pub(crate) fn gs_method(http: *const Http) -> Text;
     pub(crate) fn gs_url(http: *const Http) -> Text;
+    pub(crate) fn gs_proto(http: *const Http) -> Text;
     pub(crate) fn gs_header(http: *const Http, name: *const u8, n: usize, at: *mut c_uint) -> Text;
     pub(crate) fn gs_remove(http: *mut Http, name: *const u8, n: usize);
     pub(crate) fn gs_remove_any(http: *mut Http, names: *const Text, n: usize);

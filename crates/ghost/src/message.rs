@@ -33,6 +33,12 @@ impl<'a> Message<'a> {
         unsafe { ffi::gs_url(self.http).bytes() }.unwrap_or_default()
     }
 
+    /// `HTTP/1.1`
+    pub(crate) fn proto(self) -> &'a [u8] {
+        // SAFETY: alive, see new().
+        unsafe { ffi::gs_proto(self.http).bytes() }.unwrap_or_default()
+    }
+
     /// Of a response.
     pub(crate) fn status(self) -> u16 {
         // SAFETY: alive, see new().

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use model::names::{GATEWAY_PREFIX, GHOST_PREFIX, LISTENER_HEADER, PASS_HEADER, ROUTE_HEADER};
+use router::edit::EditRequest;
 use router::{Action, Decision, is_host};
 
 use crate::ffi::{self, Ctx, Director, OwnedDirector, Text, c_string};
@@ -85,13 +86,17 @@ unsafe extern "C" fn vmod_router_route(ctx: *const Ctx, ghost: *const Ghost) {
 const OURS: [Text; 2] = [Text::of(GHOST_PREFIX), Text::of(GATEWAY_PREFIX)];
 
 /// What most requests do not have, and what has to be looked at where it is there.
-const SELDOM: [Text; 5] = [
+const SELDOM: [Text; 6] = [
     Text::of("Connection"),
     Text::of("Range"),
     Text::of(forwarded::PROTO),
     Text::of(forwarded::PORT),
     Text::of(forwarded::HOST),
+    Text::of(SCHEME),
 ];
+/// What Varnish makes of HTTP/2's `:scheme`. No client has sent it as a header, and no origin asks for it.
+const SCHEME: &str = "scheme";
+const HAS_SCHEME: u32 = 1 << 5;
 
 /// Who asks for the routing.
 #[derive(PartialEq)]
@@ -121,6 +126,15 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             for name in [LISTENER_HEADER, ROUTE_HEADER, PASS_HEADER] {
                 message.remove_header(name);
             }
+        }
+        if untouched && seldom & HAS_SCHEME != 0 {
+            seldom &= !HAS_SCHEME;
+            if message.proto() == b"HTTP/2.0" {
+                message.remove_header(SCHEME);
+            }
+        }
+        if untouched {
+            take_host_out_of_url(message);
         }
         if untouched && seldom != 0 {
             leave_out_hop_by_hop(message);
@@ -169,6 +183,26 @@ fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Dir
         Action::Unavailable => ghost.unavailable.raw(),
         _ => ghost.no_backend.raw(),
     })
+}
+
+/// Varnish takes the host out of an absolute URL only where a path follows it.
+fn take_host_out_of_url(mut message: Message<'_>) {
+    let Some((host, rest)) = absolute(message.url()) else { return };
+    let slash: &[u8] = if rest.starts_with(b"/") { b"" } else { b"/" };
+    // Copies: both lie in the URL that is about to go.
+    let (host, url) = (host.to_vec(), [slash, rest].concat());
+    message.set_header("Host", &host);
+    message.set_url(&url);
+}
+
+/// Host, and the rest, of `http://example.com?q`.
+fn absolute(url: &[u8]) -> Option<(&[u8], &[u8])> {
+    let after = [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| {
+        let begins = url.get(..scheme.len())?.eq_ignore_ascii_case(scheme);
+        begins.then(|| &url[scheme.len()..])
+    })?;
+    let end = after.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(after.len());
+    (end > 0).then(|| after.split_at(end))
 }
 
 /// Varnish does not hand on what `Connection` names. It must not choose a route, or be part of a cache key, either: what the

@@ -58,8 +58,11 @@ pub(crate) fn list(paths: &[PathBuf]) -> Listing {
     listing
 }
 
+/// How the message of a missing file ends; for whoever goes on looking.
+pub const READ_LATER: &str = "; it is read as soon as it appears";
+
 fn missing(what: &str) -> String {
-    format!("there is no such {what}; it is read as soon as it appears")
+    format!("there is no such {what}{READ_LATER}")
 }
 
 /// Whether the error means that the file is not there (any more).
