@@ -12,6 +12,7 @@ use chaperone::log::{self, Entry, Source};
 use chaperone::spans::{self, Endpoint, Exporter};
 use clap::Args;
 use tokio::sync::{oneshot, watch};
+use translate::{GatewayPlan, Key, Notice, Severity};
 
 use crate::tied;
 
@@ -56,6 +57,22 @@ impl ObserveArguments {
     /// Variables may be meant for other programs: what is wrong with them stops nothing.
     fn collector(&self) -> Result<Option<Exporter>, chaperone::Error> {
         Exporter::read(self.otlp_endpoint.clone(), of_environment)
+    }
+
+    /// What GatewayClassParameters ask for that is for pods alone, where nothing here stands in for it.
+    pub(crate) fn unheard(&self, key: &Key, plan: &GatewayPlan) -> Vec<Notice> {
+        let Some(workload) = &plan.workload else { return Vec::new() };
+        let notice = |field: &str, instead: &str| Notice {
+            object: format!("Gateway {key}"),
+            severity: Severity::Info,
+            message: format!("has `{field}` in its GatewayClassParameters, which is for pods: {instead}"),
+        };
+        let logging = workload.logging.is_some() && self.access_log.is_none();
+        let tracing = workload.otlp_endpoint.is_some() && !is_there(&self.collector());
+        let logging = logging.then(|| notice("logging", "`serve --access-log json` logs on this machine"));
+        let tracing =
+            tracing.then(|| notice("tracing", "`serve --otlp-endpoint URL` exports from this machine"));
+        logging.into_iter().chain(tracing).collect()
     }
 
     /// Does somebody read varnishd's log of requests?

@@ -150,6 +150,7 @@ impl Machine {
             let (mut ghost, of_endpoints) = input::ghost(plan, &endpoints);
             self.arguments.observe.ask(&mut ghost);
             notices.extend(of_endpoints);
+            notices.extend(self.arguments.observe.unheard(key, plan));
             match serde_json::to_vec(&ghost) {
                 Ok(json) => {
                     let front = fronts.get(key).cloned().unwrap_or_default();

@@ -194,6 +194,8 @@ fn every_mode_of_gateway_class_parameters_writes_requests() {
             [manifests(&class, port, origin.address()), crate::support::route("broken", missing)].concat();
         let scene = Scene::new(&all);
         let program = scene.serve();
+        // On one machine nobody starts it, and that is said.
+        program.wait_for_line(&["`logging` in its GatewayClassParameters", "--access-log"]);
         let sidecar = Sidecar::start(&all, &scene.state("web", "varnishd"));
         until(&format!("{mode}{more}: {wanted:?}"), || {
             get(port, HOST, "/seen");
