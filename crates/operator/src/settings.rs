@@ -8,7 +8,8 @@ use translate::workload::CHAPERONE_CLUSTER_ROLE;
 
 use crate::Error;
 
-const IMAGE: &str = "ghcr.io/varnish/gateway-chaperone:latest";
+/// Of the same release.
+const IMAGE: &str = concat!("ghcr.io/varnish/gateway-chaperone:", env!("CARGO_PKG_VERSION"));
 const LEASE: &str = "varnish-gateway-operator";
 
 #[derive(Debug, Clone)]
