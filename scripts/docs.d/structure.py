@@ -48,9 +48,19 @@ def of_page(page, by_path):
             yield block.line, f"unknown attribute {name!r} of a block of {block.language}"
         if block.has("not-run") and not block.attributes["not-run"]:
             yield block.line, "not-run needs a reason: not-run=needs-docker"
+        if block.has("dry"):
+            yield from ((block.line, f"{word}: only `make` and scripts of this repository may be dry") for word in strangers(block))
         commands = block.language in {"sh", "console"} and not (block.has("not-run") or block.has("dry"))
         if (commands or block.has("apply")) and page.runs not in {"one-machine", "cluster"}:
             yield block.line, "commands, and the page does not say where: <!-- runs: one-machine --> or <!-- runs: cluster -->"
+
+
+def strangers(block):
+    """First words of commands that a dry block may not have: nobody looks at what they would do."""
+    for line in block.text.splitlines():
+        word = (line.split("#")[0].split() or ["make"])[0]
+        if word != "make" and not word.startswith("target/release/") and not (REPOSITORY / word).is_file():
+            yield word
 
 
 def contents(by_path):
