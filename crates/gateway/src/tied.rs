@@ -21,9 +21,13 @@ pub(crate) struct TiedArguments {
 
 /// Words that start another program so that it ends with this one. None where our own program cannot be found.
 pub(crate) fn with_us() -> Vec<OsString> {
-    let Ok(program) = std::env::current_exe() else { return Vec::new() };
+    // Not by its path: an upgrade may have put another program there, or none.
+    const OURSELVES: &str = "/proc/self/exe";
+    if !std::path::Path::new(OURSELVES).exists() {
+        return Vec::new();
+    }
     let parent = std::process::id().to_string();
-    vec![program.into(), "tied".into(), "--parent".into(), parent.into(), "--".into()]
+    vec![OURSELVES.into(), "tied".into(), "--parent".into(), parent.into(), "--".into()]
 }
 
 pub(crate) fn run(arguments: &TiedArguments) -> anyhow::Result<ExitCode> {
