@@ -17,7 +17,6 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 sys.path.append(str(REPOSITORY / "scripts/docs.d"))
-import metrics  # noqa: E402
 
 # A reader with the role that the chart brings, and somebody who may look at one namespace as `view` lets him.
 PEOPLE = """
@@ -270,6 +269,8 @@ def logs(t, odd, blue):
 
 def measured(t, operator_namespace):
     """Every metric of ours is in the reference, and alerts and dashboards ask for what there is."""
+    import metrics  # python3-yaml is needed for this alone
+
     def scrape(namespace, selector, port):
         name = sorted(t.pods(namespace, selector))[0]
         return set(re.findall(r"^# TYPE (\S+)", t.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/metrics"), re.M))
