@@ -161,6 +161,107 @@ fn a_refused_object_keeps_its_last_good_version() {
 }
 
 #[test]
+fn an_object_whose_identity_breaks_stays_in_use() {
+    let good = config_map("a", "1");
+    let other = format!("---\n{}", config_map("b", "1"));
+    for bad in [
+        good.replace("apiVersion: v1", "apiVersion: v1alpha2"),
+        good.replace("apiVersion: v1", "apiVersion: apps/v1"),
+        good.replace("apiVersion: v1\n", ""),
+        good.replace("kind: ConfigMap\n", ""),
+        good.replace("kind: ConfigMap", "kind: ConfigMpa"),
+        good.replace("kind: ConfigMap", "kind: configmap"),
+        good.replace("metadata: {name: a}\n", ""),
+        good.replace("metadata: {name: a}", "metadata:"),
+        good.replace("{name: a}", "{name: }"),
+        good.replace("{name: a}", "{name: 7}"),
+        good.replace("{name: a}", "{name: [a]}"),
+        good.replace("{name: a}", "{name: Not_A_Name}"),
+        good.replace("{name: a}", "{name: a, namespace: Not_One}"),
+        good.replace("{name: a}", "{name: a, namespace: 7}"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n".to_owned(),
+        "apiVersion: v1\nkind: Conf\n".to_owned(),
+        "apiVersion: v1\n".to_owned(),
+        "apiVer\n".to_owned(),
+    ] {
+        let mut place = Place::new();
+        place.write("a.yaml", &format!("{good}{other}"));
+        place.load();
+        place.write("a.yaml", &format!("{bad}{other}"));
+        for round in 0..2 {
+            let loaded = place.load();
+            assert_eq!(values(&loaded), [("a", "1"), ("b", "1")], "{bad}");
+            let problems = place.problems(&loaded);
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(loaded.problems[0].is_error(), "{problems:?}");
+            assert!(problems[0].contains("good version stays in use"), "{problems:?}");
+            // Something else in the file changes.
+            place.write("a.yaml", &format!("{bad}{other}# {round}\n"));
+        }
+        // Another one goes while this one is broken.
+        place.write("a.yaml", &bad);
+        assert_eq!(values(&place.load()), [("a", "1")], "{bad}");
+        place.write("a.yaml", &format!("{}{other}", config_map("a", "2")));
+        let loaded = place.load();
+        assert_eq!(values(&loaded), [("a", "2"), ("b", "1")]);
+        assert!(loaded.problems.is_empty(), "{:?}", place.problems(&loaded));
+        place.write("a.yaml", &config_map("b", "1"));
+        assert_eq!(values(&place.load()), [("b", "1")], "taken away, it goes");
+    }
+}
+
+#[test]
+fn what_goes_while_another_is_broken_is_not_kept_for_it() {
+    let mut place = Place::new();
+    let nameless = config_map("c", "1").replace("{name: c}", "{}");
+    place.write("a.yaml", &format!("{}---\n{}", config_map("a", "1"), config_map("b", "1")));
+    place.load();
+    // A new one without a name: nothing is missing, so it was nothing before.
+    place.write("a.yaml", &format!("{}---\n{}---\n{nameless}", config_map("a", "1"), config_map("b", "1")));
+    let loaded = place.load();
+    assert_eq!(
+        place.problems(&loaded),
+        ["ConfigMap in a.yaml, document 3: metadata.name is missing; give it one"]
+    );
+    place.write("a.yaml", &format!("{}---\n{nameless}", config_map("a", "1")));
+    assert_eq!(values(&place.load()), [("a", "1")]);
+}
+
+#[test]
+fn two_that_lose_their_names_at_once_heal_one_by_one() {
+    let mut place = Place::new();
+    let nameless = |value: &str| config_map("c", value).replace("{name: c}", "{name: 7}");
+    place.write("a.yaml", &format!("{}---\n{}", config_map("a", "1"), config_map("b", "1")));
+    place.load();
+    place.write("a.yaml", &format!("{}---\n{}", nameless("2"), nameless("3")));
+    let loaded = place.load();
+    assert_eq!(values(&loaded), [("a", "1"), ("b", "1")]);
+    assert_eq!(
+        place.problems(&loaded),
+        [
+            "ConfigMap in a.yaml, document 1: metadata.name must be a string; put quotes round it; ConfigMap default/a \
+             and 1 more were here before, and their last good versions stay in use",
+            "ConfigMap in a.yaml, document 2: metadata.name must be a string; put quotes round it",
+        ]
+    );
+    place.write("a.yaml", &format!("{}---\n{}", config_map("a", "2"), nameless("3")));
+    assert_eq!(values(&place.load()), [("a", "2"), ("b", "1")]);
+    place.write("a.yaml", &format!("{}---\n{}", config_map("a", "2"), config_map("b", "3")));
+    assert_eq!(values(&place.load()), [("a", "2"), ("b", "3")]);
+}
+
+#[test]
+fn a_kind_of_somebody_else_takes_nothings_place() {
+    let mut place = Place::new();
+    place.write("a.yaml", &config_map("a", "1"));
+    place.load();
+    place.write("a.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n");
+    let loaded = place.load();
+    assert_eq!(values(&loaded), []);
+    assert!(!loaded.problems[0].is_error());
+}
+
+#[test]
 fn a_deleted_file_takes_its_objects_along_even_if_it_was_broken() {
     let mut place = Place::new();
     place.write("a.yaml", &config_map("a", "1"));

@@ -1,6 +1,7 @@
 //! GatewayClassParameters as one Gateway sees them: those of its class, overridden field by field by its own.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -222,12 +223,13 @@ fn tls_limits(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<TlsLimit
         }
         seconds
     };
-    let count = |name: &str, value: Option<&i32>, problems: &mut Vec<String>| {
+    let count = |name: &str, value: Option<&i32>, range: RangeInclusive<i32>, problems: &mut Vec<String>| {
         let value = value?;
-        let fits = u32::try_from(*value).ok().filter(|value| *value > 0);
+        let fits = u32::try_from(*value).ok().filter(|_| range.contains(value));
         if fits.is_none() {
+            let (least, most) = range.into_inner();
             problems.push(format!(
-                "tls.{name}: {value} is refused: write a number above 0 (the default is in use)"
+                "tls.{name}: {value} is refused: write a number between {least} and {most} (the default is in use)"
             ));
         }
         fits
@@ -238,11 +240,22 @@ fn tls_limits(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<TlsLimit
             layers.tls(|tls| tls.handshake_timeout.as_ref()),
             problems,
         ),
-        handshakes: count("maxHandshakes", layers.tls(|tls| tls.max_handshakes.as_ref()), problems),
-        connections: count("maxConnections", layers.tls(|tls| tls.max_connections.as_ref()), problems),
+        handshakes: count(
+            "maxHandshakes",
+            layers.tls(|tls| tls.max_handshakes.as_ref()),
+            1..=1_000_000,
+            problems,
+        ),
+        connections: count(
+            "maxConnections",
+            layers.tls(|tls| tls.max_connections.as_ref()),
+            1..=10_000_000,
+            problems,
+        ),
         client_hello_bytes: count(
             "maxClientHelloBytes",
             layers.tls(|tls| tls.max_client_hello_bytes.as_ref()),
+            512..=65_536,
             problems,
         ),
         idle_seconds: duration("idleTimeout", layers.tls(|tls| tls.idle_timeout.as_ref()), problems),

@@ -16,6 +16,7 @@ mod reference_grant;
 mod secret;
 mod service;
 mod tls_route;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -28,6 +29,8 @@ use super::object::{Object, ObjectId};
 use super::schema::{self, Node, Violations};
 use crate::stand_in;
 
+pub(crate) use trace::Trace;
+
 /// What became of one object in a file.
 #[derive(Debug, Clone)]
 pub(crate) enum Verdict {
@@ -38,13 +41,15 @@ pub(crate) enum Verdict {
     /// Not usable as it is written. `id` is known if at least kind and name could be read.
     Refused {
         id: Option<ObjectId>,
+        trace: Trace,
         shown: Option<String>,
         message: String,
         /// What counts in its place where there is no good version of it.
         stand_in: Option<(ObjectId, Object)>,
     },
-    /// Not a kind that is read.
+    /// Not a kind that is read. With a trace where it may be a slip.
     Skipped {
+        trace: Option<Trace>,
         shown: Option<String>,
         message: String,
     },
@@ -112,40 +117,42 @@ pub(crate) fn admit(value: Value) -> Verdict {
 
 fn judge(mut value: Value) -> Verdict {
     let Some(object) = value.as_object_mut() else {
-        return refused(None, None, "this is no Kubernetes object; begin it with `apiVersion:` and `kind:`");
+        let message = "this is no Kubernetes object; begin it with `apiVersion:` and `kind:`";
+        return refused(None, Trace::default(), None, message);
     };
     let word = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind_name) = (word("apiVersion"), word("kind"));
     let name = metadata::text(object, "name");
     let namespace = metadata::text(object, "namespace");
     let shown = shown(&kind_name, namespace, name);
+    let trace = Trace::of(&kind_name, object);
     if kind_name.is_empty() || api_version.is_empty() {
         let missing = if kind_name.is_empty() { "kind" } else { "apiVersion" };
-        return refused(None, shown, format!("{missing} is missing; every object needs apiVersion and kind"));
+        let message = format!("{missing} is missing; every object needs apiVersion and kind");
+        return refused(trace.id(), trace, shown, message);
     }
     let kind = match Kind::recognise(&api_version, &kind_name) {
         Recognised::Known(kind) => kind,
         Recognised::WrongVersion(kind) => {
             let versions = kind.api_versions();
             let message = format!("apiVersion `{api_version}` is not read for a {kind}; write {versions}");
-            return refused(None, shown, message);
+            return refused(trace.id(), trace, shown, message);
         }
         Recognised::Unknown(namesake) => {
             let hint = namesake.map_or_else(String::new, |kind| {
                 format!(" (the {kind} that is read has the apiVersion {})", kind.api_versions())
             });
             let message = format!("the kind {kind_name} of {api_version} is not read; skipped{hint}");
-            return Verdict::Skipped { shown, message };
+            return Verdict::Skipped { trace: trace.of_a_slip(), shown, message };
         }
     };
     let Some(name) = name.map(str::to_owned) else {
-        let what = if metadata::text(object, "generateName").is_some() {
-            "metadata.name is missing, and generateName needs an API server; give it a name"
-        } else {
-            "metadata.name is missing; give it one"
-        };
-        return refused(None, shown, what);
+        let what = metadata::without_name(object);
+        return refused(None, trace, shown, what);
     };
+    if let Some(what) = metadata::not_text(object, "namespace") {
+        return refused(None, trace, shown, what);
+    }
     let namespace = match (kind.namespaced(), namespace) {
         (true, namespace) => namespace.unwrap_or("default").to_owned(),
         (false, _) => String::new(),
@@ -154,15 +161,15 @@ fn judge(mut value: Value) -> Verdict {
     let mut violations = Violations::new(kind == Kind::Secret);
     check(&id, &mut value, &mut violations);
     if !violations.is_empty() {
-        return refused(Some(id), None, violations.into_message());
+        return refused(Some(id), trace, None, violations.into_message());
     }
     match Object::read(kind, value) {
         Ok(object) => Verdict::Admitted { id, object: secret::merged(object) },
         // The schema has passed it, so this is a form that only the type knows, such as that of a time.
         Err(_) if kind == Kind::Secret => {
-            refused(Some(id), None, "a value has the wrong form (not shown, as this is a Secret)")
+            refused(Some(id), trace, None, "a value has the wrong form (not shown, as this is a Secret)")
         }
-        Err(error) => refused(Some(id), None, format!("a value has the wrong form: {error}")),
+        Err(error) => refused(Some(id), trace, None, format!("a value has the wrong form: {error}")),
     }
 }
 
@@ -192,20 +199,28 @@ fn check(id: &ObjectId, value: &mut Value, violations: &mut Violations) {
     }
 }
 
-fn refused(id: Option<ObjectId>, shown: Option<String>, message: impl Into<String>) -> Verdict {
-    let shown = id.as_ref().map(ObjectId::to_string).or(shown);
-    Verdict::Refused { id, shown, message: message.into(), stand_in: None }
+fn refused(id: Option<ObjectId>, trace: Trace, shown: Option<String>, message: impl Into<String>) -> Verdict {
+    let shown = shown.or_else(|| id.as_ref().map(ObjectId::to_string));
+    Verdict::Refused { id, trace, shown, message: message.into(), stand_in: None }
 }
 
 /// A BackendTLSPolicy that is refused must not leave its Services with plain text.
 fn with_stand_in(verdict: Verdict, raw: Option<Value>) -> Verdict {
-    let (Some(raw), Verdict::Refused { id, shown, message, .. }) = (raw, &verdict) else { return verdict };
+    let (Some(raw), Verdict::Refused { id, trace, shown, message, .. }) = (raw, &verdict) else {
+        return verdict;
+    };
     let Some(mut policy) = stand_in::backend_tls_policy(&raw, message) else { return verdict };
     let Some(name) = policy.metadata.name.clone() else { return verdict };
     let namespace = policy.metadata.namespace.get_or_insert_with(|| "default".to_owned()).clone();
     let own = ObjectId { kind: Kind::BackendTlsPolicy, key: Key::new(namespace, name) };
     let stand_in = Some((own, Object::BackendTlsPolicy(Arc::new(policy))));
-    Verdict::Refused { id: id.clone(), shown: shown.clone(), message: message.clone(), stand_in }
+    Verdict::Refused {
+        id: id.clone(),
+        trace: trace.clone(),
+        shown: shown.clone(),
+        message: message.clone(),
+        stand_in,
+    }
 }
 
 /// As much of `HTTPRoute default/shop` as is there.

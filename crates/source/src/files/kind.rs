@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::schema::spelling;
+
 const GATEWAY: &str = "gateway.networking.k8s.io";
 const VARNISH: &str = "gateway.varnish-software.com";
 
@@ -103,6 +105,20 @@ impl Kind {
         named.collect::<Vec<_>>().join(" or ")
     }
 
+    /// The kind that this word stands for, even if it is misspelt.
+    pub(crate) fn meant(name: &str) -> Option<Self> {
+        let exact = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        if name == "TCPRoute" {
+            // Near to TLSRoute, and a kind of its own.
+            return None;
+        }
+        exact.or_else(|| {
+            let names = Self::ALL.map(|kind| kind.name().to_owned());
+            let closest = spelling::closest(name, names.iter())?;
+            Self::ALL.into_iter().find(|kind| kind.name() == closest)
+        })
+    }
+
     pub(crate) fn recognise(api_version: &str, name: &str) -> Recognised {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let namesake = Self::ALL.into_iter().find(|kind| kind.name() == name);
@@ -149,6 +165,17 @@ mod tests {
         assert_eq!(recognise("v1", "HTTPRoute"), Recognised::WrongVersion(Kind::HttpRoute));
         assert_eq!(recognise("serving.knative.dev/v1", "Service"), Recognised::Unknown(Some(Kind::Service)));
         assert_eq!(recognise("apps/v1", "Deployment"), Recognised::Unknown(None));
+    }
+
+    #[test]
+    fn a_misspelt_kind_is_guessed_and_another_is_not() {
+        assert_eq!(Kind::meant("HTTPRoute"), Some(Kind::HttpRoute));
+        assert_eq!(Kind::meant("HttpRoutes"), Some(Kind::HttpRoute));
+        assert_eq!(Kind::meant("Gatewya"), Some(Kind::Gateway));
+        assert_eq!(Kind::meant("Deployment"), None);
+        assert_eq!(Kind::meant("GRPCRoute"), None);
+        assert_eq!(Kind::meant("TCPRoute"), None);
+        assert_eq!(Kind::meant(""), None);
     }
 
     #[test]

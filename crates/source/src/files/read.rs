@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::admission::{self, Verdict};
+use super::admission::{self, Trace, Verdict};
 use super::document;
 use super::object::{Object, ObjectId};
 use super::problem::{Problem, Severity};
@@ -34,11 +34,14 @@ enum Outcome {
     Used(ObjectId),
     Refused {
         id: Option<ObjectId>,
+        /// What it may have been before, told by what was missing when it broke. They stay in use as long as it is there.
+        was: Vec<ObjectId>,
         shown: Option<String>,
         message: String,
         stand_in: Option<(ObjectId, Object)>,
     },
     Skipped {
+        was: Vec<ObjectId>,
         shown: Option<String>,
         message: String,
     },
@@ -110,6 +113,7 @@ impl File {
             origin,
             numbered: documents.len() > 1,
             good: documents.iter().flat_map(Content::good).cloned().collect(),
+            missing: Vec::new(),
             before: std::mem::take(&mut self.objects)
                 .into_iter()
                 .filter(|(id, _)| !self.stand_ins.contains(id))
@@ -119,6 +123,10 @@ impl File {
             objects: Vec::new(),
             problems: Vec::new(),
         };
+        let named: HashSet<&ObjectId> = documents.iter().flat_map(Content::named).collect();
+        let mut missing: Vec<_> = taking.before.keys().filter(|id| !named.contains(id)).cloned().collect();
+        missing.sort();
+        taking.missing = missing;
         let mut known = HashMap::new();
         for (index, content) in documents.into_iter().enumerate() {
             let (digest, outcomes) = taking.document(index + 1, content);
@@ -149,6 +157,25 @@ impl Content {
         });
         known.chain(new)
     }
+
+    /// Those whose identity can be read, good or not.
+    fn named(&self) -> impl Iterator<Item = &ObjectId> {
+        let (known, new) = match self {
+            Self::Known(_, outcomes) => (&outcomes[..], &[][..]),
+            Self::New(_, verdicts) => (&[][..], &verdicts[..]),
+        };
+        let known = known.iter().filter_map(|outcome| match outcome {
+            Outcome::Used(id) => Some(id),
+            Outcome::Refused { id, stand_in, .. } => id.as_ref().or(stand_in.as_ref().map(|(id, _)| id)),
+            Outcome::Skipped { .. } => None,
+        });
+        let new = new.iter().filter_map(|verdict| match verdict {
+            Verdict::Admitted { id, .. } => Some(id),
+            Verdict::Refused { id, stand_in, .. } => id.as_ref().or(stand_in.as_ref().map(|(id, _)| id)),
+            Verdict::Skipped { .. } => None,
+        });
+        known.chain(new)
+    }
 }
 
 /// The passage from what a file held to what it holds.
@@ -157,6 +184,8 @@ struct Taking<'a> {
     numbered: bool,
     /// Has an admitted version somewhere in the new content.
     good: HashSet<ObjectId>,
+    /// Was there, and is named by nothing in the new content.
+    missing: Vec<ObjectId>,
     before: HashMap<ObjectId, Object>,
     /// In use, with the number of the document.
     taken: HashMap<ObjectId, usize>,
@@ -192,10 +221,17 @@ impl Taking<'_> {
                             outcomes.push(Outcome::Used(id));
                             continue;
                         }
-                        Verdict::Refused { id, shown, message, stand_in } => {
-                            Outcome::Refused { id, shown, message, stand_in }
+                        Verdict::Refused { id, trace, shown, message, stand_in } => {
+                            let was = match &id {
+                                Some(id) if self.before.contains_key(id) => Vec::new(),
+                                _ => self.once(&trace),
+                            };
+                            Outcome::Refused { id, was, shown, message, stand_in }
                         }
-                        Verdict::Skipped { shown, message } => Outcome::Skipped { shown, message },
+                        Verdict::Skipped { trace, shown, message } => {
+                            let was = trace.map_or_else(Vec::new, |trace| self.once(&trace));
+                            Outcome::Skipped { was, shown, message }
+                        }
                     };
                     self.unused(number, &outcome);
                     outcomes.push(outcome);
@@ -219,31 +255,62 @@ impl Taking<'_> {
         true
     }
 
+    /// What a document may have held before its identity broke.
+    fn once(&self, trace: &Trace) -> Vec<ObjectId> {
+        self.missing.iter().filter(|id| trace.fits(id)).cloned().collect()
+    }
+
     fn unused(&mut self, number: usize, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Used(_) => {}
-            Outcome::Refused { id, shown, message, stand_in } => {
+            Outcome::Refused { id, was, shown, message, stand_in } => {
                 let id = id.as_ref().or(stand_in.as_ref().map(|(id, _)| id));
                 let id = id.filter(|&id| !self.good.contains(id) && !self.stand_ins.contains(id));
-                let remains = match (id.and_then(|id| self.before.remove_entry(id)), stand_in) {
-                    (Some(kept), _) => {
-                        self.objects.push(kept);
-                        "; the last good version stays in use"
-                    }
-                    (None, Some((own, object))) if id.is_some() && !self.taken.contains_key(own) => {
-                        self.objects.push((own.clone(), object.clone()));
-                        self.stand_ins.insert(own.clone());
-                        "; until it is mended, requests to the Services that it is for get 500"
-                    }
-                    (None, _) => "",
+                let remains = if let Some(kept) = id.and_then(|id| self.before.remove_entry(id)) {
+                    self.objects.push(kept);
+                    "; the last good version stays in use".to_owned()
+                } else if let Some(remains) = self.keep(was) {
+                    remains
+                } else if let Some((own, object)) = stand_in
+                    && id.is_some()
+                    && !self.taken.contains_key(own)
+                {
+                    self.objects.push((own.clone(), object.clone()));
+                    self.stand_ins.insert(own.clone());
+                    "; until it is mended, requests to the Services that it is for get 500".to_owned()
+                } else {
+                    String::new()
                 };
                 self.problem(number, Severity::Error, shown.clone(), format!("{message}{remains}"));
             }
-            Outcome::Skipped { shown, message } => {
-                self.problem(number, Severity::Warning, shown.clone(), message.clone());
+            Outcome::Skipped { was, shown, message } => {
+                let (severity, remains) = match self.keep(was) {
+                    Some(remains) => (Severity::Error, remains),
+                    None => (Severity::Warning, String::new()),
+                };
+                self.problem(number, severity, shown.clone(), format!("{message}{remains}"));
             }
         }
         true
+    }
+
+    /// Those of them that nothing else in the file is about stay in use; says which.
+    fn keep(&mut self, was: &[ObjectId]) -> Option<String> {
+        let mut kept = Vec::new();
+        for id in was.iter().filter(|&id| !self.good.contains(id)) {
+            if let Some(entry) = self.before.remove_entry(id) {
+                kept.push(id.to_string());
+                self.objects.push(entry);
+            }
+        }
+        match &kept[..] {
+            [] => None,
+            [one] => Some(format!("; {one} was here before, and its last good version stays in use")),
+            [one, others @ ..] => Some(format!(
+                "; {one} and {} more were here before, and their last good versions stay in use",
+                others.len()
+            )),
+        }
     }
 
     fn problem(&mut self, number: usize, severity: Severity, object: Option<String>, message: String) {

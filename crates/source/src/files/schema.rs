@@ -5,9 +5,10 @@
 //! [`super::admission`], field by field.
 
 mod check;
-mod spelling;
+pub(crate) mod spelling;
 
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 use std::ops::RangeInclusive;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -56,6 +57,7 @@ enum Limit {
     /// In characters, as the API server counts.
     Length(RangeInclusive<usize>),
     Range(RangeInclusive<i64>),
+    Between(RangeInclusive<f64>),
     OneOf(&'static [i64]),
     Format(Format),
     /// The entries of a map.
@@ -134,8 +136,44 @@ impl Node {
         } else {
             Shape::Any
         };
-        let limits = if format == Some("date-time") { vec![Limit::Format(time)] } else { Vec::new() };
-        Self { choices: strings(schema.get("enum")), limits, ..Self::new(shape) }
+        let mut node = Self { choices: strings(schema.get("enum")), ..Self::new(shape) };
+        if format == Some("date-time") {
+            node.format(time);
+        }
+        node.take_bounds(schema);
+        node
+    }
+
+    /// Limits that the type itself says, as ours do: the API server has them from there, too.
+    fn take_bounds(&mut self, schema: &Value) {
+        let number = |name: &str| schema.get(name).and_then(Value::as_f64);
+        let count = |name: &str| {
+            schema.get(name).and_then(Value::as_u64).map(|n| usize::try_from(n).unwrap_or(usize::MAX))
+        };
+        let counts = |least: &str, most: &str| match (count(least), count(most)) {
+            (None, None) => None,
+            (least, most) => Some(least.unwrap_or(0)..=most.unwrap_or(usize::MAX)),
+        };
+        match self.shape {
+            Shape::Integer(_) | Shape::Number => {
+                let (least, most) = (number("minimum"), number("maximum"));
+                if least.is_some() || most.is_some() {
+                    let bounds = least.unwrap_or(f64::NEG_INFINITY)..=most.unwrap_or(f64::INFINITY);
+                    self.limit(Limit::Between(bounds));
+                }
+            }
+            Shape::String => {
+                if let Some(range) = counts("minLength", "maxLength") {
+                    self.length(range);
+                }
+            }
+            Shape::List(_) => {
+                if let Some(range) = counts("minItems", "maxItems") {
+                    self.items(range);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// The node at a path such as `spec.rules[].matches[].path`, to say more about it. A path that the type does not
@@ -214,7 +252,13 @@ impl Node {
         }
     }
 
+    /// What is said here takes the place of what the type says.
     fn limit(&mut self, limit: Limit) -> &mut Self {
+        let counts = matches!(limit, Limit::Items(_) | Limit::Length(_));
+        self.limits.retain(|other| {
+            !(counts && discriminant(other) == discriminant(&limit)
+                || matches!((&limit, other), (Limit::Range(_), Limit::Between(_))))
+        });
         self.limits.push(limit);
         self
     }

@@ -191,3 +191,33 @@ fn parameters_are_checked_too() {
          number; put quotes round it"
     );
 }
+
+#[test]
+fn numbers_of_parameters_have_the_limits_of_their_definition() {
+    let of = |spec: &str| object("gateway.varnish-software.com/v1alpha1", "GatewayClassParameters", spec);
+    admitted(&of(
+        "spec: {tls: {maxClientHelloBytes: 512, handshakeTimeout: 3s}, tracing: {endpoint: 'http://127.0.0.1:4318', samplingRatio: 1}}",
+    ));
+    for (spec, message) in [
+        (
+            "spec: {tls: {maxClientHelloBytes: 1}}",
+            "spec.tls.maxClientHelloBytes 1 must be between 512 and 65536",
+        ),
+        (
+            "spec: {tls: {maxClientHelloBytes: 65537}}",
+            "spec.tls.maxClientHelloBytes 65537 must be between 512 and 65536",
+        ),
+        ("spec: {tls: {maxHandshakes: 0}}", "spec.tls.maxHandshakes 0 must be between 1 and 1000000"),
+        ("spec: {replicas: -1}", "spec.replicas -1 must be between 0 and 10000"),
+        (
+            "spec: {tracing: {endpoint: 'http://127.0.0.1:4318', samplingRatio: 1.5}}",
+            "spec.tracing.samplingRatio 1.5 must be between 0 and 1",
+        ),
+        ("spec: {image: ''}", "spec.image must not be empty"),
+    ] {
+        assert_eq!(refused(&of(spec)), message);
+    }
+    assert!(
+        refused(&of("spec: {tls: {idleTimeout: soon}}")).starts_with("spec.tls.idleTimeout \"soon\" must be")
+    );
+}

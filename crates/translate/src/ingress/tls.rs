@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use k8s_openapi::api::networking::v1::IngressSpec;
 use model::ListenerTls;
 use model::names::{ANY_HOST, socket_name, socket_parts};
-use model::routing::Routing;
+use model::routing::{Routing, Vhost};
 
 use super::attach::takes;
 use super::class::Ours;
@@ -99,15 +99,26 @@ pub(super) fn own<'a>(
         let namespace = ingress.namespace.as_str();
         let owner = hosts.get(host).or_else(|| hosts.get(&wildcard(host)?));
         let narrowed = below.get(&(namespace, host.clone())).filter(|_| owner.is_none());
-        let why = match owner {
+        let stranger = routing.vhosts.get(host).and_then(|vhost| stranger(vhost, namespace));
+        let why = match (owner, stranger) {
             _ if host == ANY_HOST => None,
-            _ if routing.vhosts.contains_key(host) => Some("which is that of an HTTPRoute".to_owned()),
-            Some(owner) if owner.namespace != namespace => Some(format!("which is that of Ingress {owner}")),
-            None if narrowed.is_none() => Some("for which no Ingress of its namespace has a rule".to_owned()),
+            (_, Some(route)) => Some(format!("which is that of HTTPRoute {route}")),
+            (Some(owner), _) if owner.namespace != namespace => {
+                Some(format!("which is that of Ingress {owner}"))
+            }
+            (None, _) if narrowed.is_none() => {
+                Some("for which no Ingress of its namespace has a rule".to_owned())
+            }
             _ => None,
         };
         if let Some(why) = why {
-            left_out(ingress, format!("spec.tls names the host {host}, {why}: it is left out, remove it"));
+            left_out(
+                ingress,
+                format!(
+                    "spec.tls names the host {host}, {why}: this certificate is not used for it, and without another one \
+                     HTTPS to it is not served; remove the name"
+                ),
+            );
             continue;
         }
         match narrowed {
@@ -124,6 +135,13 @@ pub(super) fn own<'a>(
         }
     }
     own
+}
+
+/// An HTTPRoute of another namespace that has the host, too. One of the same namespace may stand beside its Ingress: that is
+/// how one is moved to the other.
+fn stranger<'a>(vhost: &'a Vhost, namespace: &str) -> Option<&'a str> {
+    let own = |route: &str| route.split_once('/').is_some_and(|(of_route, _)| of_route == namespace);
+    vhost.routes.iter().map(|route| route.route_name.as_str()).find(|route| !own(route))
 }
 
 /// `*.example.com` for `www.example.com`.

@@ -28,4 +28,7 @@ pub(super) fn describe_parameters(schema: &mut Node) {
     for timeout in ["connect", "firstByte", "idle", "upgradeIdle", "drain"] {
         schema.at("spec.timeouts").at(timeout).format(format::duration);
     }
+    for timeout in ["handshakeTimeout", "idleTimeout"] {
+        schema.at("spec.tls").at(timeout).format(format::duration);
+    }
 }

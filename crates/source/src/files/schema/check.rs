@@ -212,8 +212,13 @@ impl Walk<'_> {
             );
             return;
         }
+        let said = self.violations.sentences.len();
         for limit in &node.limits {
             self.limit(limit, value, map);
+            // An empty name has the wrong form, too: one sentence is enough.
+            if self.violations.sentences.len() > said {
+                return;
+            }
         }
     }
 
@@ -238,6 +243,17 @@ impl Walk<'_> {
             {
                 let (least, most) = (range.start(), range.end());
                 let what = format_args!("must be between {least} and {most}");
+                self.violations.add_value(path, number.clone(), what);
+            }
+            (Limit::Between(range), Value::Number(number), _)
+                if !number.as_f64().is_some_and(|number| range.contains(&number)) =>
+            {
+                let (least, most) = (range.start(), range.end());
+                let what = match (least.is_finite(), most.is_finite()) {
+                    (true, false) => format!("must be {least} or more"),
+                    (false, true) => format!("must be {most} or less"),
+                    _ => format!("must be between {least} and {most}"),
+                };
                 self.violations.add_value(path, number.clone(), what);
             }
             (Limit::OneOf(values), Value::Number(number), _)

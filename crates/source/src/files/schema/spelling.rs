@@ -1,7 +1,7 @@
-//! A guess at the field that was meant.
+//! A guess at the word that was meant.
 
 /// The name that differs least from `written`, if the difference is small enough to be a slip.
-pub(super) fn closest<'a>(written: &str, names: impl Iterator<Item = &'a String>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(written: &str, names: impl Iterator<Item = &'a String>) -> Option<&'a str> {
     let lower = written.to_lowercase();
     let allowed = 1 + written.chars().count() / 5;
     let measured = names.map(|name| (distance(&lower, &name.to_lowercase()), name.as_str()));
