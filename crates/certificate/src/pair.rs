@@ -22,6 +22,8 @@ pub struct Pair {
     not_before: i64,
     not_after: i64,
     in_order: bool,
+    /// Thousands of names may have the same pair, and ask for each.
+    fingerprint: String,
 }
 
 impl Pair {
@@ -42,7 +44,8 @@ impl Pair {
         })?;
         drop(parsed);
         let key = Arc::new(fit(chain, &key)?);
-        Ok(Self { pem: pem.clone(), key, names, not_before, not_after, in_order })
+        let fingerprint = pem.fingerprint();
+        Ok(Self { pem: pem.clone(), key, names, not_before, not_after, in_order, fingerprint })
     }
 
     /// What it was made of.
@@ -81,7 +84,7 @@ impl Pair {
 
     /// See [`Pem::fingerprint`].
     pub fn fingerprint(&self) -> String {
-        self.pem.fingerprint()
+        self.fingerprint.clone()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::api::ListParams;
@@ -129,6 +129,77 @@ async fn certificates_that_no_secret_could_hold_are_spread_over_several() {
     }
     let names = until_pairs(&pod, 1).await;
     assert!(names.contains(&format!("{}/more", world.namespace)), "{names:?}");
+    operator.stop().await;
+    world.delete_class(&class).await;
+    world.end().await;
+}
+
+/// Hosts in one Ingress, with one certificate for all.
+fn shared(class: &str, hosts: &[String]) -> Value {
+    let backend = json!({ "service": { "name": "tea", "port": { "number": 80 } } });
+    let paths = json!([{ "path": "/", "pathType": "Prefix", "backend": backend }]);
+    let rules: Vec<Value> =
+        hosts.iter().map(|host| json!({ "host": host, "http": { "paths": paths } })).collect();
+    let tls = json!([{ "secretName": "shared", "hosts": hosts }]);
+    json!({ "spec": { "ingressClassName": class, "rules": rules, "tls": tls } })
+}
+
+/// Bases whose parts are there.
+async fn bases(world: &World) -> BTreeSet<String> {
+    let all = world.api::<ConfigMap>().list_metadata(&ListParams::default()).await.unwrap().items;
+    let parts = all.iter().filter_map(|map| map.metadata.name.as_deref()?.strip_prefix("many-routing-"));
+    parts.filter_map(|part| Some(part.split_once('-')?.0.to_owned())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a cluster"]
+async fn thousands_of_names_are_in_a_base_that_outlives_the_operator() {
+    let world = World::new("names").await;
+    let class = world.namespace.clone();
+    world.class(&class, None).await;
+    let operator = world.operator("a");
+    world.varnish("many").await;
+    world.service("tea").await;
+    world.apply::<Secret>("shared", pair("shared.example", "")).await;
+    for at in 0..30 {
+        let hosts: Vec<String> = (0..100).map(|host| format!("h{host}.i{at}.example")).collect();
+        world.apply::<Ingress>(&format!("i{at}"), shared(&class, &hosts)).await;
+    }
+    let text = |map: &Value, key: &str| map["data"][key].as_str().unwrap_or_default().to_owned();
+    // The last one of them, in the base or not.
+    let settled = |map: &Value| text(map, "routing.index.json").contains("many-routing-");
+    world.until::<ConfigMap>("many-vcl", settled).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = world.get::<ConfigMap>("many-vcl").await;
+    assert!(text(&before, "routing.json").len() < 100_000, "{}", text(&before, "routing.json").len());
+
+    // One more name is told alone, and a start of the operator changes nothing.
+    world.apply::<Ingress>("more", shared(&class, &["more.example".to_owned()])).await;
+    let told = |map: &Value| text(map, "routing.json").matches("more.example").count() >= 2;
+    let after = world.until::<ConfigMap>("many-vcl", told).await;
+    assert_eq!(text(&after, "routing.index.json"), text(&before, "routing.index.json"));
+    operator.stop().await;
+    let operator = world.operator("b");
+    world.until_leader("b").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let again = world.get::<ConfigMap>("many-vcl").await;
+    assert_eq!(again["data"], after["data"]);
+
+    // A pod that is stuck does not gather bases for ever: each wildcard makes a new one.
+    world.pod("many", "many-stuck", "none", "unknown").await;
+    for at in 0..12 {
+        let host = format!("*.w{at}.example");
+        world.apply::<Ingress>(&format!("w{at}"), shared(&class, std::slice::from_ref(&host))).await;
+        world
+            .until::<ConfigMap>("many-vcl", |map| {
+                text(map, "routing.index.json") != text(&again, "routing.index.json")
+            })
+            .await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let bases = bases(&world).await;
+    assert!((2..=9).contains(&bases.len()), "{bases:?}");
     operator.stop().await;
     world.delete_class(&class).await;
     world.end().await;
