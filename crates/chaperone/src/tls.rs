@@ -41,20 +41,21 @@ impl Pairs {
         let backends = self.profiles(routing, &mut notices);
         let mut front = self.front_config(routing, bind, &mut notices);
         self.add_tls_listeners(&mut front, routing, groups, &backends, bind, &mut notices);
-        front.listeners.retain(|listener| listener.hosts.iter().any(is_served));
-        // A port whose clients cannot be checked is closed: nobody comes in unchecked.
+        // Where clients cannot be checked, there is no HTTPS: nobody comes in unchecked. TLSRoutes ask for nothing.
         for (port, validation) in &routing.client_validation {
             match client_validation(routing, validation) {
                 Ok(validation) => drop(front.client_validation.insert(*port, validation)),
                 Err(why) => {
-                    notices.push(warning(
-                        format!("port {port}"),
-                        format!("is closed, since certificates of clients cannot be checked: {why}"),
-                    ));
-                    front.listeners.retain(|listener| listener.port != *port);
+                    if close_https(&mut front, *port) {
+                        notices.push(warning(
+                            format!("port {port}"),
+                            format!("has no HTTPS, since certificates of clients cannot be checked: {why}"),
+                        ));
+                    }
                 }
             }
         }
+        front.listeners.retain(|listener| listener.hosts.iter().any(is_served));
         front.limits = limits(routing.tls_limits.as_ref());
         Tls { front, backends, notices }
     }
@@ -273,6 +274,18 @@ fn goes_before(other: Option<&str>, own: Option<&str>, host: &str) -> bool {
     covers && specific(other) > specific(own)
 }
 
+/// Its names are refused, and not another listener's to take. Was there any that is served?
+fn close_https(config: &mut front::Config, port: u16) -> bool {
+    let of_port = config.listeners.iter_mut().filter(|listener| listener.port == port);
+    let mut served = false;
+    for host in of_port.flat_map(|listener| &mut listener.hosts) {
+        if let front::Action::Terminate { certificates } = &mut host.action {
+            served |= !std::mem::take(certificates).is_empty();
+        }
+    }
+    served
+}
+
 fn is_served(host: &front::Host) -> bool {
     match &host.action {
         front::Action::Terminate { certificates } | front::Action::Forward { certificates, .. } => {
@@ -300,6 +313,9 @@ fn client_validation(
     routing: &Routing,
     validation: &model::ClientValidation,
 ) -> Result<front::ClientValidation, String> {
+    if validation.authorities.is_empty() {
+        return Err("there is no CA certificate; the Gateway's status says why".to_owned());
+    }
     let authorities = authorities(routing, &validation.authorities)?;
     let mode = if validation.insecure_fallback {
         front::ClientMode::InsecureFallback
@@ -451,6 +467,37 @@ mod tests {
         let (config, notices) = front_config(&mut Pairs::default(), &routing, &certificates, None);
         assert_eq!(config.listeners[0].hosts.iter().map(pairs_of).collect::<Vec<_>>(), [1, 0]);
         assert_eq!(notices.len(), 1);
+    }
+
+    #[test]
+    fn without_a_ca_for_clients_there_is_no_https_and_tls_routes_stay() {
+        let hosts = vec![TlsHost { hostname: "db.example.com".to_owned(), ..TlsHost::default() }];
+        let hostname = Some("db.example.com".to_owned());
+        let (name, socket) = ("pass".to_owned(), "tls-443".to_owned());
+        let tls = model::TlsListener { name, socket, hostname, hosts, ..Default::default() };
+        let certificates = BTreeMap::from([("d/a".to_owned(), pem())]);
+        let bad = model::ClientValidation::default();
+        let mut routing = Routing {
+            client_validation: BTreeMap::from([(443, bad.clone()), (8443, bad)]),
+            tls_listeners: vec![tls],
+            ..routing(vec![listener("a", 443, None, &["d/a"]), listener("b", 8443, None, &["d/a"])])
+        };
+        let (config, notices) = front_config(&mut Pairs::default(), &routing, &certificates, None);
+        let [open] = config.listeners.as_slice() else { panic!("{config:?}") };
+        assert_eq!((open.port, pairs_of(&open.hosts[0])), (443, 0));
+        assert!(matches!(open.hosts[1].action, front::Action::Passthrough { .. }));
+        assert_eq!(config.client_validation.len(), 0);
+        assert_eq!(
+            texts(&notices),
+            [443, 8443].map(|port| format!(
+                "port {port} has no HTTPS, since certificates of clients cannot be checked: there is no CA certificate; \
+                 the Gateway's status says why"
+            ))
+        );
+        // Listeners that are refused are not in the file: nothing more is closed.
+        routing.listeners.clear();
+        let (config, notices) = front_config(&mut Pairs::default(), &routing, &certificates, None);
+        assert_eq!((config.listeners.len(), texts(&notices)), (1, vec![]));
     }
 
     #[test]

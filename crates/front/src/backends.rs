@@ -44,9 +44,10 @@ pub(crate) struct Targets {
 }
 
 /// A backend that takes the bytes.
-pub(crate) enum Reached {
+pub(crate) enum Reached<'a> {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    /// Of this Service, at this endpoint. Whether all is well only its answer tells.
+    Tls(Box<TlsStream<TcpStream>>, &'a str, SocketAddr),
 }
 
 impl Targets {
@@ -62,7 +63,7 @@ impl Targets {
         Self { tls: Vec::new(), groups: Arc::clone(backends) }
     }
 
-    pub(crate) async fn connect(&self, trouble: &Trouble) -> Result<Reached, UpstreamFailure> {
+    pub(crate) async fn connect(&self, trouble: &Trouble) -> Result<Reached<'_>, UpstreamFailure> {
         let random = random();
         let tls = self.groups.position(random).and_then(|at| self.tls.get(at)?.as_ref());
         let ready = match tls {
@@ -77,10 +78,7 @@ impl Targets {
         let mut last = UpstreamFailure::NoEndpoint;
         for endpoint in self.groups.choose(random) {
             match reach(endpoint, ready).await {
-                Ok(stream) => {
-                    trouble.well(name, endpoint);
-                    return Ok(Reached::Tls(Box::new(stream)));
-                }
+                Ok(stream) => return Ok(Reached::Tls(Box::new(stream), name, endpoint)),
                 Err((reason, why)) => {
                     let unreachable = reason == BackendFailure::Unreachable;
                     last =

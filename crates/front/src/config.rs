@@ -17,7 +17,7 @@ pub struct Config {
     pub limits: Limits,
     /// Is HTTP/2 offered? varnishd must have `feature=+http2`.
     pub http2: bool,
-    /// By port: what clients must show. For all hosts of the port whose TLS ends here.
+    /// By port: what clients must show, for all its hosts with [`Action::Terminate`].
     pub client_validation: BTreeMap<u16, ClientValidation>,
 }
 

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::StartHandshake;
 use tokio_rustls::server::TlsStream;
 
+use crate::answering::Answering;
 use crate::backends::{Reached, Targets};
 use crate::gate::Gate;
 use crate::hello::Greeting;
@@ -126,12 +127,19 @@ async fn carry(
         Greeted::Forwarded(mut stream, backends) => {
             match Box::pin(backends.connect(&shared.trouble)).await? {
                 Reached::Plain(mut backend) => {
-                    Box::pin(relay_until_idle(&mut *stream, &mut backend, from_clients, to_clients, idle))
-                        .await;
+                    let (client, backend) = (&mut *stream, &mut backend);
+                    let _ = Box::pin(relay_until_idle(client, backend, from_clients, to_clients, idle)).await;
                 }
-                Reached::Tls(mut backend) => {
-                    Box::pin(relay_until_idle(&mut *stream, &mut *backend, from_clients, to_clients, idle))
-                        .await;
+                Reached::Tls(backend, service, endpoint) => {
+                    let trouble = &shared.trouble;
+                    let mut backend = Answering::new(backend, || trouble.well(service, endpoint));
+                    let relayed =
+                        relay_until_idle(&mut *stream, &mut backend, from_clients, to_clients, idle);
+                    let ended = Box::pin(relayed).await;
+                    if let Some(why) = backend.refused(&ended) {
+                        trouble.ill(service, Some(endpoint), why);
+                        return Err(UpstreamFailure::Unverified);
+                    }
                 }
             }
         }
@@ -140,7 +148,8 @@ async fn carry(
             backend.write_all(&hello).await.map_err(|_| UpstreamFailure::Unreachable)?;
             drop(hello);
             shared.counters.passed_on();
-            Box::pin(relay_until_idle(&mut stream, &mut backend, from_clients, to_clients, idle)).await;
+            let relayed = relay_until_idle(&mut stream, &mut backend, from_clients, to_clients, idle);
+            let _ = Box::pin(relayed).await;
         }
     }
     Ok(())
@@ -196,7 +205,8 @@ async fn refuse(stream: &mut TcpStream, found: Option<&Service>, services: &Serv
         // We and rustls read the name differently: a client that plays tricks.
         Some(_) => Failure::Misbehaved,
     };
-    // Where bytes are passed on, TLS is not ours to speak: whom nobody takes, the connection is closed.
+    // Where bytes are passed on, TLS is not ours to speak: whom nobody takes, the connection is closed. The conformance suite
+    // wants it so.
     let routed = |s: &Service| matches!(s, Service::Passthrough(_) | Service::Forward(..) | Service::Refused);
     if why != Failure::UnknownName || !services.values().any(routed) {
         hello::refuse(stream, why).await;

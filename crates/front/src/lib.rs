@@ -6,6 +6,7 @@
 //! closed ports and changed limits are for those who come after. Never reads a byte of HTTP.
 
 mod accept;
+mod answering;
 mod backend;
 mod backends;
 mod bind;

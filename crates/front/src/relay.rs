@@ -79,7 +79,8 @@ pub(crate) async fn relay_until_idle<C, U>(
     from_client: &AtomicU64,
     to_client: &AtomicU64,
     idle: Duration,
-) where
+) -> io::Result<()>
+where
     C: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
@@ -96,12 +97,13 @@ pub(crate) async fn relay_until_idle<C, U>(
             }
         }
     };
-    tokio::select! {
-        _ = relay(client, upstream, &up, &down) => {}
-        () = silence => {}
-    }
+    let ended = tokio::select! {
+        ended = relay(client, upstream, &up, &down) => ended,
+        () = silence => Ok(()),
+    };
     from_client.fetch_add(up.into_inner(), Ordering::Relaxed);
     to_client.fetch_add(down.into_inner(), Ordering::Relaxed);
+    ended
 }
 
 enum Broken {

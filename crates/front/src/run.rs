@@ -170,9 +170,9 @@ impl Ports {
             Action::Terminate { certificates } => {
                 Service::Terminate(Arc::new(self.terminator()?.server(certificates, http, validation)?))
             }
-            // What the endpoints speak is not known here.
+            // What the endpoints speak is not known here, and nobody could tell them what a client has shown.
             Action::Forward { certificates, backends } => {
-                let server = self.terminator()?.server(certificates, &[], validation)?;
+                let server = self.terminator()?.server(certificates, &[], None)?;
                 Service::Forward(Arc::new(server), Arc::new(Targets::new(backends)))
             }
             Action::Refuse => Service::Refused,

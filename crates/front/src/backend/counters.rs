@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counts since the beginning.
 #[derive(Debug, Default)]
 pub struct BackendCounters {
-    pub(super) handshakes: AtomicU64,
-    pub(super) resumed: AtomicU64,
+    handshakes: AtomicU64,
+    resumed: AtomicU64,
     pub(super) failures: [AtomicU64; BackendFailure::ALL.len()],
     pub(super) open: AtomicU64,
     pub(super) to_backends: AtomicU64,
@@ -14,7 +14,7 @@ pub struct BackendCounters {
 }
 
 impl BackendCounters {
-    /// Handshakes that succeeded.
+    /// Handshakes that succeeded, counted once the backend has said something.
     pub fn handshakes(&self) -> u64 {
         self.handshakes.load(Ordering::Relaxed)
     }
@@ -42,6 +42,11 @@ impl BackendCounters {
     /// Bytes after decryption.
     pub fn from_backends(&self) -> u64 {
         self.from_backends.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn greeted(&self, resumed: bool) {
+        self.handshakes.fetch_add(1, Ordering::Relaxed);
+        self.resumed.fetch_add(u64::from(resumed), Ordering::Relaxed);
     }
 
     pub(super) fn failed(&self, why: BackendFailure) {

@@ -23,6 +23,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::counters::{BackendCounters, BackendFailure};
 use super::profile::{Profiles, Ready};
+use crate::answering::Answering;
 use crate::{Shutdown, lanes, proxy, relay};
 
 /// From varnishd's connection to its PROXY header, which varnishd sends at once.
@@ -240,28 +241,29 @@ async fn exchange(mut stream: UnixStream, shared: &Shared) {
     };
     let ready = shared.profiles.load().get(&profile).cloned();
     let reached = match ready {
-        None => Err((BackendFailure::UnknownProfile, "the profile is not known".to_owned())),
+        None => (endpoint, Err((BackendFailure::UnknownProfile, "the profile is not known".to_owned()))),
         // Boxed, so that its memory is given back for the long time that follows.
         Some(ready) => match Box::pin(reach(endpoint, &ready)).await {
             Err(failed) => Box::pin(reach_peer(&profile, endpoint, &ready, failed, shared)).await,
-            reached => reached,
+            reached => (endpoint, reached),
         },
     };
-    match reached {
-        Ok(mut backend) => {
-            shared.well(profile, endpoint);
-            counters.handshakes.fetch_add(1, Ordering::Relaxed);
-            if backend.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed) {
-                counters.resumed.fetch_add(1, Ordering::Relaxed);
-            }
-            let _ =
-                relay::relay(&mut stream, &mut backend, &counters.to_backends, &counters.from_backends).await;
+    let (endpoint, (reason, why)) = match reached {
+        (endpoint, Ok(backend)) => {
+            let resumed = backend.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
+            let mut backend = Answering::new(backend, || {
+                shared.well(&profile, endpoint);
+                counters.greeted(resumed);
+            });
+            let (up, down) = (&counters.to_backends, &counters.from_backends);
+            let ended = relay::relay(&mut stream, &mut backend, up, down).await;
+            let Some(why) = backend.refused(&ended) else { return };
+            (endpoint, (BackendFailure::Refused, why))
         }
-        Err((reason, why)) => {
-            shared.ill(profile, endpoint, reason, why);
-            refuse(stream, reason).await;
-        }
-    }
+        (endpoint, Err(failed)) => (endpoint, failed),
+    };
+    shared.ill(profile, endpoint, reason, why);
+    refuse(stream, reason).await;
 }
 
 /// Not a byte was sent: another endpoint of the Service may do, for every request. varnishd has given its body away already, and
@@ -272,13 +274,13 @@ async fn reach_peer(
     ready: &Ready,
     failed: Failed,
     shared: &Shared,
-) -> Result<TlsStream<TcpStream>, Failed> {
+) -> (SocketAddr, Result<TlsStream<TcpStream>, Failed>) {
     let peers = shared.peers.borrow().get(&(profile.to_owned(), endpoint)).cloned();
     let others: Vec<SocketAddr> =
         peers.iter().flat_map(|all| all.iter()).filter(|one| **one != endpoint).copied().collect();
-    let Some(other) = others.get(pick(others.len())).copied() else { return Err(failed) };
+    let Some(other) = others.get(pick(others.len())).copied() else { return (endpoint, Err(failed)) };
     shared.ill(profile.to_owned(), endpoint, failed.0, failed.1);
-    reach(other, ready).await
+    (other, reach(other, ready).await)
 }
 
 fn pick(count: usize) -> usize {
@@ -304,11 +306,11 @@ async fn refuse(mut stream: UnixStream, reason: BackendFailure) {
 }
 
 impl Shared {
-    fn well(&self, profile: String, endpoint: SocketAddr) {
+    fn well(&self, profile: &str, endpoint: SocketAddr) {
         if let Ok(mut told) = self.told.lock()
             && !told.is_empty()
         {
-            told.remove(&(profile, endpoint));
+            told.remove(&(profile.to_owned(), endpoint));
         }
     }
 

@@ -234,12 +234,30 @@ async fn a_backend_that_asks_gets_our_certificate() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let (endpoint, mut seen) = origin(&authority.ecdsa(&["shop.test"]), Some(&clients)).await;
     let mut showing = profile(&authority, "shop.test", &[]);
-    let way = Way::start(showing.clone()).await;
-    assert_eq!(way.ask(endpoint, "p").await, None);
     showing.client = Some(clients.named("gateway"));
     let way = Way::start(showing).await;
     assert!(way.ask(endpoint, "p").await.is_some());
     assert!(seen.recv().await.unwrap().client);
+    assert_eq!(way.counters.handshakes(), 1);
+}
+
+/// In TLS 1.3 this comes after the handshake, instead of an answer.
+#[tokio::test]
+async fn a_backend_that_refuses_our_certificate_is_told_once_and_is_not_verified() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let (endpoint, _seen) = origin(&authority.ecdsa(&["shop.test"]), Some(&clients)).await;
+    for (shown, word) in [(None, "CertificateRequired"), (Some(authority.named("stranger")), "fatal alert")] {
+        let showing = BackendTls { client: shown, ..profile(&authority, "shop.test", &[]) };
+        let mut way = Way::start(showing).await;
+        let words = way.fails(endpoint, BackendFailure::Refused).await;
+        assert!(words.contains(word), "{words}");
+        for _ in 0..3 {
+            assert_eq!(way.ask(endpoint, "p").await, None);
+        }
+        assert_eq!(way.counters.failures(BackendFailure::Refused), 4);
+        assert!(way.events.try_recv().is_err());
+        assert_eq!(way.counters.handshakes(), 0);
+    }
 }
 
 #[tokio::test]

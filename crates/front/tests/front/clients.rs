@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use front::proxy::ClientCertificate;
-use front::{ClientMode, ClientValidation, Config, Failure};
+use front::{Action, BackendGroup, Backends, ClientMode, ClientValidation, Config, Failure, Host};
 use rustls::{RootCertStore, SupportedProtocolVersion, version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::support::{Authority, Client, Front, PATIENCE, Upstream, config, host};
@@ -104,4 +107,45 @@ fn a_list_without_a_ca_is_no_list() {
     let two = [Authority::new().pem, Authority::new().pem].concat();
     let authorities = Authorities::new(two.as_bytes()).unwrap();
     assert_eq!(RootCertStore::len(&authorities.roots()), 2);
+}
+
+#[tokio::test]
+async fn a_tls_route_asks_for_no_certificate_on_a_port_that_asks_https_clients() {
+    let upstream = Upstream::start();
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let pair = authority.ecdsa(&["a.test", "tcp.test"]);
+    let backends = Arc::new(Backends { groups: vec![group(echo().await)] });
+    let action = Action::Forward { certificates: vec![Arc::clone(&pair)], backends };
+    let forward = Host { hostname: Some("tcp.test".to_owned()), one_label: false, action };
+    let validation = ClientValidation { authorities: clients.authorities(), mode: ClientMode::ValidOnly };
+    let config = Config {
+        client_validation: BTreeMap::from([(0, validation)]),
+        ..config(vec![host("a.test", &[&pair]), forward])
+    };
+    let front = Front::start(config, upstream.path()).await;
+    for version in VERSIONS {
+        let client = Client::with_versions(&authority, &[version]);
+        let mut stream = client.connect(front.address, "tcp.test").await.unwrap();
+        stream.write_all(b"hello").await.unwrap();
+        timeout(PATIENCE, stream.read_exact(&mut [0; 5])).await.unwrap().unwrap();
+        assert!(ask(&client, &front).await.is_err());
+    }
+}
+
+fn group(endpoint: SocketAddr) -> BackendGroup {
+    BackendGroup { name: "d/tcp".to_owned(), weight: 1, endpoints: vec![endpoint], tls: None }
+}
+
+async fn echo() -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut read, mut write) = stream.split();
+                let _ = tokio::io::copy(&mut read, &mut write).await;
+            });
+        }
+    });
+    address
 }
