@@ -164,6 +164,16 @@ fn tags_of_the_origin_are_purged_and_never_shown() {
 }
 
 #[test]
+fn many_tags_fit_into_one_header() {
+    let site = Site::with_policy("  defaultTTL: 1h");
+    let tags: Vec<String> = (0..256).map(|number| format!("{number:0>110}")).collect();
+    site.origin.answer_with(200, &[&format!("Surrogate-Key: {}", tags.join(" "))]);
+    site.warm(&Ask::get(HOST, "/"));
+    let last = tags.last().unwrap();
+    assert_eq!(site.done(&["purge", "--tag", last]), "Gateway default/web: 1 object purged\n");
+}
+
+#[test]
 fn a_ban_takes_what_matches_and_bad_expressions_are_named() {
     let site = Site::with_policy("  defaultTTL: 1h");
     for url in ["/img/1", "/img/2", "/css"] {

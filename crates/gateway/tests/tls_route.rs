@@ -78,6 +78,13 @@ fn one_port_passes_through_terminates_and_speaks_https() {
     assert_eq!(plain.last_seen().header("X-Forwarded-For"), None, "bytes, not HTTP");
     assert_eq!(origin(port, "elsewhere.org").as_deref(), Some("shop"));
     assert!(shop.last_seen().header("X-Forwarded-For").is_some());
+    // Names of TLS listeners are not served by connections for others, whatever route there is.
+    let mut elsewhere = Handshake { port, name: Some("elsewhere.org") }.open().unwrap();
+    for (host, status) in
+        [("elsewhere.org", 200), ("db.example.com", 421), ("plain.example.com", 421), ("other.org", 200)]
+    {
+        assert_eq!(elsewhere.try_exchange(&Ask::get(host, "/")).unwrap().status, status, "{host}");
+    }
     // The passthrough listener takes the name, and no route does.
     assert_eq!(origin(port, "other.example.com"), None);
 

@@ -74,8 +74,8 @@ impl Routing {
 
     /// Can what has changed since `base` be told by exact hosts alone? Then ghost goes on with what it made of the base.
     pub fn is_near(&self, base: &Self) -> bool {
-        // What is the front's and the chaperone's concern is theirs to follow. Names with certificates are ghost's, too: it
-        // tells misdirected requests by them.
+        // What is the front's and the chaperone's concern is theirs to follow. Names with certificates, and those of TLS
+        // listeners on ports of HTTPS, are ghost's, too: it tells misdirected requests by them.
         let Self {
             version,
             listeners,
@@ -108,6 +108,7 @@ impl Routing {
             && *default == base.default
             && listeners.len() == base.listeners.len()
             && listeners.iter().zip(&base.listeners).all(|(new, old)| is_near(new, old))
+            && self.tls_listeners_beside_https() == base.tls_listeners_beside_https()
             && wildcards(&self.vhosts).eq(wildcards(&base.vhosts))
             && self.lent().all(|name| self.vhosts.get(name) == base.vhosts.get(name))
     }

@@ -17,6 +17,10 @@ pub struct Config {
     pub version: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
+    /// Listeners of protocol TLS on the sockets of HTTPS listeners. Connections for their names never come here: a request for
+    /// one came by another name's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tls_listeners: Vec<Listener>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<Timeouts>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -47,6 +51,7 @@ impl Default for Config {
         Self {
             version: VERSION,
             listeners: Vec::new(),
+            tls_listeners: Vec::new(),
             timeouts: None,
             trusted_proxies: Vec::new(),
             cache_status_header: None,
@@ -74,6 +79,7 @@ impl Config {
         Self {
             version: self.version,
             listeners: self.listeners.iter().map(bare).collect(),
+            tls_listeners: self.tls_listeners.clone(),
             timeouts: self.timeouts,
             trusted_proxies: self.trusted_proxies.clone(),
             cache_status_header: self.cache_status_header,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
+use crate::names::socket_parts;
 use crate::{
     BackendTls, Balancing, CachePolicy, ClientValidation, Listener, ListenerTls, RouteKind, Timeouts,
     TlsBackend, TlsLimits, TlsListener, VERSION,
@@ -96,6 +97,22 @@ impl Routing {
 
     fn tls_backends(&self) -> impl Iterator<Item = &TlsBackend> {
         self.tls_listeners.iter().flat_map(|listener| &listener.hosts).flat_map(|host| &host.backends)
+    }
+
+    /// TLS listeners that share a port with HTTPS ones, as ghost sees them: by the socket of these.
+    pub fn tls_listeners_beside_https(&self) -> Vec<Listener> {
+        let https = |socket: &str| {
+            let (_, port) = socket_parts(socket)?;
+            let is_beside = |other: &&Listener| {
+                other.tls.is_some() && socket_parts(&other.socket).is_some_and(|(_, of)| of == port)
+            };
+            self.listeners.iter().find(is_beside).map(|listener| listener.socket.clone())
+        };
+        let beside = self.tls_listeners.iter().filter_map(|listener| {
+            let (name, hostname) = (listener.name.clone(), listener.hostname.clone());
+            Some(Listener { name, socket: https(&listener.socket)?, hostname, tls: None })
+        });
+        beside.collect()
     }
 
     /// Sockets of all listeners, of varnishd's and of the front's; without those that wait for a certificate. May repeat.

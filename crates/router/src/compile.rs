@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use model::ghost::{Config, Route};
 use model::names::ANY_HOST;
 use model::{CachePolicy, RouteKind, WrongVersion, check_version};
@@ -76,6 +77,7 @@ impl Router {
         router.request_log = config.request_log.unwrap_or(false);
         router.trace_sampling = config.trace_sampling;
         router.frame = Arc::new(config.frame());
+        router.strangers = strangers(config);
         Ok(Compiled { router, problems })
     }
 
@@ -115,6 +117,24 @@ impl Router {
         compiled.router.base = Some(Base { router: Arc::clone(base), covered });
         Ok(Some(compiled))
     }
+}
+
+/// Ours and TLS listeners by their hostnames, for sockets that have both. Of two with the same hostname ours counts.
+fn strangers(config: &Config) -> HashMap<Box<[u8]>, HostTable<bool>, RandomState> {
+    let mut sockets: BTreeMap<&str, BTreeMap<String, bool>> = BTreeMap::new();
+    for listener in &config.tls_listeners {
+        let hostname = normal_hostname(listener.hostname.as_deref().unwrap_or_default());
+        sockets.entry(&listener.socket).or_default().insert(hostname, true);
+    }
+    for listener in &config.listeners {
+        if let Some(names) = sockets.get_mut(listener.socket.as_str()) {
+            names.insert(normal_hostname(listener.hostname.as_deref().unwrap_or_default()), false);
+        }
+    }
+    let table = |names: BTreeMap<String, bool>| {
+        HostTable::new(names.iter().map(|(name, is_strange)| (name.as_str(), *is_strange)))
+    };
+    sockets.into_iter().map(|(socket, names)| (socket.as_bytes().into(), table(names))).collect()
 }
 
 /// The rules of one listener while they are collected.
@@ -318,6 +338,7 @@ impl Building {
             paths,
             listeners,
             sockets,
+            strangers: HashMap::default(),
             other,
             timeouts,
             trusted_proxies,

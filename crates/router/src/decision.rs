@@ -48,14 +48,8 @@ impl<'r> Decision<'r> {
         Self { listener, rule: None, action: Action::NotFound, group: None, of_base: false }
     }
 
-    pub(crate) fn misdirected(listener: &'r Listener) -> Self {
-        Self {
-            listener: Some(listener),
-            rule: None,
-            action: Action::Misdirected,
-            group: None,
-            of_base: false,
-        }
+    pub(crate) fn misdirected(listener: Option<&'r Listener>) -> Self {
+        Self { listener, rule: None, action: Action::Misdirected, group: None, of_base: false }
     }
 
     pub(crate) fn of_rule(listener: &'r Listener, id: u32, rule: &'r Rule, fate: Fate, random: u64) -> Self {

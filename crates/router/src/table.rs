@@ -80,6 +80,8 @@ pub struct Router {
     pub(crate) listeners: Box<[ListenerTable]>,
     /// By socket, the positions of its listeners by the hostname that they ask for.
     pub(crate) sockets: HashMap<Box<[u8]>, HostTable<u32>, RandomState>,
+    /// By socket with TLS listeners beside: does one of these take the hostname, and not one of ours?
+    pub(crate) strangers: HashMap<Box<[u8]>, HostTable<bool>, RandomState>,
     /// Files of the seeds' form name no listeners: there a route without sockets is for every socket.
     pub(crate) other: Option<u32>,
     pub(crate) timeouts: Timeouts,
@@ -106,6 +108,12 @@ impl Router {
     /// Decides one request; `random` makes the weighted pick.
     pub fn decide(&self, request: &impl Request, random: u64) -> Decision<'_> {
         let host = NormalHost::new(request.host());
+        if let Some(name) = request.server_name()
+            && self.is_a_strangers(request.socket(), host.as_bytes())
+        {
+            let of_connection = self.listener_for(request.socket(), NormalHost::new(name).as_bytes());
+            return Decision::misdirected(of_connection.map(|table| &table.listener));
+        }
         let Some(at) = self.position_for(request.socket(), host.as_bytes()) else {
             return Decision::not_found(None);
         };
@@ -113,7 +121,7 @@ impl Router {
         if let Some(name) = request.server_name() {
             let name = NormalHost::new(name);
             if self.position_for(request.socket(), name.as_bytes()) != Some(at) {
-                return Decision::misdirected(&table.listener);
+                return Decision::misdirected(Some(&table.listener));
             }
             if let Some(certificates) = &table.certificates {
                 // As among listeners: names with certificates of their own are each other's strangers.
@@ -122,7 +130,7 @@ impl Router {
                 match certificates.of(host.as_bytes(), below) {
                     None => return Decision::not_found(Some(&table.listener)),
                     of_host if of_host != certificates.of(name.as_bytes(), below) => {
-                        return Decision::misdirected(&table.listener);
+                        return Decision::misdirected(Some(&table.listener));
                     }
                     _ => {}
                 }
@@ -174,6 +182,12 @@ impl Router {
             None => self.other.as_ref()?,
         };
         Some(*at as usize)
+    }
+
+    /// Does a TLS listener take it, whose connections do not come here?
+    fn is_a_strangers(&self, socket: &[u8], host: &[u8]) -> bool {
+        !self.strangers.is_empty()
+            && self.strangers.get(socket).and_then(|listeners| listeners.get(host)).is_some_and(|is| *is)
     }
 
     pub(crate) fn listener_for(&self, socket: &[u8], host: &[u8]) -> Option<&ListenerTable> {

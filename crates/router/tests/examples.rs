@@ -287,6 +287,43 @@ fn names_with_certificates_of_their_own_do_not_share_connections() {
 }
 
 #[test]
+fn a_request_for_the_name_of_a_tls_listener_came_by_the_wrong_connection() {
+    let all = json!({"*": {"routes": [route("all", prefix("/"))]}});
+    let router = compile(json!({
+        "version": 2,
+        "listeners": [
+            {"name": "wild", "socket": "https-443", "hostname": "*.a.com"},
+            {"name": "own", "socket": "https-443", "hostname": "own.pass.a.com"},
+            {"name": "other", "socket": "https-8443"},
+            {"name": "http", "socket": "http-80"},
+        ],
+        "tls_listeners": [
+            {"name": "exact", "socket": "https-443", "hostname": "db.a.com"},
+            {"name": "deep", "socket": "https-443", "hostname": "*.pass.a.com"},
+            {"name": "org", "socket": "https-443", "hostname": "b.org"},
+            {"name": "same", "socket": "https-443", "hostname": "*.a.com"},
+        ],
+        "vhosts": all,
+    }))
+    .router;
+    let action = |socket: &str, server_name: Option<&str>, host: &str| {
+        let server_name = server_name.map(str::to_owned);
+        let request = Sample { socket: socket.into(), server_name, ..Sample::get(host, "/") };
+        router.decide(&request, 0).action()
+    };
+    for host in ["db.a.com", "DB.a.com:443", "x.pass.a.com", "b.org"] {
+        assert_eq!(action("https-443", Some("shop.a.com"), host), Action::Misdirected, "{host}");
+        assert!(matches!(action("https-8443", Some("shop.a.com"), host), Action::Forward { .. }), "{host}");
+        assert!(matches!(action("http-80", None, host), Action::Forward { .. }), "{host}");
+    }
+    assert!(matches!(action("https-443", Some("shop.a.com"), "other.a.com"), Action::Forward { .. }));
+    assert!(matches!(action("https-443", Some("own.pass.a.com"), "own.pass.a.com"), Action::Forward { .. }));
+    // Without a name in the handshake nothing is held against a request.
+    assert!(matches!(action("https-443", None, "db.a.com"), Action::Forward { .. }));
+    assert_eq!(action("https-443", Some("shop.a.com"), "c.org"), Action::NotFound);
+}
+
+#[test]
 fn the_most_specific_listener_takes_the_request_and_without_a_route_it_answers_404() {
     let router = compile(json!({
         "version": 2,

@@ -24,6 +24,7 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
     let config = Config {
         version: routing.version,
         listeners: routing.listeners.clone(),
+        tls_listeners: routing.tls_listeners_beside_https(),
         timeouts: routing.timeouts,
         trusted_proxies: routing.trusted_proxies.clone(),
         cache_status_header: routing.cache_status_header,
