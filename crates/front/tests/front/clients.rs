@@ -78,12 +78,12 @@ async fn a_session_opens_no_port_that_asks_for_certificates() {
     let open = Config { client_validation: BTreeMap::new(), ..(*strict).clone() };
     for version in VERSIONS {
         let client = Client::with_versions(&authority, &[version]);
-        front.config.send_replace(std::sync::Arc::new(open.clone()));
+        front.config.send_replace(Arc::new(open.clone()));
         timeout(PATIENCE, async { while ask(&client, &front).await.is_err() {} }).await.unwrap();
         ask(&client, &front).await.unwrap();
         let resumed = front.counters.resumed();
         assert!(resumed > 0);
-        front.config.send_replace(std::sync::Arc::clone(&strict));
+        front.config.send_replace(Arc::clone(&strict));
         timeout(PATIENCE, async { while ask(&client, &front).await.is_ok() {} }).await.unwrap();
         let resumed = front.counters.resumed();
         assert!(ask(&client, &front).await.is_err());
