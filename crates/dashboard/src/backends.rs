@@ -36,7 +36,8 @@ impl Backends {
             let (requests, failures) = now.entry(address).or_default();
             match counter.name.as_str() {
                 "req" => *requests += counter.value,
-                "fail" => *failures += counter.value,
+                // `fail`, and one for each reason: fail_econnrefused, fail_etimedout…
+                name if name.starts_with("fail") => *failures += counter.value,
                 _ => {}
             }
         }
@@ -106,7 +107,8 @@ mod tests {
         let address: SocketAddr = "10.0.0.1:80".parse().unwrap();
         let mut look = |requests, failures| {
             let name = "boot.10.0.0.1:80";
-            backends.take(&[counter("VBE", name, "req", requests), counter("VBE", name, "fail", failures)]);
+            let refused = counter("VBE", name, "fail_econnrefused", failures);
+            backends.take(&[counter("VBE", name, "req", requests), counter("VBE", name, "fail", 0), refused]);
             backends.health(address)
         };
         assert_eq!(look(0, 0), Health::Untried);

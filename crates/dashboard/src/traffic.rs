@@ -11,8 +11,10 @@ use crate::view::{Second, SecondOf};
 
 /// Seconds that are kept.
 pub(crate) const KEPT: usize = 180;
-/// Rules whose numbers are kept. Those that nobody asks for are forgotten first.
+/// Rules whose numbers are kept. The quietest are forgotten first.
 const MOST: usize = 500;
+/// Seconds that say how busy a rule is now.
+const NOW: usize = 5;
 
 /// A rule: kind, `namespace/name`, position.
 pub(crate) type Rule = (RouteKind, String, u32);
@@ -86,8 +88,8 @@ impl Traffic {
         let Some(before) = self.before.replace(sample.clone()) else {
             // Nobody knows in which time these were counted.
             for (rule, counts) in by_rule(&sample.stats) {
-                if self.rules.len() < MOST || self.rules.contains_key(&rule) {
-                    self.rules.entry(rule).or_default().last = counts.clone();
+                if let Some(series) = self.rules.get_mut(&rule) {
+                    series.last = counts.clone();
                 }
             }
             return;
@@ -107,15 +109,26 @@ impl Traffic {
                 None => series.push(Counted::silent(seconds)),
             }
         }
-        if self.rules.len() + counted.len() > MOST {
-            self.rules.retain(|_, series| !series.is_quiet());
-        }
-        for (rule, counts) in counted.into_iter().take(MOST.saturating_sub(self.rules.len())) {
+        for (rule, counts) in counted {
             let last = (*was.get(&rule).unwrap_or(&&nothing)).clone();
-            self.rules
-                .entry(rule)
-                .or_insert(Series { last, ..Series::default() })
-                .count(counts.clone(), seconds);
+            let mut series = Series { last, ..Series::default() };
+            series.count(counts.clone(), seconds);
+            self.rules.insert(rule, series);
+        }
+        self.forget_the_quietest();
+    }
+
+    fn forget_the_quietest(&mut self) {
+        if self.rules.len() <= MOST {
+            return;
+        }
+        let mut busy: Vec<_> = self.rules.iter().map(|(rule, series)| (series.busy(), rule)).collect();
+        busy.select_nth_unstable_by(MOST, |((now, all), one), ((other_now, other_all), other)| {
+            other_now.total_cmp(now).then(other_all.cmp(all)).then(one.cmp(other))
+        });
+        let quiet: Vec<Rule> = busy.into_iter().skip(MOST).map(|(_, rule)| rule.clone()).collect();
+        for rule in quiet {
+            self.rules.remove(&rule);
         }
     }
 
@@ -175,8 +188,10 @@ impl Series {
         }
     }
 
-    fn is_quiet(&self) -> bool {
-        self.points.iter().all(|second| second.requests == 0)
+    /// Requests a second of late, and all that are kept.
+    fn busy(&self) -> (f64, u64) {
+        let all = self.points.iter().map(|second| u64::from(second.requests)).sum();
+        (self.over(NOW).rate, all)
     }
 
     fn columns(&self) -> Columns {
@@ -345,5 +360,21 @@ mod tests {
         let rates = traffic.rules.values().flat_map(|series| series.columns().rate);
         assert!(rates.fold(0.0, f64::max) <= 1.0);
         assert!(traffic.rules.values().all(|series| series.points.len() <= KEPT));
+    }
+    #[test]
+    fn the_busiest_rule_is_seen_however_many_were_asked_for_before() {
+        let (mut traffic, begin) = (Traffic::default(), Instant::now());
+        let names: Vec<String> = (0..4 * MOST).map(|n| format!("a/{n}")).collect();
+        for second in 0..10 {
+            // All of them once, then one alone.
+            let requests = |n| if second < 3 { second } else { 3 + if n == 1_777 { 5 * second } else { 0 } };
+            let rules: Vec<_> =
+                names.iter().enumerate().map(|(n, name)| (name.as_str(), requests(n))).collect();
+            traffic.take(Some(&sample(begin + Duration::from_secs(second), &rules)));
+        }
+        assert_eq!(traffic.rules.len(), MOST);
+        let busiest = traffic.busiest(2, 10);
+        assert_eq!(busiest.len(), 1);
+        assert_eq!((busiest[0].0.1.as_str(), busiest[0].1.rate), ("a/1777", 5.0));
     }
 }

@@ -11,6 +11,7 @@ mod dashboard_page;
 mod explain;
 mod input;
 mod invalidate_command;
+mod log_file;
 mod observe;
 mod operator_command;
 mod progress;
@@ -71,7 +72,9 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
     let mut command = Cli::command();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "varnish-gateway", &mut script);
-    std::io::stdout().lock().write_all(&script)?;
+    // The labels of its script for bash take the hyphen in our name for a subcommand, and nothing leads to them.
+    let script = String::from_utf8(script)?.replace("varnish__subcmd__gateway", "varnish__gateway");
+    std::io::stdout().lock().write_all(script.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

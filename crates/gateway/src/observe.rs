@@ -1,9 +1,7 @@
 //! What others are told of each request: access logs, and spans for OpenTelemetry.
 
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,9 +9,10 @@ use chaperone::State;
 use chaperone::log::{self, Entry, Source};
 use chaperone::spans::{self, Endpoint, Exporter};
 use clap::Args;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use translate::{GatewayPlan, Key, Notice, Severity};
 
+use crate::log_file::{self, LogFile, Lost};
 use crate::tied;
 
 /// What `serve` writes of requests.
@@ -110,19 +109,16 @@ impl ObserveArguments {
 
     async fn log(&self, to: &str, gateway: &str, dir: &Path) -> anyhow::Result<()> {
         let query = translate::log_query(None);
-        let out: Box<dyn Write + Send> = match to {
-            "json" | "ncsa" => Box::new(std::io::stdout()),
-            file => {
-                let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
-                Box::new(opened.with_context(|| file.to_owned())?)
-            }
+        let out = match to {
+            "json" | "ncsa" => LogFile::stdout(),
+            file => LogFile::open(file).with_context(|| file.to_owned())?,
         };
         let arguments = match to {
             "ncsa" => vec!["-q".to_owned(), query],
             _ => log::arguments(Some(&query)),
         };
         let name = gateway.strip_prefix("Gateway ").unwrap_or(gateway).to_owned();
-        let ((written, _), mut lost) = (writer(out), Lost::default());
+        let ((written, _), mut lost) = (log_file::writer(out, gateway.to_owned()), Lost::default());
         let source = Source { varnishd_dir: dir.to_owned(), by: tied::with_us() };
         log::follow(&source, &arguments, move |line| {
             let line = match to {
@@ -136,50 +132,8 @@ impl ObserveArguments {
     }
 }
 
-/// Lines that wait for whoever reads them.
-const WAITING: usize = 8192;
-
-/// For these to be written, at the end.
+/// For lines to be written, at the end.
 const FINISHING: Duration = Duration::from_secs(2);
-
-/// A thread that writes lines, each in one piece: others write there, too. Whoever does not take them holds up nobody else.
-/// The other half tells when all is written.
-fn writer(mut out: Box<dyn Write + Send>) -> (SyncSender<String>, oneshot::Receiver<()>) {
-    let (to, lines) = sync_channel::<String>(WAITING);
-    let (done, writing) = oneshot::channel();
-    std::thread::spawn(move || {
-        for line in lines {
-            match out.write_all(line.as_bytes()) {
-                // Nobody reads any more.
-                Err(e) if e.kind() == ErrorKind::BrokenPipe => break,
-                // A disk that is full may have room later.
-                _ => {}
-            }
-        }
-        let _ = done.send(());
-    });
-    (to, writing)
-}
-
-/// Lines that nobody took in time.
-#[derive(Debug, Default)]
-struct Lost(u64);
-
-impl Lost {
-    /// False where nobody reads any more.
-    fn send(&mut self, line: String, to: &SyncSender<String>, whose: &str) -> bool {
-        match to.try_send(line) {
-            Ok(()) if self.0 > 0 => {
-                let lost = std::mem::take(&mut self.0);
-                tracing::warn!("{whose}: {lost} lines of the access log are lost: nobody took them in time");
-            }
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => self.0 += 1,
-            Err(TrySendError::Disconnected(_)) => return false,
-        }
-        true
-    }
-}
 
 fn json(line: &str, with_query: bool, gateway: Option<&str>) -> String {
     match Entry::parse(line, with_query) {
@@ -210,7 +164,7 @@ pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<
     let mut all = log::arguments(Some(&query));
     all.extend(arguments.varnishncsa);
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    let (lines, writing) = writer(Box::new(std::io::stdout()));
+    let (lines, writing) = log_file::writer(LogFile::stdout(), "access-log".to_owned());
     let mut lost = Lost::default();
     let source = Source { varnishd_dir: arguments.varnishd_dir, by: tied::with_us() };
     let following = log::follow(&source, &all, |line| {

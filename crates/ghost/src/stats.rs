@@ -63,8 +63,10 @@ impl Counters {
 
     /// An origin has said something, or nothing.
     pub(crate) fn fetched(&self, seconds: f64, answered: bool) {
-        self.backend.add(seconds);
-        if !answered {
+        // A refused connection is quick, and says nothing of an origin's speed.
+        if answered {
+            self.backend.add(seconds);
+        } else {
             self.backend_failures.fetch_add(1, Ordering::Relaxed);
         }
     }
