@@ -26,10 +26,6 @@ const UNREAD_TAGS: &str = "vsl_mask=-VCL_call,-VCL_return,-VCL_acl,-Hit,-HitMiss
 /// These cost as much again, and are read by access logs and spans alone: ghost counts and measures by itself.
 const REQUEST_TAGS: &str = "vsl_mask=-Timestamp,-ReqAcct";
 
-/// A hit is held against every ban that is younger than the last look at its object. So the lurker, which looks at objects in the
-/// background, begins after a second instead of a minute, and takes more of them at a time.
-const LURKER: [&str; 3] = ["ban_lurker_age=1", "ban_lurker_batch=64", "ban_lurker_sleep=0.005"];
-
 /// A running manager process of varnishd. Its end is the end of the child, too.
 #[derive(Debug)]
 pub(crate) struct Varnishd {
@@ -130,9 +126,6 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     add(&["-M", admin, "-S", &secret.to_string_lossy(), "-T", "none", "-f", ""]);
     // We start the child, so that a crash is seen, told and slowed down.
     add(&["-p", "auto_restart=off"]);
-    for parameter in LURKER {
-        add(&["-p", parameter]);
-    }
     add(&["-p", &format!("pipe_timeout={}", settings.upgrade_idle.as_secs_f64())]);
     // Discarding a VCL waits for idle connections to hosts that have died, up to backend_idle_timeout (60 s). The
     // manager must not take that for a dead child.

@@ -13,7 +13,6 @@
 #include <stdio.h>
 
 #include "cache/cache_varnishd.h"
-#include "vre.h"
 #include "vtim.h"
 
 /*--------------------------------------------------------------------
@@ -77,59 +76,6 @@ void
 gs_forget(struct objcore *oc)
 {
 	oc->ttl = oc->grace = oc->keep = 0.;
-}
-
-/*--------------------------------------------------------------------
- * Bans, built test by test: there is no expression that anybody could write into
- */
-
-/* NULL, or why not, in `why`. Without `commit` it is only looked at. */
-const char *
-gs_ban(const char *host, const char *urls, int commit, char *why, size_t room)
-{
-	struct ban_proto *ban = BAN_Build();
-	const char *e;
-
-	if (ban == NULL)
-		return ("varnishd has no memory for a ban");
-	e = BAN_AddTest(ban, "obj.http.x-cache-host", "==", host);
-	if (e == NULL)
-		e = BAN_AddTest(ban, "obj.http.x-cache-url", "~", urls);
-	if (e == NULL && commit) {
-		e = BAN_Commit(ban);
-		if (e == NULL)
-			return (NULL);
-	}
-	if (e != NULL) {
-		snprintf(why, room, "%s", e);
-		e = why;
-	}
-	BAN_Abandon(ban);
-	return (e);
-}
-
-/* NULL where it makes no sense. */
-void *
-gs_regex_new(const char *text)
-{
-	int error, at;
-
-	return (VRE_compile(text, 0, &error, &at, 1));
-}
-
-/* What cannot be said, as it takes too long, counts as a match. */
-int
-gs_regex_matches(const void *regex, const char *p, size_t n)
-{
-	return (VRE_match(regex, p, n, 0, &cache_param->vre_limits) != VRE_ERROR_NOMATCH);
-}
-
-void
-gs_regex_free(void *regex)
-{
-	vre_t *vre = regex;
-
-	VRE_free(&vre);
 }
 
 /*--------------------------------------------------------------------

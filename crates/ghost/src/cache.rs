@@ -156,9 +156,17 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
     // SAFETY: the caller's promise; the fetch's messages are this thread's.
     unsafe {
         let cache = rule(ctx).and_then(Rule::cache);
-        let (Some(_), Some(message)) = (cache, Message::new(ffi::gs_beresp(ctx))) else { return false };
+        let Some(message) = Message::new(ffi::gs_beresp(ctx)) else { return false };
         if ffi::gs_uncacheable(ctx) == 1 {
-            return true;
+            return cache.is_some();
+        }
+        if let (Some(before), Some(bereq)) =
+            (Message::new(ffi::gs_bereq0(ctx)), Message::new(ffi::gs_bereq(ctx)))
+        {
+            vary_by_the_clients(message, before, bereq);
+        }
+        if cache.is_none() {
+            return false;
         }
         if message.header(RESCUE_HEADER).is_some() {
             // Nobody is to find it.
@@ -171,6 +179,18 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
             ffi::gs_set_uncacheable(ctx);
         }
         true
+    }
+}
+
+/// Varnish keeps a variant by the headers that went to the origin, and finds it by those of the client. Those that differ, since
+/// a filter has changed them, are the client's again: what the filter made of them follows from them.
+fn vary_by_the_clients(beresp: Message<'_>, before: Message<'_>, bereq: Message<'_>) {
+    let names = beresp.headers("Vary").flat_map(|line| line.split(|byte| *byte == b','));
+    for name in names.filter_map(|name| std::str::from_utf8(name.trim_ascii()).ok()) {
+        if !name.is_empty() && !bereq.headers(name).eq(before.headers(name)) {
+            bereq.remove_header(name);
+            before.headers(name).for_each(|value| bereq.add_header(name, value));
+        }
     }
 }
 

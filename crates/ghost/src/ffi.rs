@@ -161,19 +161,9 @@ unsafe extern "C" {
         after: *const c_char,
     ) -> *const c_char;
     pub(crate) fn gs_expire(object: *mut RawObject, soft: c_int) -> c_int;
-    pub(crate) fn gs_ban(
-        host: *const c_char,
-        urls: *const c_char,
-        commit: c_int,
-        why: *mut c_char,
-        room: usize,
-    ) -> *const c_char;
     pub(crate) fn gs_request_body(ctx: *const Ctx, most: usize, n: *mut usize) -> *mut u8;
     pub(crate) fn gs_free(p: *mut c_void);
     pub(crate) fn gs_forget(object: *mut RawObject);
-    pub(crate) fn gs_regex_new(text: *const c_char) -> *mut c_void;
-    pub(crate) fn gs_regex_matches(regex: *const c_void, p: *const u8, n: usize) -> c_int;
-    pub(crate) fn gs_regex_free(regex: *mut c_void);
     pub(crate) fn gs_real_time() -> f64;
     pub(crate) fn gs_worker(ctx: *const Ctx) -> *mut RawWorker;
 }

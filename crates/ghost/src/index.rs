@@ -1,33 +1,33 @@
 //! Every object in the cache, by the client's host and URL, and by the tags that its origin gave it.
 //!
 //! Varnish tells of objects that come and go, in whichever VCL (see c/index.c). Guarantees that an object which is looked at
-//! is alive. Never scans the cache.
+//! is alive. Never looks at objects of another host.
 
 mod bans;
 mod known;
 pub(crate) mod map;
 mod recent;
-mod regex;
 pub(crate) mod tags;
+pub(crate) mod urls;
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, TAG_HEADERS};
 use router::cache::Parameters;
 
 use crate::ffi::{self, RawObject, RawWorker};
-use bans::Bans;
+use bans::{Bans, Matches};
 use known::Known;
 use map::Map;
 use recent::Recent;
-use regex::Regex;
+use urls::Urls;
 
 static MAP: LazyLock<Map> = LazyLock::new(Map::default);
 static RECENT: LazyLock<Recent> = LazyLock::new(Recent::default);
-static BANS: LazyLock<Bans<Regex>> = LazyLock::new(Bans::default);
+static BANS: LazyLock<Bans<Arc<Urls>>> = LazyLock::new(Bans::default);
 static KNOWN: LazyLock<Known> = LazyLock::new(Known::default);
 
 /// What vcl_backend_response knows of the object that the same thread puts into the cache after it.
@@ -122,10 +122,22 @@ pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[
     })
 }
 
-/// To be called before a ban of a host is made.
-pub(crate) fn note_ban(host: &[u8], urls: &CStr) {
+/// Ends all objects of a host whose URLs match.
+///
+/// # Safety
+/// `worker` must be the thread's own.
+pub(crate) unsafe fn end_matching(worker: *mut RawWorker, host: &[u8], urls: &Arc<Urls>) {
+    // Before the look: what comes into the cache from now on is noticed.
     // SAFETY: it takes nothing.
-    BANS.note(host, Regex::new(urls), unsafe { ffi::gs_real_time() });
+    BANS.note(host, Arc::clone(urls), unsafe { ffi::gs_real_time() });
+    for key in MAP.host_keys(host) {
+        MAP.each(key, |object| {
+            // SAFETY: the map shows objects that are alive; the caller's promise.
+            let stored = unsafe { Stored::place(worker, object as *mut RawObject) };
+            let is_meant = stored.host() == Some(host) && stored.url.is_some_and(|url| urls.matches(url));
+            is_meant && end(object, Fate::Gone)
+        });
+    }
 }
 
 fn note(key: u64) {
@@ -172,6 +184,26 @@ impl<'a> Stored<'a> {
     /// # Safety
     /// `worker` must be the thread's own, and the object alive for `'a`, with its headers.
     unsafe fn read(worker: *mut RawWorker, object: *mut RawObject) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::read_until(worker, object, |_| false) }
+    }
+
+    /// Host and URL alone.
+    ///
+    /// # Safety
+    /// As for all of it.
+    unsafe fn place(worker: *mut RawWorker, object: *mut RawObject) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::read_until(worker, object, |stored| stored.host.is_some() && stored.url.is_some()) }
+    }
+
+    /// # Safety
+    /// As for all of it.
+    unsafe fn read_until(
+        worker: *mut RawWorker,
+        object: *mut RawObject,
+        is_enough: impl Fn(&Self) -> bool,
+    ) -> Self {
         let mut stored = Self::default();
         let mut line = std::ptr::null();
         loop {
@@ -182,6 +214,9 @@ impl<'a> Stored<'a> {
             }
             // SAFETY: stored headers end in a zero byte, and live as long as the object.
             stored.take(unsafe { CStr::from_ptr(line) }.to_bytes());
+            if is_enough(&stored) {
+                return stored;
+            }
         }
     }
 
@@ -218,9 +253,10 @@ unsafe extern "C" fn ghost_index_insert(worker: *mut RawWorker, object: *mut Raw
     let _ = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: Varnish shows its own worker, and an object that has its headers and is alive.
         let stored = unsafe { Stored::read(worker, object) };
-        let mut keys = Vec::with_capacity(1 + stored.tags.len());
+        let mut keys = Vec::with_capacity(2 + stored.tags.len());
         if let (Some(host), Some(url)) = (stored.host(), stored.url) {
             keys.push(MAP.url_key(host, FETCH.get().kept_as, url));
+            keys.push(MAP.host_key(host, object as usize));
         }
         keys.extend(stored.tags.iter().map(|tag| MAP.tag_key(tag)));
         if keys.is_empty() {

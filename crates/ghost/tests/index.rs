@@ -10,6 +10,8 @@ mod map;
 mod recent;
 #[path = "../src/index/tags.rs"]
 mod tags;
+#[path = "../src/index/urls.rs"]
+mod urls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -189,4 +191,48 @@ fn a_ban_is_held_against_what_was_asked_for_before_it() {
     assert!(since("a", "/c", 999.0) && !since("a", "/c", 1100.0));
     bans.clear();
     assert!(!since("a", "/b", 999.0));
+}
+
+#[test]
+fn expressions_are_linear_and_say_what_is_wrong_with_them() {
+    use bans::Matches;
+    let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let matches =
+        |all: &[&str], url: &[u8]| urls::Urls::all(&texts(all)).iter().any(|urls| urls.matches(url));
+    assert!(matches(&["^/a/", "^/b/"], b"/b/1") && !matches(&["^/a/", "^/b/"], b"/c/a/"));
+    assert!(matches(&["a.c"], b"/a\xffc"), "bytes that are no text");
+    // What takes others forever.
+    let long = [b"/images/".as_slice(), &b"a/".repeat(3000)].concat();
+    assert!(!matches(&["^/images/(.*/)*[^/]*[.]png$", "(a+)+$", "x.*/y.*z"], &long));
+    assert!(matches(&["^/images/(.*/)*[^/]*$"], &long));
+    for (bad, why) in [
+        ("(", "unclosed group"),
+        ("(?R)", "unrecognized flag"),
+        (r"(a)\1", "backreferences are not supported"),
+        ("a(?=b)", "look-around"),
+        ("(.{1000}){1000}", "too large"),
+    ] {
+        let said = urls::check(&bad.to_owned()).unwrap_err();
+        assert!(said.starts_with("Regex compile error: ") && said.contains(why), "{bad}: {said}");
+    }
+    // Too large together: still all of them.
+    let many: Vec<String> = (0..256).map(|n| format!("^/{n}/[a-z0-9]{{3,400}}$")).collect();
+    many.iter().for_each(|one| urls::check(one).unwrap());
+    let sets = urls::Urls::all(&many);
+    assert!(
+        sets.iter().any(|urls| urls.matches(b"/255/abc"))
+            && !sets.iter().any(|urls| urls.matches(b"/255/ab"))
+    );
+}
+
+#[test]
+fn objects_of_a_host_are_found_by_its_keys() {
+    let map = Map::default();
+    for object in (64..64_000).step_by(64) {
+        map.insert(object, vec![map.host_key(if object % 128 == 0 { b"a" } else { b"b" }, object)]);
+    }
+    let mut found = BTreeSet::new();
+    let counted: u64 = map.host_keys(b"a").map(|key| map.each(key, |object| found.insert(object))).sum();
+    assert_eq!(counted, 499);
+    assert!(found.iter().all(|object| object % 128 == 0));
 }

@@ -104,6 +104,7 @@ cases! {
     user_vcl_reads_what_was_decided_on_both_sides
     user_vcl_routes_again_after_a_change
     user_vcl_switches_caching_on
+    variants_go_by_what_the_client_sent
     websockets_are_piped_both_ways
     weights_split_requests_between_groups
     what_a_header_or_chance_decides_is_in_the_cache_key

@@ -40,7 +40,7 @@ pub struct Order {
 /// What became of one path or tag.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Objects that were found; none for a ban, which finds them later.
+    /// Objects that were found; none for a ban.
     #[serde(default, rename = "n", skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
     /// Why it could not be done.

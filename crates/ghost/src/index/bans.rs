@@ -1,5 +1,5 @@
-//! Bans of a moment ago. Varnish holds a ban against the objects that are there: an answer that was asked for before it, and
-//! comes after it, would get in.
+//! Bans of a moment ago. A ban takes the objects that are there: an answer that was asked for before it, and comes after it,
+//! would get in.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,12 @@ const LONGEST_FETCH: f64 = 3600.0;
 /// An expression about URLs.
 pub trait Matches {
     fn matches(&self, url: &[u8]) -> bool;
+}
+
+impl<M: Matches> Matches for std::sync::Arc<M> {
+    fn matches(&self, url: &[u8]) -> bool {
+        (**self).matches(url)
+    }
 }
 
 pub struct Bans<M> {

@@ -13,7 +13,9 @@ const SHARDS: usize = 64;
 /// More objects than this are no longer searched one by one.
 const FEW: usize = 16;
 /// So many are looked at before others get their turn.
-const AT_ONCE: usize = 512;
+const AT_ONCE: usize = 128;
+/// The objects of a host are spread over so many keys: new ones of a busy host do not wait for each other.
+const PARTS: u64 = 16;
 
 /// Keys and addresses are spread well enough by a multiplication.
 #[derive(Default)]
@@ -165,6 +167,20 @@ impl Map {
     /// No object is found by it: it stands for the tag's objects of one host.
     pub fn host_tag_key(&self, host: &[u8], tag: &[u8]) -> u64 {
         self.hash.hash_one((2_u8, host, tag))
+    }
+
+    /// The key by which a host's object is found among all of the host.
+    pub fn host_key(&self, host: &[u8], object: usize) -> u64 {
+        self.host_part(host, shard(object as u64) as u64 % PARTS)
+    }
+
+    /// All keys of a host.
+    pub fn host_keys(&self, host: &[u8]) -> impl Iterator<Item = u64> {
+        (0..PARTS).map(move |part| self.host_part(host, part))
+    }
+
+    fn host_part(&self, host: &[u8], part: u64) -> u64 {
+        self.hash.hash_one((4_u8, host, part))
     }
 
     /// From now on the object is found under these keys, and no others.
