@@ -403,7 +403,7 @@ fn bash_completes_options_of_subcommands() {
     ] {
         let ask = format!(
             "{script}\nCOMP_WORDS=(varnish-gateway {words}); COMP_CWORD={at}\n\
-             _varnish-gateway varnish-gateway \"${{COMP_WORDS[$COMP_CWORD]}}\" \"${{COMP_WORDS[$COMP_CWORD-1]}}\"\n\
+             _varnish__gateway varnish-gateway \"${{COMP_WORDS[$COMP_CWORD]}}\" \"${{COMP_WORDS[$COMP_CWORD-1]}}\"\n\
              echo \"${{COMPREPLY[@]}}\""
         );
         let bash = Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();

@@ -207,7 +207,7 @@ fn expressions_are_linear_and_say_what_is_wrong_with_them() {
     assert!(matches(&["^/images/(.*/)*[^/]*$"], &long));
     for (bad, why) in [
         ("(", "unclosed group"),
-        ("(?R)", "unrecognized flag"),
+        ("(?1)", "unrecognized flag"),
         (r"(a)\1", "backreferences are not supported"),
         ("a(?=b)", "look-around"),
         ("(.{1000}){1000}", "too large"),

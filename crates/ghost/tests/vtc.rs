@@ -156,13 +156,18 @@ fn run(case: &str) {
     match output.status.code() {
         Some(0) => {}
         Some(SKIPPED) => eprintln!("{case}: skipped\n{}", String::from_utf8_lossy(&output.stdout)),
-        _ => panic!(
-            "{}: varnishtest ended with {}\n{}{}",
-            file.display(),
-            output.status,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        ),
+        _ => {
+            let log = String::from_utf8_lossy(&output.stdout);
+            // Lines that say what went wrong begin so; the log is long.
+            let wrong: Vec<&str> = log.lines().filter(|line| line.starts_with("----")).collect();
+            panic!(
+                "{}: varnishtest ended with {}\n{}\n{log}{}",
+                file.display(),
+                output.status,
+                wrong.join("\n"),
+                String::from_utf8_lossy(&output.stderr)
+            )
+        }
     }
 }
 
