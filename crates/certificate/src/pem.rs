@@ -30,9 +30,14 @@ impl Pem {
         if self.key.len() > MAXIMUM {
             return Err(Error::TooLarge("tls.key"));
         }
+        // In a form of its own, or by a header of the old one.
+        let encrypted = || {
+            contains(&self.key, b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
+                || contains(&self.key, b"Proc-Type: 4,ENCRYPTED")
+        };
         PrivateKeyDer::from_pem_slice(&self.key).map_err(|e| {
             Error::Key(match e {
-                pem::Error::NoItemsFound if contains(&self.key, b"-----BEGIN ENCRYPTED PRIVATE KEY-----") => {
+                pem::Error::NoItemsFound | pem::Error::Base64Decode(_) if encrypted() => {
                     "is encrypted; store it without a passphrase".to_owned()
                 }
                 pem::Error::NoItemsFound => absent(&self.key, "PRIVATE KEY"),

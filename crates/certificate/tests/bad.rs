@@ -139,6 +139,9 @@ fn an_encrypted_key() {
     let made = good();
     let key = "-----BEGIN ENCRYPTED PRIVATE KEY-----\naGVsbG8=\n-----END ENCRYPTED PRIVATE KEY-----\n";
     assert_eq!(why(&pem(&made.certificate, key)), "tls.key is encrypted; store it without a passphrase");
+    let old = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233445566778899AABBCCDDEEFF\n\n\
+               aGVsbG8=\n-----END EC PRIVATE KEY-----\n";
+    assert_eq!(why(&pem(&made.certificate, old)), "tls.key is encrypted; store it without a passphrase");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use model::names::socket_parts;
 use crate::answer::{self, Answer};
 use crate::board::{Board, Watched, lock};
 use crate::explain::{Asked, Explained, explain};
+use crate::names;
 use crate::view::{Measured, MeasuredGateway, Routes, Row, Top, rows};
 
 /// The most rows of one answer.
@@ -131,21 +132,25 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
         };
         // Not held meanwhile: whoever reports must not wait for us.
         let state = watched.state.borrow().clone();
+        let names = names::of_front(&state.configuration.tls);
         for socket in sockets(&config, &state).values() {
             let here = socket_parts(socket).map(|(_, port)| port);
             if port.is_none() || port == here {
-                all.push(explain(&router, &watched.name, socket, &asked));
+                all.push(explain(&router, &names, &watched.name, socket, &asked));
             }
         }
     }
     answer::json(&all)
 }
 
-/// HTTP sockets by port; those of varnishd where the file names none.
+/// Sockets by port; those of varnishd where the file names none.
 fn sockets(config: &model::ghost::Config, state: &chaperone::State) -> BTreeMap<u16, String> {
     let named = config.listeners.iter().map(|listener| listener.socket.clone());
     let open = state.sockets.iter().map(|(socket, _)| socket.clone());
-    let all: Vec<String> = if config.listeners.is_empty() { open.collect() } else { named.collect() };
+    let mut all: Vec<String> = if config.listeners.is_empty() { open.collect() } else { named.collect() };
+    // Of TLSRoutes alone.
+    let passed = state.front_sockets.iter().map(|(socket, _)| socket.clone());
+    all.extend(passed.filter(|socket| socket_parts(socket).is_some_and(|(protocol, _)| protocol == "tls")));
     all.into_iter().filter_map(|socket| Some((socket_parts(&socket)?.1, socket))).collect()
 }
 

@@ -3,8 +3,11 @@
 use std::fmt;
 
 use model::RouteKind;
+use model::names::socket_parts;
 use router::{Action, Candidate, Explanation, Request, Router, Rule, Verdict, random};
 use serde::{Deserialize, Serialize};
+
+use crate::names::{self, Goes, Name};
 
 /// Rules beyond this many are only counted: a large gateway has thousands.
 const SHOWN: usize = 40;
@@ -45,9 +48,39 @@ pub struct Other {
     pub why: String,
 }
 
-/// Asks the router that serves, or one like it.
-pub fn explain(router: &Router, gateway: &str, socket: &str, asked: &Asked) -> Explained {
+/// Asks the router that serves, or one like it. `names` are those of the front, which sees the handshake first.
+pub fn explain(router: &Router, names: &[Name], gateway: &str, socket: &str, asked: &Asked) -> Explained {
     let request = At { asked, socket };
+    let without_route = |listener: &str, route: Option<String>, answer: String| Explained {
+        gateway: gateway.to_owned(),
+        socket: socket.to_owned(),
+        listener: listener.to_owned(),
+        route,
+        answer,
+        ..Explained::default()
+    };
+    if !router::is_host(asked.host.as_bytes()) {
+        let answer = format!("400, `{}` is no host", asked.host);
+        return without_route("whatever the listener", None, answer);
+    }
+    if let Some((protocol, port)) = socket_parts(socket)
+        && protocol != "http"
+    {
+        match names::find(names, port, &asked.host) {
+            Some(Goes::ToVarnish) => {}
+            Some(Goes::ByTlsRoute { route, answer }) => {
+                let route = route.as_ref().map(|route| format!("TLSRoute {route}"));
+                return without_route("a TLS listener", route, answer.clone());
+            }
+            Some(Goes::Nowhere) | None => {
+                let answer = format!(
+                    "none, the handshake is refused: this port has neither a certificate nor a TLSRoute for the name `{}`",
+                    asked.host
+                );
+                return without_route("no listener for this name", None, answer);
+            }
+        }
+    }
     let explanation = router.explain(&request, random::next());
     let decision = &explanation.decision;
     let listener = decision.listener().map_or("no listener for this host".to_owned(), |l| {

@@ -14,6 +14,7 @@ mod door;
 mod events;
 mod explain;
 mod journal;
+pub mod names;
 mod patient;
 mod purge;
 mod server;

@@ -61,10 +61,13 @@ fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result<Vec<E
         }
         let (config, _) = input::ghost(plan, &endpoints);
         let compiled = Router::compile(&config)?;
-        let sockets = plan.routing.listeners.iter().map(|listener| listener.socket.as_str());
+        let names = dashboard::names::of_routing(&plan.routing);
+        let of_tls = plan.routing.tls_listeners.iter().map(|listener| listener.socket.as_str());
+        // HTTPS and TLS may share a port.
+        let sockets = of_tls.chain(plan.routing.listeners.iter().map(|listener| listener.socket.as_str()));
         let sockets: BTreeMap<u16, &str> = sockets.filter_map(|s| Some((socket_parts(s)?.1, s))).collect();
         for (_, socket) in sockets.into_iter().filter(|(p, _)| arguments.port.is_none_or(|port| port == *p)) {
-            all.push(dashboard::explain(&compiled.router, &key.to_string(), socket, asked));
+            all.push(dashboard::explain(&compiled.router, &names, &key.to_string(), socket, asked));
         }
     }
     Ok(all)

@@ -6,7 +6,7 @@ mod report;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use api::InvalidationType;
 use model::invalidation::Invalidation;
 use translate::invalidation;
@@ -25,13 +25,12 @@ pub(crate) struct Wanted {
 pub(crate) async fn purge(arguments: PurgeArguments, log: LogFormat) -> anyhow::Result<ExitCode> {
     let PurgeArguments { soft, host, paths, tags, target } = arguments;
     let kind = if soft { InvalidationType::SoftPurge } else { InvalidationType::Purge };
-    for path in &paths {
-        ensure!(
-            path.starts_with('/'),
-            "{path}: a path begins with a slash; regular expressions are for `ban`"
-        );
+    if let Some(path) = paths.iter().find(|path| !path.starts_with('/')) {
+        return Ok(misuse(&format!("{path}: a path begins with a slash; regular expressions are for `ban`")));
     }
-    ensure!(!paths.is_empty() || !tags.is_empty(), "nothing to purge: give HOST and PATH, or --tag");
+    if paths.is_empty() && tags.is_empty() {
+        return Ok(misuse("nothing to purge: give HOST and PATH, or --tag"));
+    }
     run(Wanted { kind, hostname: host, paths, tags }, target, log).await
 }
 
@@ -47,7 +46,9 @@ pub(crate) async fn ban(arguments: BanArguments, log: LogFormat) -> anyhow::Resu
 
 async fn run(mut wanted: Wanted, target: Target, log: LogFormat) -> anyhow::Result<ExitCode> {
     wanted.hostname = wanted.hostname.map(|host| host.to_ascii_lowercase());
-    wanted.check()?;
+    if let Err(why) = wanted.check() {
+        return Ok(misuse(&why));
+    }
     match target::find_to_change(&target)? {
         Found::Serve(dir) => local::run(&wanted, &target, &dir, log).await,
         Found::Cluster if target.names_cluster() => cluster::run(&wanted, &target, log).await,
@@ -60,8 +61,8 @@ async fn run(mut wanted: Wanted, target: Target, log: LogFormat) -> anyhow::Resu
 
 impl Wanted {
     /// What the API server would refuse is refused for `serve`, too.
-    fn check(&self) -> anyhow::Result<()> {
-        invalidation::check(&self.invalidation()).map_err(anyhow::Error::msg)
+    fn check(&self) -> Result<(), String> {
+        invalidation::check(&self.invalidation())
     }
 
     fn invalidation(&self) -> Invalidation {
@@ -80,6 +81,12 @@ impl Wanted {
     fn names(&self) -> impl Iterator<Item = &String> + Clone {
         self.paths.iter().chain(&self.tags)
     }
+}
+
+/// As clap ends where arguments are wrong.
+fn misuse(why: &str) -> ExitCode {
+    tracing::error!("{why}");
+    ExitCode::from(2)
 }
 
 fn code(good: bool) -> ExitCode {

@@ -16,11 +16,13 @@ use crate::table::Table;
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
-    let live = io::stdout().is_terminal() && arguments.output == Output::Table;
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    let live = io::stdout().is_terminal() && arguments.output == Output::Table && !dumb;
     let count = arguments.count.unwrap_or(if live { u64::MAX } else { 1 });
     let working = progress::spinner("asking what runs");
     let mut running = Running::find(&arguments.target, arguments.all_namespaces).await?;
     let mut first = Some(working);
+    let mut nothing = false;
     // One for all: a Ctrl-C that comes during a look counts, too.
     let mut ended = pin!(tokio::signal::ctrl_c());
     for look in 0..count {
@@ -46,6 +48,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
         if let Some(working) = first.take() {
             working.finish_and_clear();
         }
+        nothing = top.gateways.is_empty();
         let mut to = io::stdout().lock();
         match arguments.output {
             Output::Json => writeln!(to, "{}", serde_json::to_string(&top)?)?,
@@ -61,7 +64,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
         }
         to.flush()?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Of the terminal, as far as it is known.

@@ -355,6 +355,8 @@ fn status_top_and_explain_ask_what_runs() {
         assert_eq!(code, Some(0), "{text}");
         text.lines().any(|line| line.contains("HTTPRoute default/shop, rule 0") && line.contains(" %"))
     });
+    let (code, text) = command(&scene, &["top", "--gateway", "nope"]);
+    assert!(code == Some(1) && text.contains("no such Gateway: default/nope"), "{code:?} {text}");
     let (_, json) = command(&scene, &["top", "--count", "1", "--output", "json"]);
     assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["gateways"][0]["gateway"], "default/web");
 

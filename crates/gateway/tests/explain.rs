@@ -112,3 +112,42 @@ fn no_route_is_404_and_no_gateway_a_failure() {
     assert!(!good);
     has(&text, &["No Gateway of ours has a listener for this", "check"]);
 }
+
+#[test]
+fn what_is_no_host_gets_400() {
+    let scene = scene();
+    for host in ["shop.example.com:x", "<script>", "a b"] {
+        let (_, text) = explain(&scene, &["--host", host, "--path", "/"]);
+        has(&text, &["answer: 400", host]);
+    }
+}
+
+#[test]
+fn names_of_handshakes_count_by_https_and_tls() {
+    let gateway = "---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web}
+spec:
+  gatewayClassName: varnish
+  listeners:
+  - {name: pass, port: 8443, protocol: TLS, hostname: '*.example.com', tls: {mode: Passthrough}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: TLSRoute
+metadata: {name: db}
+spec:
+  parentRefs: [{name: web}]
+  hostnames: [db.example.com]
+  rules: [{backendRefs: [{name: shop, port: 80}]}]
+";
+    let shop = service("shop", &[SocketAddr::from(([127, 0, 0, 1], 9001))]);
+    let scene = Scene::new(&[class(), shop, gateway.to_owned()].concat());
+    let (good, text) = explain(&scene, &["--host", "db.example.com", "--path", "/", "--port", "8443"]);
+    assert!(good, "{text}");
+    has(&text, &["Gateway default/web, socket tls-8443"]);
+    has(&text, &["route: TLSRoute default/db"]);
+    has(&text, &["answer: passed through, encrypted, to default/shop:80"]);
+    let (_, text) = explain(&scene, &["--host", "other.example.com", "--path", "/"]);
+    has(&text, &["answer: none, the handshake is refused", "other.example.com"]);
+}

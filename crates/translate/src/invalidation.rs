@@ -1,5 +1,6 @@
 //! A VarnishCacheInvalidation as ghost is asked for it, and what became of it in words.
 
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -36,9 +37,12 @@ pub fn check(one: &Invalidation) -> Result<(), String> {
             !label.is_empty()
                 && !label.starts_with('-')
                 && !label.ends_with('-')
-                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+                // Requests may have an underscore, and so may what is cached for them.
+                && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
         };
-        if host.len() > 253 || !host.split('.').all(label) {
+        let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let is_address = address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+        if host.len() > 253 || !is_address && !host.split('.').all(label) {
             return Err(format!(
                 "{host}: HOST is a name like shop.example.com, without scheme, port and wildcard"
             ));
@@ -110,6 +114,20 @@ mod tests {
         assert_eq!(summary(InvalidationType::Ban, &[Outcome::default()]), "1 expression banned");
         let bad = Outcome { objects: None, error: Some("no".to_owned()) };
         assert_eq!(summary(InvalidationType::Ban, &[bad, Outcome::default()]), "1 of 2 failed: no");
+    }
+
+    #[test]
+    fn a_host_is_what_a_request_may_have() {
+        let of =
+            |host: &str| check(&Invalidation { hostname: Some(host.to_owned()), ..Invalidation::default() });
+        for good in ["shop.example.com", "a_b.example.com", "localhost", "10.0.0.1", "[::1]"] {
+            assert_eq!(of(good), Ok(()), "{good}");
+        }
+        for bad in
+            ["", "a..b", "shop:80", "https://shop", "*.example.com", "[::1]:80", "[x]", "a\" || 1", "-a"]
+        {
+            assert!(of(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

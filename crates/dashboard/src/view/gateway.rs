@@ -88,15 +88,26 @@ fn listeners(state: &State, config: &Config) -> Vec<Listener> {
     let open = state.sockets.iter().chain(&state.front_sockets);
     for (socket, at) in open.filter(|(socket, _)| !known.contains(socket)) {
         let (protocol, port) = parts(socket);
+        let of_front = state.configuration.tls.listeners.iter().find(|one| one.socket == *socket);
+        let hosts = of_front.map_or(&[][..], |one| one.hosts.as_slice());
+        let names: BTreeSet<&str> =
+            hosts.iter().map(|host| host.hostname.as_deref().unwrap_or("*")).collect();
+        let leads = |host: &&front::Host| {
+            matches!(host.action, front::Action::Passthrough { .. } | front::Action::Forward { .. })
+        };
         all.push(Listener {
             name: socket.clone(),
             protocol,
             port: if port == 0 { at.port() } else { port },
-            hostname: "*".to_owned(),
+            hostname: match names.len() {
+                0 => "*".to_owned(),
+                _ => names.into_iter().collect::<Vec<_>>().join(", "),
+            },
             socket: socket.clone(),
             address: Some(*at),
             secrets: Vec::new(),
-            routes: 0,
+            // Names that lead somewhere: the front does not know whose they are.
+            routes: hosts.iter().filter(leads).count(),
         });
     }
     all.sort_by(|one, other| (one.port, &one.name).cmp(&(other.port, &other.name)));

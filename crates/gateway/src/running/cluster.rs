@@ -152,13 +152,13 @@ impl Cluster {
         &self,
         namespace: &str,
         config: &ConfigMap,
-    ) -> anyhow::Result<(model::ghost::Config, String)> {
+    ) -> anyhow::Result<(model::ghost::Config, Routing, String)> {
         let packing::Stored { json, base } = packing::stored(config)?;
         let vcl = config.data.as_ref().and_then(|data| data.get(packing::MAIN_VCL)).cloned();
         let json = json.unwrap_or_default();
         let hash = packing::hash(&vcl.unwrap_or_default(), json.as_bytes());
         if json.is_empty() {
-            return Ok((model::ghost::Config::default(), hash));
+            return Ok((model::ghost::Config::default(), Routing::default(), hash));
         }
         let mut routing: Routing = serde_json::from_str(&json).context("routing.json")?;
         if let Some(index) = base {
@@ -190,7 +190,7 @@ impl Cluster {
             }
         }
         let (ghost, _) = resolve(&routing, &EndpointIndex::new(slices.iter()));
-        Ok((ghost, hash))
+        Ok((ghost, routing, hash))
     }
 
     pub(super) async fn explain(&self, asked: &Asked, port: Option<u16>) -> anyhow::Result<Vec<Explained>> {
@@ -198,13 +198,15 @@ impl Cluster {
         for (name, known) in self.known().await?.0 {
             let (namespace, _) = name.split_once('/').unwrap_or_default();
             let Some(config) = &known.config else { continue };
-            let (config, _) = self.config(namespace, config).await?;
+            let (config, routing, _) = self.config(namespace, config).await?;
             let router = Router::compile(&config)?.router;
-            let sockets = config.listeners.iter().map(|listener| listener.socket.as_str());
+            let names = dashboard::names::of_routing(&routing);
+            let of_tls = routing.tls_listeners.iter().map(|listener| listener.socket.as_str());
+            let sockets = of_tls.chain(config.listeners.iter().map(|listener| listener.socket.as_str()));
             let sockets: BTreeMap<u16, &str> =
                 sockets.filter_map(|s| Some((socket_parts(s)?.1, s))).collect();
             for (_, socket) in sockets.into_iter().filter(|(at, _)| port.is_none_or(|port| port == *at)) {
-                all.push(dashboard::explain(&router, &name, socket, asked));
+                all.push(dashboard::explain(&router, &names, &name, socket, asked));
             }
         }
         Ok(all)

@@ -25,12 +25,11 @@ const PAGE: usize = 1000;
 
 pub(super) async fn status(dir: &Path, gateway: Option<&str>) -> anyhow::Result<(Vec<Status>, Vec<Row>)> {
     let mut overview: Overview = get(dir, "/api/state", &[]).await?;
-    let names: Vec<String> = overview.gateways.iter().map(|one| one.name.clone()).collect();
-    overview.gateways.retain(|one| gateway.is_none_or(|wanted| wanted == one.name));
-    if let Some(gateway) = gateway.filter(|_| overview.gateways.is_empty()) {
-        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        bail!("no such Gateway: {gateway} (running: {there})");
+    if let Some(gateway) = gateway.filter(|gateway| overview.gateways.iter().all(|one| one.name != *gateway))
+    {
+        return Err(no_such(gateway, &overview));
     }
+    overview.gateways.retain(|one| gateway.is_none_or(|wanted| wanted == one.name));
     let mut rows = Vec::new();
     loop {
         let (limit, offset) = (PAGE.to_string(), rows.len().to_string());
@@ -77,7 +76,18 @@ pub(super) async fn top(
     let (seconds, limit) = (seconds.to_string(), limit.to_string());
     let mut query = vec![("seconds", seconds.as_str()), ("limit", &limit)];
     query.extend(gateway.map(|gateway| ("gateway", gateway)));
-    get(dir, "/api/top", &query).await
+    let top: Top = get(dir, "/api/top", &query).await?;
+    if let Some(gateway) = gateway.filter(|_| top.gateways.is_empty()) {
+        let overview: Overview = get(dir, "/api/state", &[]).await?;
+        return Err(no_such(gateway, &overview));
+    }
+    Ok(top)
+}
+
+fn no_such(gateway: &str, overview: &Overview) -> anyhow::Error {
+    let names: Vec<&str> = overview.gateways.iter().map(|one| one.name.as_str()).collect();
+    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    anyhow::anyhow!("no such Gateway: {gateway} (running: {there})")
 }
 
 async fn get<T: DeserializeOwned>(dir: &Path, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {

@@ -23,7 +23,10 @@ impl Cluster {
         for (name, known) in known {
             let (namespace, short) = name.split_once('/').unwrap_or_default();
             let (config, hash) = match &known.config {
-                Some(config) => self.config(namespace, config).await?,
+                Some(config) => {
+                    let (config, _, hash) = self.config(namespace, config).await?;
+                    (config, hash)
+                }
                 None => (model::ghost::Config::default(), String::new()),
             };
             let pods = pods::of_gateway(self, namespace, short, &hash).await?;

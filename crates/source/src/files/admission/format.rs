@@ -99,7 +99,10 @@ pub(crate) fn header_value(text: &str) -> Checked {
 
 /// `gateway.networking.k8s.io` calls it GEP-2257.
 pub(crate) fn duration(text: &str) -> Checked {
-    check(millis(text).is_some(), "must be a duration such as `3s500ms` or `1m` (units h, m, s, ms)")
+    check(
+        millis(text).is_some(),
+        "must be a duration such as `3s500ms` or `1m` (units h, m, s, ms; up to four numbers of up to five digits)",
+    )
 }
 
 /// A GEP-2257 duration: up to four numbers of up to five digits, each with its unit.
