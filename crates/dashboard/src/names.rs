@@ -53,7 +53,7 @@ fn by_route(what: &str, backends: &front::Backends) -> Goes {
             all => format!("{name} ({})", all.join(", ")),
         }
     });
-    answer(what, groups.collect(), None)
+    answer(what, &groups.collect::<Vec<_>>(), None)
 }
 
 /// Of a front that would have this configuration, and all its certificates.
@@ -86,7 +86,7 @@ pub fn of_routing(routing: &Routing) -> Vec<Name> {
                     _ => "an invalid backendRef (the connection is closed)".to_owned(),
                 }
             });
-            let goes = answer(what, backends.collect(), Some(host.route_name.clone()));
+            let goes = answer(what, &backends.collect::<Vec<_>>(), Some(host.route_name.clone()));
             all.push(Name { port, hostname: host.hostname.clone(), one_label: false, goes });
         }
         let hostname = listener.hostname.clone().unwrap_or_else(any);
@@ -97,7 +97,7 @@ pub fn of_routing(routing: &Routing) -> Vec<Name> {
     all
 }
 
-fn answer(what: &str, groups: Vec<String>, route: Option<String>) -> Goes {
+fn answer(what: &str, groups: &[String], route: Option<String>) -> Goes {
     let to =
         if groups.is_empty() { "nobody (the connection is closed)".to_owned() } else { groups.join(" or ") };
     Goes::ByTlsRoute { route, answer: format!("{what} {to}") }
