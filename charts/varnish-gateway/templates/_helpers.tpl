@@ -11,20 +11,27 @@
 
 {{- define "vg.operator" -}}{{ include "vg.fullname" . }}-operator{{- end }}
 
-{{- define "vg.chaperone" -}}{{ include "vg.fullname" . }}-chaperone{{- end }}
+{{- /* What belongs to no namespace carries it in its name, so that two namespaces can have a release of the same name. */ -}}
+{{- define "vg.clusterwide" -}}
+{{ include "vg.fullname" . }}{{ if ne .Release.Namespace "varnish-gateway-system" }}-{{ .Release.Namespace }}{{ end }}
+{{- end }}
+
+{{- define "vg.operatorRole" -}}{{ include "vg.clusterwide" . }}-operator{{- end }}
+
+{{- define "vg.chaperone" -}}{{ include "vg.clusterwide" . }}-chaperone{{- end }}
 
 {{- define "vg.serviceAccount" -}}{{ .Values.serviceAccount.name | default (include "vg.operator" .) }}{{- end }}
 
 {{- define "vg.selector" -}}
 app.kubernetes.io/name: varnish-gateway-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- /* Labels of everything but the operator and what selects it. */ -}}
 {{- define "vg.labelsOf" -}}
 {{- $name := index . 0 }}{{ $root := index . 1 -}}
 app.kubernetes.io/name: {{ $name }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/part-of: varnish-gateway
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
@@ -61,15 +68,15 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- /* Whose classes are ours, and under which names we work. */ -}}
 {{- define "vg.identity" -}}
 - name: CONTROLLER_NAME
-  value: {{ include "vg.controllerName" . }}
+  value: {{ include "vg.controllerName" . | quote }}
 - name: INGRESS_CONTROLLER_NAME
-  value: {{ include "vg.ingressControllerName" . }}
+  value: {{ include "vg.ingressControllerName" . | quote }}
 - name: INGRESS_CLASS
-  value: {{ include "vg.ingressClass" . }}
+  value: {{ include "vg.ingressClass" . | quote }}
 - name: CHAPERONE_CLUSTER_ROLE
-  value: {{ include "vg.chaperone" . }}
+  value: {{ include "vg.chaperone" . | quote }}
 - name: LEASE_NAME
-  value: {{ include "vg.operator" . }}
+  value: {{ include "vg.operator" . | quote }}
 - name: POD_NAME
   valueFrom:
     fieldRef:
