@@ -225,7 +225,11 @@ async function loadRoutes() {
 
 function showTotals() {
   const cards = [];
-  for (const [name, { series, inFlight }] of seen.totals) {
+  for (const [name, { series, inFlight, uncounted }] of seen.totals) {
+    if (uncounted) {
+      cards.push(el("p", { class: "empty" }, `${name}: requests are not counted (metrics.perRoute is false), ${number(inFlight, 0)} in flight.`));
+      continue;
+    }
     for (const [column, format, label, most] of COLUMNS) {
       const values = series[column];
       const now = format(column === "rate" || column === "errors" ? values.at(-1) : last(values));
@@ -247,7 +251,7 @@ function showTotals() {
 async function loadTraffic() {
   const { kept, gateways } = await ask("/api/traffic");
   seen.kept = kept;
-  seen.totals = new Map(gateways.map(({ gateway, total, in_flight }) => [gateway, { series: total, inFlight: in_flight }]));
+  seen.totals = new Map(gateways.map(({ gateway, total, in_flight, per_route }) => [gateway, { series: total, inFlight: in_flight, uncounted: !per_route }]));
   showTotals();
 }
 
@@ -264,6 +268,7 @@ function takeSecond(second) {
   const total = seen.totals.get(second.gateway) ?? { series: { rate: [], errors: [], hits: [], mean: [], p95: [] } };
   append(total.series, second.total);
   total.inFlight = second.in_flight;
+  total.uncounted = second.uncounted ?? false;
   seen.totals.set(second.gateway, total);
   const points = new Map(second.rules.map((rule) => [ruleKey(second.gateway, rule.kind, rule.route, rule.rule), rule]));
   const told = new Set();

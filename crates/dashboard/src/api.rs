@@ -168,7 +168,7 @@ pub(crate) fn traffic(board: &Board, query: &Query) -> Answer {
         all.gateways.push(MeasuredGateway {
             gateway: watched.name.clone(),
             in_flight: traffic.in_flight,
-            per_route: traffic.per_route,
+            per_route: !traffic.is_uncounted(),
             total: traffic.total(),
         });
     }

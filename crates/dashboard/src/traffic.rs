@@ -70,7 +70,7 @@ pub struct Traffic {
     total: Series,
     rules: HashMap<Rule, Series>,
     pub(crate) in_flight: u64,
-    pub(crate) per_route: bool,
+    per_route: bool,
 }
 
 impl Traffic {
@@ -140,6 +140,11 @@ impl Traffic {
         self.rules.get(rule).map(Series::columns)
     }
 
+    /// Is counting switched off?
+    pub(crate) fn is_uncounted(&self) -> bool {
+        self.before.is_some() && !self.per_route
+    }
+
     /// The last seconds as one, with the busiest rules.
     pub fn second(&self, gateway: &str, seconds: usize, most: usize) -> Second {
         let rules = self.busiest(seconds, most).into_iter().map(|((kind, route, rule), point)| SecondOf {
@@ -152,6 +157,7 @@ impl Traffic {
             gateway: gateway.to_owned(),
             total: self.total.over(seconds),
             in_flight: self.in_flight,
+            uncounted: self.is_uncounted(),
             rules: rules.collect(),
         }
     }

@@ -155,6 +155,9 @@ pub struct Second {
     pub gateway: String,
     pub total: Point,
     pub in_flight: u64,
+    /// `metrics.perRoute: false` has switched counting off: the numbers say nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncounted: bool,
     /// Those with requests, the busiest first.
     pub rules: Vec<SecondOf>,
 }

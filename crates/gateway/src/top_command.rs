@@ -93,6 +93,12 @@ fn print(to: &mut impl Write, top: &Top, limit: usize, width: Option<usize>) -> 
         table.row(cells(format!("{} {}, rule {}{of}", rule.kind, rule.route, rule.rule), &rule.point));
     }
     table.write(to, width)?;
+    for Second { gateway, .. } in top.gateways.iter().filter(|second| second.uncounted) {
+        writeln!(
+            to,
+            "Gateway {gateway}: requests are not counted, as its GatewayClassParameters say metrics.perRoute: false."
+        )?;
+    }
     top.notes.iter().try_for_each(|note| writeln!(to, "{note}"))
 }
 

@@ -7,8 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::{
-    Ask, Origin, PATIENCE, Program, Response, Scene, cache_policy, class, free_port, gateway, get, route,
-    route_to, service, shop_on, until, user_vcl, wait_for,
+    Ask, Origin, PATIENCE, Program, Response, Scene, cache_policy, class, free_port, gateway, get,
+    parameters, route, route_to, service, shop_on, until, user_vcl, wait_for,
 };
 
 const HOST: &str = "shop.example.com";
@@ -365,6 +365,19 @@ fn status_top_and_explain_ask_what_runs() {
     assert!(code == Some(1) && text.contains("no `varnish-gateway serve` runs with --state-dir"), "{text}");
     let (_, text) = command(&scene, &["status", "--log", "json"]);
     assert!(serde_json::from_str::<Value>(&text).is_ok_and(|line| line["level"] == "ERROR"), "{text}");
+}
+
+#[test]
+fn numbers_that_nobody_counts_are_not_shown_as_zero() {
+    let (port, origin) = (free_port(), Origin::new("shop"));
+    let class = parameters("{metrics: {perRoute: false}}");
+    let rest = [gateway("web", &[port]), service("shop", &[origin.address()]), route_to("shop", "/", "shop")];
+    let scene = Scene::new(&[class, rest.concat()].concat());
+    let _program = scene.serve();
+    until("top says why there are none", || {
+        drop(get(port, "x", "/"));
+        command(&scene, &["top"]).1.contains("Gateway default/web: requests are not counted")
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use model::stats::{BOUNDS_MICROS, CACHE_RESULTS, CODES, Counts, RouteStats, Stat
 
 /// As far as `top` needs them.
 pub(super) fn parse(text: &str) -> Stats {
-    let mut stats = Stats { per_route: true, ..Stats::default() };
+    let mut stats = Stats::default();
     let mut rules: BTreeMap<(RouteKind, String, u32), Counts> = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("varnish_gateway_")) {
         let Some((name, labels, value)) = sample(line) else { continue };
@@ -15,6 +15,8 @@ pub(super) fn parse(text: &str) -> Stats {
         match name {
             "varnish_gateway_requests_in_flight" => stats.in_flight = value as u64,
             "varnish_gateway_unrouted_requests_total" => {
+                // It is there, with zeros at least, wherever routes are counted.
+                stats.per_route = true;
                 if let Some(place) = place(&CODES, label("code")) {
                     stats.unrouted.codes[place] = value as u64;
                 }
