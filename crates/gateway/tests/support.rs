@@ -11,7 +11,7 @@ pub(crate) mod scene;
 pub(crate) mod tls;
 pub(crate) mod wait;
 
-pub(crate) use authority::{Authority, Leaf, TlsOrigin, config_map};
+pub(crate) use authority::{Authority, Leaf, PickyOrigin, TlsOrigin, config_map};
 pub(crate) use client::{Ask, Connection, Response, get};
 pub(crate) use manifests::{
     cache_policy, class, gateway, gateway_of, parameters, route, route_to, secret, service, shop_on, user_vcl,

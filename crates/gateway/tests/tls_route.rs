@@ -51,7 +51,7 @@ fn one_port_passes_through_terminates_and_speaks_https() {
     let (port, ca, own) = (free_port(), Authority::new(), Certificate::new("own"));
     let (secret, plain, shop) = (Origin::new("secret"), Origin::new("plain"), Origin::new("shop"));
     let leaf = ca.leaf(&["db.example.com"]);
-    let tls = TlsOrigin::new(&leaf, secret.address(), None);
+    let tls = TlsOrigin::new(&leaf, secret.address());
     let listeners = [
         https("https", port),
         passthrough("pass", port, "*.example.com"),
@@ -108,7 +108,7 @@ fn one_port_passes_through_terminates_and_speaks_https() {
 fn what_is_decrypted_is_encrypted_again_where_a_policy_says_so() {
     let (port, ca, own, inner) =
         (free_port(), Authority::new(), Certificate::new("own"), Origin::new("inner"));
-    let tls = TlsOrigin::new(&ca.leaf(&["db.internal"]), inner.address(), None);
+    let tls = TlsOrigin::new(&ca.leaf(&["db.internal"]), inner.address());
     let policy = |hostname: &str| {
         format!(
             "\

@@ -1,11 +1,11 @@
 //! A CA, and TLS in front of an origin.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use certificate::{Authorities, Pair, Pem};
-use front::{Action, BackendGroup, Backends, ClientMode, ClientValidation, Config, Host, Listener, Shutdown};
+use certificate::{Pair, Pem};
+use front::{Action, BackendGroup, Backends, Config, Host, Listener, Shutdown};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
     date_time_ymd,
@@ -83,7 +83,7 @@ pub(crate) struct TlsOrigin {
 }
 
 impl TlsOrigin {
-    pub(crate) fn new(leaf: &Leaf, to: SocketAddr, clients: Option<&Authority>) -> Self {
+    pub(crate) fn new(leaf: &Leaf, to: SocketAddr) -> Self {
         let port = free_port();
         let pem = Pem { chain: leaf.chain.clone().into_bytes(), key: leaf.key.clone().into_bytes() };
         let groups = vec![BackendGroup { name: String::new(), weight: 1, endpoints: vec![to], tls: None }];
@@ -91,18 +91,10 @@ impl TlsOrigin {
             certificates: vec![Arc::new(Pair::new(&pem).unwrap())],
             backends: Arc::new(Backends { groups }),
         };
-        let client_validation = clients.map(|authority| {
-            let authorities = Arc::new(Authorities::new(authority.pem.as_bytes()).unwrap());
-            (port, ClientValidation { authorities, mode: ClientMode::ValidOnly })
-        });
         let address = Some(Ipv4Addr::LOCALHOST.into());
         let hosts = vec![Host { hostname: None, one_label: false, action }];
         let listener = Listener { socket: format!("tls-{port}"), address, port, hosts };
-        let config = Config {
-            listeners: vec![listener],
-            client_validation: client_validation.into_iter().collect::<BTreeMap<_, _>>(),
-            ..Config::default()
-        };
+        let config = Config { listeners: vec![listener], ..Config::default() };
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let kept = (watch::Sender::new(Arc::new(config)), watch::Sender::new(Shutdown::Run));
@@ -114,5 +106,51 @@ impl TlsOrigin {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+/// openssl's own server, which takes clients of one authority only, and answers 200 to whatever they ask.
+pub(crate) struct PickyOrigin {
+    address: SocketAddr,
+    server: Child,
+    _files: tempfile::TempDir,
+}
+
+impl PickyOrigin {
+    pub(crate) fn new(leaf: &Leaf, clients: &Authority) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = files.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let server = Command::new("openssl")
+            .args(["s_server", "-quiet", "-www", "-Verify", "1", "-verify_return_error", "-accept"])
+            .arg(address.to_string())
+            .arg("-cert")
+            .arg(write("tls.crt", &leaf.chain))
+            .arg("-key")
+            .arg(write("tls.key", &leaf.key))
+            .arg("-CAfile")
+            .arg(write("ca.crt", &clients.pem))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl");
+        until("openssl takes connections", || std::net::TcpStream::connect(address).is_ok());
+        Self { address, server, _files: files }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for PickyOrigin {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
     }
 }
