@@ -29,7 +29,7 @@ impl<S, F: FnOnce()> Answering<S, F> {
     }
 }
 
-/// Alerts about us, which come before a server reads a request.
+/// Alerts about our certificate, which come before a server reads a request.
 fn refusal(error: &io::Error) -> Option<String> {
     let about_us = |alert: &Alert| {
         matches!(
@@ -42,9 +42,7 @@ fn refusal(error: &io::Error) -> Option<String> {
                 | Alert::CertificateExpired
                 | Alert::CertificateUnknown
                 | Alert::UnknownCA
-                | Alert::AccessDenied
                 | Alert::DecryptError
-                | Alert::HandshakeFailure
         )
     };
     match error.get_ref()?.downcast_ref::<rustls::Error>()? {

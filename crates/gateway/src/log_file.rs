@@ -18,7 +18,13 @@ const TELL: Duration = Duration::from_secs(60);
 
 pub(crate) enum LogFile {
     Stdout(io::Stdout),
-    File { path: PathBuf, file: File, looked: Instant },
+    File {
+        path: PathBuf,
+        file: File,
+        looked: Instant,
+        /// It was moved away, and could not be made anew: then what is written goes nowhere.
+        away: bool,
+    },
 }
 
 impl LogFile {
@@ -28,19 +34,24 @@ impl LogFile {
 
     pub(crate) fn open(path: &str) -> io::Result<Self> {
         let path = PathBuf::from(path);
-        Ok(Self::File { file: append(&path)?, path, looked: Instant::now() })
+        Ok(Self::File { file: append(&path)?, path, looked: Instant::now(), away: false })
     }
 
     /// In one piece: others may write there, too.
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         match self {
             Self::Stdout(out) => out.write_all(line).and_then(|()| out.flush()),
-            Self::File { path, file, looked } => {
+            Self::File { path, file, looked, away } => {
                 if looked.elapsed() >= LOOK {
                     *looked = Instant::now();
                     if !is_at(file, path) {
+                        *away = true;
                         *file = append(path)?;
                     }
+                    *away = false;
+                }
+                if *away {
+                    return Err(io::Error::other("the file was moved away, and cannot be made anew"));
                 }
                 file.write_all(line)
             }

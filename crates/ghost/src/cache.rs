@@ -6,7 +6,9 @@
 
 use std::ffi::CStr;
 
-use model::names::{CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, RESCUE_HEADER, TAG_HEADERS};
+use model::names::{
+    CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, RESCUE_HEADER, SENT_HEADER, TAG_HEADERS,
+};
 use router::cache::{Answer, Cache, Keeping, Key, Parameters, is_one_range};
 use router::{Decision, NormalHost, Rule};
 
@@ -164,6 +166,7 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
             (Message::new(ffi::gs_bereq0(ctx)), Message::new(ffi::gs_bereq(ctx)))
         {
             vary_by_the_clients(message, before, bereq);
+            bereq.fail_if_lost(ctx);
         }
         if cache.is_none() {
             return false;
@@ -187,9 +190,33 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
 fn vary_by_the_clients(beresp: Message<'_>, before: Message<'_>, bereq: Message<'_>) {
     let names = beresp.headers("Vary").flat_map(|line| line.split(|byte| *byte == b','));
     for name in names.filter_map(|name| std::str::from_utf8(name.trim_ascii()).ok()) {
-        if !name.is_empty() && !bereq.headers(name).eq(before.headers(name)) {
-            bereq.remove_header(name);
-            before.headers(name).for_each(|value| bereq.add_header(name, value));
+        if name.is_empty() || bereq.headers(name).eq(before.headers(name)) {
+            continue;
+        }
+        let sent: Vec<Vec<u8>> =
+            bereq.headers(name).map(|value| [name.as_bytes(), b": ", value].concat()).collect();
+        bereq.remove_header(name);
+        before.headers(name).for_each(|value| bereq.add_header(name, value));
+        match sent.as_slice() {
+            [] => bereq.add_header(SENT_HEADER, name.as_bytes()),
+            sent => sent.iter().for_each(|line| bereq.add_header(SENT_HEADER, line)),
+        }
+    }
+}
+
+/// Another try of a fetch whose answer was there already: what goes to the origin is what went there.
+pub(crate) fn send_again(bereq: Message<'_>) {
+    let all: Vec<Vec<u8>> = bereq.headers(SENT_HEADER).map(<[u8]>::to_vec).collect();
+    let parts = || {
+        all.iter().filter_map(|line| {
+            let line = std::str::from_utf8(line).ok()?;
+            Some(line.split_once(": ").map_or((line, None), |(name, value)| (name, Some(value))))
+        })
+    };
+    parts().for_each(|(name, _)| bereq.remove_header(name));
+    for (name, value) in parts() {
+        if let Some(value) = value {
+            bereq.add_header(name, value.as_bytes());
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod urls;
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, TAG_HEADERS};
 use router::cache::Parameters;
@@ -27,7 +27,7 @@ use urls::Urls;
 
 static MAP: LazyLock<Map> = LazyLock::new(Map::default);
 static RECENT: LazyLock<Recent> = LazyLock::new(Recent::default);
-static BANS: LazyLock<Bans<Arc<Urls>>> = LazyLock::new(Bans::default);
+static BANS: LazyLock<Bans<Urls>> = LazyLock::new(Bans::default);
 static KNOWN: LazyLock<Known> = LazyLock::new(Known::default);
 
 /// What vcl_backend_response knows of the object that the same thread puts into the cache after it.
@@ -126,10 +126,11 @@ pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[
 ///
 /// # Safety
 /// `worker` must be the thread's own.
-pub(crate) unsafe fn end_matching(worker: *mut RawWorker, host: &[u8], urls: &Arc<Urls>) {
+pub(crate) unsafe fn end_matching(worker: *mut RawWorker, host: &[u8], urls: &Urls) {
     // Before the look: what comes into the cache from now on is noticed.
+    // A copy: what the search remembers of all these objects is not kept.
     // SAFETY: it takes nothing.
-    BANS.note(host, Arc::clone(urls), unsafe { ffi::gs_real_time() });
+    BANS.note(host, urls.clone(), unsafe { ffi::gs_real_time() });
     for key in MAP.host_keys(host) {
         MAP.each(key, |object| {
             // SAFETY: the map shows objects that are alive; the caller's promise.

@@ -1,7 +1,6 @@
 //! Takes objects out of the cache, as the loopback socket is asked to.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use model::invalidation::{Invalidation, MOST_AT_ONCE, Method, Order, Outcome, Outcomes};
 
@@ -114,7 +113,7 @@ impl Bans {
         for (host, regexes) in self.0 {
             for urls in Urls::all(&regexes) {
                 // SAFETY: the caller's promise.
-                unsafe { index::end_matching(worker, host.as_bytes(), &Arc::new(urls)) };
+                unsafe { index::end_matching(worker, host.as_bytes(), &urls) };
             }
         }
     }

@@ -362,10 +362,14 @@ unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, _ghost: *const Ghost) ->
             if cache::is_vain(ctx, bereq) {
                 return 1;
             }
+            let target = target::of_director(ffi::gs_bereq_backend(ctx));
+            // It says so once.
+            let is_first = target.is_some() && ffi::gs_first_try(ctx) == 1;
+            if !is_first {
+                cache::send_again(bereq);
+            }
             bereq.remove_headers_with(GHOST_PREFIX);
-            if let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx))
-                && ffi::gs_first_try(ctx) == 1
-            {
+            if let Some(target) = target.filter(|_| is_first) {
                 target.rule().edit_request(bereq.url(), &mut bereq);
                 bereq.fail_if_lost(ctx);
             }

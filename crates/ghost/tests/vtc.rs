@@ -42,6 +42,7 @@ cases! {
     a_reload_with_many_bad_entries_succeeds
     a_restart_is_routed_by_the_same_configuration
     a_retry_of_user_vcl_is_not_edited_twice
+    a_retry_sends_again_what_went_to_the_origin
     a_rolled_back_request_is_routed_anew
     a_service_without_endpoints_is_covered_by_the_cache
     a_soft_purge_keeps_grace

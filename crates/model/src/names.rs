@@ -68,6 +68,8 @@ pub const CACHE_STATUS_HEADER: &str = "X-Cache";
 /// Between vcl_backend_response and vcl_deliver: the origin failed, and a stale object is there to be served instead.
 pub const RESCUE_HEADER: &str = "X-Ghost-Rescue";
 /// Headers that begin so are ghost's alone: they never come from a client, and never reach an origin or a client.
+/// On a fetch whose answer is there: what went to the origin, `name: value`, or the name alone where nothing did. For another try.
+pub const SENT_HEADER: &str = "X-Ghost-Sent";
 pub const GHOST_PREFIX: &str = "X-Ghost-";
 /// Headers that begin so never come from a client.
 pub const GATEWAY_PREFIX: &str = "X-Gateway-";

@@ -25,7 +25,7 @@ use translate::{GatewayPlan, Key, packing, tls_secrets};
 use crate::Error;
 use crate::apply::Ledger;
 use crate::metrics::Metrics;
-use crate::owned::Owned;
+use crate::owned::{Owned, is_made_by_us};
 use crate::status::{Runtime, Runtimes};
 
 /// Owns everything but routes.
@@ -308,7 +308,7 @@ impl Actor {
             wanted.insert(key);
         }
         for (key, binding) in self.owned.role_bindings.objects() {
-            let elsewhere = key.namespace != self.key.namespace;
+            let elsewhere = key.namespace != self.key.namespace && is_made_by_us(&binding.metadata);
             if elsewhere && gateway_of(binding.as_ref()).as_ref() == Some(&self.key) && !wanted.contains(&key)
             {
                 done =

@@ -109,6 +109,8 @@ impl Router {
     pub fn decide(&self, request: &impl Request, random: u64) -> Decision<'_> {
         let host = NormalHost::new(request.host());
         if let Some(name) = request.server_name()
+            // Whoever was let in by this very name is right here.
+            && NormalHost::new(name).as_bytes() != host.as_bytes()
             && self.is_a_strangers(request.socket(), host.as_bytes())
         {
             let of_connection = self.listener_for(request.socket(), NormalHost::new(name).as_bytes());

@@ -318,6 +318,11 @@ fn a_request_for_the_name_of_a_tls_listener_came_by_the_wrong_connection() {
     }
     assert!(matches!(action("https-443", Some("shop.a.com"), "other.a.com"), Action::Forward { .. }));
     assert!(matches!(action("https-443", Some("own.pass.a.com"), "own.pass.a.com"), Action::Forward { .. }));
+    // A connection for this very name ends here, say by an Ingress's certificate.
+    assert!(matches!(
+        action("https-443", Some("x.pass.a.com"), "x.pass.a.com"),
+        Action::NotFound | Action::Forward { .. }
+    ));
     // Without a name in the handshake nothing is held against a request.
     assert!(matches!(action("https-443", None, "db.a.com"), Action::Forward { .. }));
     assert_eq!(action("https-443", Some("shop.a.com"), "c.org"), Action::NotFound);

@@ -16,12 +16,6 @@ pub trait Matches {
     fn matches(&self, url: &[u8]) -> bool;
 }
 
-impl<M: Matches> Matches for std::sync::Arc<M> {
-    fn matches(&self, url: &[u8]) -> bool {
-        (**self).matches(url)
-    }
-}
-
 pub struct Bans<M> {
     recent: RwLock<Recent<M>>,
     /// Most of the time there are none, and no fetch takes the lock.

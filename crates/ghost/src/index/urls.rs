@@ -8,13 +8,14 @@ use regex::bytes::{RegexSet, RegexSetBuilder};
 use super::bans::Matches;
 
 /// Of one expression, compiled.
-const LARGEST: usize = 256 << 10;
+const LARGEST: usize = 64 << 10;
 /// Of all that are looked for together.
-const LARGEST_SET: usize = 16 << 20;
+const LARGEST_SET: usize = 1 << 20;
 /// What the search may remember, so that it stays fast.
-const MEMORY: usize = 16 << 20;
+const MEMORY: usize = 2 << 20;
 
 /// Any of some expressions.
+#[derive(Clone)]
 pub struct Urls(RegexSet);
 
 impl Urls {

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::Resource;
 use kube::api::ObjectMeta;
 use translate::{Key, tls_secrets, workload};
 
 use super::{Actor, INFRASTRUCTURE, delete, gateway_of};
 use crate::Error;
 use crate::apply::Ledger;
+use crate::owned::is_made_by_us;
 
 impl Actor {
     /// Those that are there, by number.
@@ -17,9 +19,16 @@ impl Actor {
         let all = self.owned.secrets.objects();
         let mine = all.into_iter().filter_map(|(key, secret)| {
             let number = workload::tls_secret_number(&self.key.name, &key.name)?;
-            (gateway_of(secret.as_ref()).as_ref() == Some(&self.key)).then_some((number, key, secret))
+            self.is_mine(&key, secret.as_ref()).then_some((number, key, secret))
         });
         mine.collect()
+    }
+
+    /// Made for this Gateway, beside it. A copy in another namespace, labels and all, is somebody else's.
+    pub(super) fn is_mine(&self, key: &Key, object: &impl Resource) -> bool {
+        key.namespace == self.key.namespace
+            && gateway_of(object).as_ref() == Some(&self.key)
+            && is_made_by_us(object.meta())
     }
 
     /// Up to the last that is there.

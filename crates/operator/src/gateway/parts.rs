@@ -77,9 +77,9 @@ impl Actor {
     pub(super) fn shards(&self) -> Vec<(Key, Arc<ConfigMap>)> {
         let all = self.owned.config_maps.objects();
         all.into_iter()
-            .filter(|(_, map)| {
+            .filter(|(key, map)| {
                 map.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(SHARD_LABEL))
-                    && gateway_of(map.as_ref()).as_ref() == Some(&self.key)
+                    && self.is_mine(key, map.as_ref())
             })
             .collect()
     }

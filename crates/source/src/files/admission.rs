@@ -143,7 +143,7 @@ fn judge(mut value: Value) -> Verdict {
                 format!(" (the {kind} that is read has the apiVersion {})", kind.api_versions())
             });
             let message = format!("the kind {kind_name} of {api_version} is not read; skipped{hint}");
-            return Verdict::Skipped { trace: trace.of_a_slip(), shown, message };
+            return Verdict::Skipped { trace: trace.of_a_slip(&api_version, object), shown, message };
         }
     };
     let Some(name) = name.map(str::to_owned) else {

@@ -119,6 +119,12 @@ impl Kind {
         })
     }
 
+    /// Is any kind of its group read?
+    pub(crate) fn has_group_of(api_version: &str) -> bool {
+        let (group, _) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        Self::ALL.into_iter().any(|kind| kind.facts().1 == group)
+    }
+
     pub(crate) fn recognise(api_version: &str, name: &str) -> Recognised {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let namesake = Self::ALL.into_iter().find(|kind| kind.name() == name);

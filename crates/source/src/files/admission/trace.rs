@@ -36,10 +36,13 @@ impl Trace {
         Some(ObjectId { kind, key: Key::new(namespace, name) })
     }
 
-    /// Of a kind that is not read: it is a slip where the kind's name is nearly one of ours, and where the document has not
-    /// even a name, as one that is half-written.
-    pub(super) fn of_a_slip(self) -> Option<Self> {
-        (self.kind.is_some() || self.name.is_none()).then_some(self)
+    /// Of a kind that is not read: it is a slip where the kind's name is nearly one of ours, and where a document of a group of
+    /// ours has not even a name, as one that is half-written. A Job with `generateName` is none.
+    pub(super) fn of_a_slip(self, api_version: &str, object: &Map<String, Value>) -> Option<Self> {
+        let is_half_written = self.name.is_none()
+            && Kind::has_group_of(api_version)
+            && metadata::text(object, "generateName").is_none();
+        (self.kind.is_some() || is_half_written).then_some(self)
     }
 
     /// Whether the object may have been this one.
