@@ -45,7 +45,6 @@ pub struct Columns {
 
 #[derive(Debug, Default)]
 struct Series {
-    last: Counts,
     points: VecDeque<Counted>,
 }
 
@@ -85,35 +84,29 @@ impl Traffic {
         };
         self.in_flight = sample.stats.in_flight;
         self.per_route = sample.stats.per_route;
-        let Some(before) = self.before.replace(sample.clone()) else {
-            // Nobody knows in which time these were counted.
-            for (rule, counts) in by_rule(&sample.stats) {
-                if let Some(series) = self.rules.get_mut(&rule) {
-                    series.last = counts.clone();
-                }
-            }
-            return;
-        };
+        // Without one before it nobody knows in which time these were counted.
+        let Some(before) = self.before.replace(sample.clone()) else { return };
         let seconds = sample.at.saturating_duration_since(before.at).as_secs_f64().max(0.001);
-        let (was, mut counted) = (by_rule(&before.stats), by_rule(&sample.stats));
+        let (was, nothing) = (by_rule(&before.stats), Counts::default());
+        let since = |rule: &Rule, now: &Counts| {
+            Counted::between(was.get(rule).copied().unwrap_or(&nothing), now, seconds)
+        };
+        let mut counted: HashMap<Rule, Counted> = by_rule(&sample.stats)
+            .into_iter()
+            .map(|(rule, now)| {
+                let second = since(&rule, now);
+                (rule, second)
+            })
+            .collect();
         // Rule by rule: one that goes takes what it had counted along.
         let mut total = Counted::between(&before.stats.unrouted, &sample.stats.unrouted, seconds);
-        let nothing = Counts::default();
-        for (rule, now) in &counted {
-            total.add(&Counted::between(was.get(rule).unwrap_or(&&nothing), now, 0.0));
-        }
+        counted.values().for_each(|second| total.add(&Counted { seconds: 0.0, ..*second }));
         self.total.push(total);
         for (rule, series) in &mut self.rules {
-            match counted.remove(rule) {
-                Some(counts) => series.count(counts.clone(), seconds),
-                None => series.push(Counted::silent(seconds)),
-            }
+            series.push(counted.remove(rule).unwrap_or_else(|| Counted::silent(seconds)));
         }
-        for (rule, counts) in counted {
-            let last = (*was.get(&rule).unwrap_or(&&nothing)).clone();
-            let mut series = Series { last, ..Series::default() };
-            series.count(counts.clone(), seconds);
-            self.rules.insert(rule, series);
+        for (rule, second) in counted {
+            self.rules.entry(rule).or_default().push(second);
         }
         self.forget_the_quietest();
     }
@@ -181,12 +174,6 @@ fn by_rule(stats: &Stats) -> HashMap<Rule, &Counts> {
 }
 
 impl Series {
-    fn count(&mut self, now: Counts, seconds: f64) {
-        let second = Counted::between(&self.last, &now, seconds);
-        self.last = now;
-        self.push(second);
-    }
-
     fn push(&mut self, second: Counted) {
         self.points.push_back(second);
         if self.points.len() > KEPT {
@@ -228,25 +215,17 @@ impl Counted {
         Self { seconds: seconds as f32, ..Self::default() }
     }
 
-    /// What was counted since. A child that was started anew counts from zero.
     fn between(before: &Counts, now: &Counts, seconds: f64) -> Self {
-        let begun_anew = now.requests() < before.requests();
-        let fresh = Counts::default();
-        let before = if begun_anew { &fresh } else { before };
-        let less = |now: u64, before: u64| u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX);
-        let cache = |counts: &Counts, places: &[usize]| places.iter().map(|place| counts.cache[*place]).sum();
-        let mut buckets = [0; BUCKETS];
-        for (place, bucket) in buckets.iter_mut().enumerate() {
-            *bucket = less(now.seconds.buckets[place], before.seconds.buckets[place]);
-        }
+        let more = now.since(before);
+        let capped = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        let [hit, miss, pass, stale, _] = more.cache;
         Self {
-            requests: less(now.requests(), before.requests()),
-            errors: less(now.codes[4], before.codes[4]),
-            // hit, miss, pass, stale
-            asked: less(cache(now, &[0, 1, 2, 3]), cache(before, &[0, 1, 2, 3])),
-            hits: less(cache(now, &[0, 3]), cache(before, &[0, 3])),
-            sum_micros: now.seconds.sum_micros.saturating_sub(before.seconds.sum_micros),
-            buckets,
+            requests: capped(more.requests()),
+            errors: capped(more.codes[4]),
+            asked: capped(hit + miss + pass + stale),
+            hits: capped(hit + stale),
+            sum_micros: more.seconds.sum_micros,
+            buckets: more.seconds.buckets.map(capped),
             seconds: seconds as f32,
         }
     }
@@ -367,6 +346,7 @@ mod tests {
         assert!(rates.fold(0.0, f64::max) <= 1.0);
         assert!(traffic.rules.values().all(|series| series.points.len() <= KEPT));
     }
+
     #[test]
     fn the_busiest_rule_is_seen_however_many_were_asked_for_before() {
         let (mut traffic, begin) = (Traffic::default(), Instant::now());

@@ -33,13 +33,13 @@ impl Actor {
 
     /// Up to the last that is there.
     pub(super) fn tls_secret_count(&self) -> usize {
-        self.tls_secrets_there().iter().map(|(number, ..)| number + 1).max().unwrap_or_default()
+        count(&self.tls_secrets_there())
     }
 
     /// What they hold now, by number.
     pub(super) fn pairs(&self) -> Vec<tls_secrets::Data> {
         let there = self.tls_secrets_there();
-        let mut all = vec![tls_secrets::Data::new(); self.tls_secret_count()];
+        let mut all = vec![tls_secrets::Data::new(); count(&there)];
         for (number, _, secret) in there {
             if let (Some(to), Some(data)) = (all.get_mut(number), &secret.data) {
                 to.clone_from(data);
@@ -86,6 +86,10 @@ impl Actor {
                 && there.metadata.owner_references == metadata.owner_references
         })
     }
+}
+
+fn count(there: &[(usize, Key, Arc<Secret>)]) -> usize {
+    there.iter().map(|(number, ..)| number + 1).max().unwrap_or_default()
 }
 
 fn has(theirs: &Option<BTreeMap<String, String>>, ours: &Option<BTreeMap<String, String>>) -> bool {
