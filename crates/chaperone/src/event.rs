@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::feed::GhostBase;
+use crate::log::Readers;
 use crate::tally::Tally;
 
 pub use sentence::Severity;
-
-use crate::feed::GhostBase;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -129,6 +129,8 @@ pub struct State {
     pub refused: Option<String>,
     /// Where varnishd's shared memory is: logs and counters.
     pub varnishd_dir: Option<Arc<Path>>,
+    /// Who reads that log.
+    pub log_readers: Arc<Readers>,
     pub(crate) tally: Arc<Tally>,
     /// varnishd's own, by socket name.
     pub sockets: Vec<(String, SocketAddr)>,
@@ -196,6 +198,10 @@ impl Reporter {
     /// The state, now and whenever it changes.
     pub fn state(&self) -> watch::Receiver<State> {
         self.state.subscribe()
+    }
+
+    pub(crate) fn log_readers(&self) -> Arc<Readers> {
+        Arc::clone(&self.state.borrow().log_readers)
     }
 
     /// Where varnishd keeps its shared memory.

@@ -8,6 +8,7 @@ mod entry;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -34,6 +35,46 @@ pub struct Source {
     pub varnishd_dir: PathBuf,
     /// Words before `varnishncsa`: a program that becomes it, and lets it end with us.
     pub by: Vec<OsString>,
+    /// Who else is to know of it.
+    pub readers: Arc<Readers>,
+}
+
+/// Processes that read varnishd's log.
+#[derive(Debug, Default)]
+pub struct Readers(Mutex<Vec<u32>>);
+
+impl Readers {
+    fn all(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Do so many have the log of the child that runs now? They read from there on, and what was before is lost to them.
+    pub(crate) fn are_there(&self, wanted: usize) -> bool {
+        self.all().iter().filter(|process| has_the_log(**process)).count() >= wanted
+    }
+}
+
+/// A log of a child that is gone is gone, too.
+fn has_the_log(process: u32) -> bool {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+    maps.lines().any(|line| line.contains("/_.vsm_child/_.Log.") && !line.ends_with("(deleted)"))
+}
+
+/// On the list as long as it lives.
+#[derive(Debug)]
+struct Listed(Arc<Readers>, u32);
+
+impl Listed {
+    fn new(readers: &Arc<Readers>, process: u32) -> Self {
+        readers.all().push(process);
+        Self(Arc::clone(readers), process)
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.0.all().retain(|process| *process != self.1);
+    }
 }
 
 /// One program that writes a line for each request.
@@ -42,6 +83,7 @@ struct Follower {
     process: Child,
     lines: BufReader<ChildStdout>,
     complaints: tokio::task::JoinHandle<Vec<String>>,
+    _listed: Option<Listed>,
 }
 
 impl Follower {
@@ -62,7 +104,8 @@ impl Follower {
         let missing = || std::io::Error::other("no output");
         let output = process.stdout.take().ok_or_else(missing)?;
         let complaints = tokio::spawn(last_words(process.stderr.take().ok_or_else(missing)?));
-        Ok(Self { process, lines: BufReader::new(output), complaints })
+        let listed = process.id().map(|process| Listed::new(&source.readers, process));
+        Ok(Self { process, lines: BufReader::new(output), complaints, _listed: listed })
     }
 
     /// The next line, without its end; `None` where the program has ended.

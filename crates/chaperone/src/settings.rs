@@ -27,8 +27,8 @@ pub struct Settings {
     /// A file with the CLI's secret; a new one is made where absent.
     pub secret: Option<PathBuf>,
     pub extra_args: Vec<String>,
-    /// Somebody of ours reads times and bytes of each request out of varnishd's log: an access log, spans.
-    pub logs_requests: bool,
+    /// So many of ours read times and bytes of each request out of varnishd's log: an access log, spans.
+    pub log_readers: usize,
     /// Those that the varnishd before this one had, where they differ: with them it starts, if it does not with these.
     pub former_args: Option<Vec<String>>,
     /// A piped connection on which nothing moves is closed after this time.

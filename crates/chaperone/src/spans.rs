@@ -90,8 +90,11 @@ pub async fn export(exporter: Exporter, gateway: String, by: Vec<OsString>, stat
         Err(_) => None,
     };
     let Some(varnishd_dir) = dir else { return };
-    let source = log::Source { varnishd_dir: varnishd_dir.to_path_buf(), by };
-    let tally = Arc::clone(&state.borrow().tally);
+    let (readers, tally) = {
+        let state = state.borrow();
+        (Arc::clone(&state.log_readers), Arc::clone(&state.tally))
+    };
+    let source = log::Source { varnishd_dir: varnishd_dir.to_path_buf(), by, readers };
     let (to, from) = mpsc::channel(WAITING);
     let dropped = Arc::clone(&tally);
     tokio::join!(

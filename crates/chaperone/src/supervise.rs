@@ -22,6 +22,9 @@ use crate::{Error, ListenSocket, Settings, ports, reload};
 const STARTING: Duration = Duration::from_secs(30);
 /// A child that dies without a word is found by asking, and so is a port that has become free.
 const ASK: Duration = Duration::from_secs(1);
+/// For readers of varnishd's log to find it, which takes them a tenth of a second; they are looked for so often.
+const FINDING_LOG: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// sockaddr_un has 108 bytes, and one of them ends the path.
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -34,7 +37,6 @@ pub async fn run(
     reporter: Reporter,
     shutdown: watch::Receiver<Shutdown>,
 ) {
-    reporter.works_in(&varnishd_dir(&settings));
     let feed = Feed::new(&settings, last_good);
     let front = FrontSide::start(
         settings.https_socket(),
@@ -156,6 +158,7 @@ impl Supervisor {
             let ours = vmod_dir(&self.settings.work_dir);
             admin.param_set("vmod_path", &format!("{}:{known}", ours.display())).await?;
         }
+        self.reporter.works_in(&varnishd_dir(&settings));
         Ok(Running { varnishd, listener, secret, admin, missing })
     }
 
@@ -215,6 +218,8 @@ impl Supervisor {
             Ok(status) => status,
             Err(e) => return Err(panicked(&running.admin).await.unwrap_or(e)),
         };
+        let took = begun.elapsed();
+        self.await_log_readers().await;
         self.settings.former_args = None;
         self.reporter.control(Some(ghost_socket));
         if let Some(ghost) = &desired.ghost {
@@ -225,12 +230,28 @@ impl Supervisor {
         self.reporter.shows(&desired.tls);
         self.front.keep_backends(&desired.backends);
         let (rules, backends) = (status.rules, status.backends);
-        self.reporter.tell(&Event::Reloaded { rules, backends, took: begun.elapsed() });
+        self.reporter.tell(&Event::Reloaded { rules, backends, took });
         match refused {
             Some(e) => self.reporter.tell(&Event::Refused { why: e.to_string(), serving: true }),
             None => self.reporter.fed(desired.tag.clone(), desired.front_sockets()),
         }
         Ok(Some(ghost_socket))
+    }
+
+    /// Who is told of requests hears of the first one, too.
+    async fn await_log_readers(&self) {
+        let (wanted, readers) = (self.settings.log_readers, self.reporter.log_readers());
+        let all = async {
+            while !readers.are_there(wanted) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        if tokio::time::timeout(FINDING_LOG, all).await.is_err() {
+            let name = &self.settings.name;
+            tracing::warn!(
+                "{name}: who reads varnishd's log is late, and may not hear of the first requests"
+            );
+        }
     }
 
     async fn serve(&mut self, running: &mut Running, ghost_socket: SocketAddr) -> End {

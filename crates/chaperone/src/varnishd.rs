@@ -145,7 +145,7 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     // Access logs tell URLs whole, within reason: the default cuts at 255 bytes.
     add(&["-p", "vsl_reclen=4096"]);
     add(&["-p", UNREAD_TAGS]);
-    if !settings.logs_requests {
+    if settings.log_readers == 0 {
         add(&["-p", REQUEST_TAGS]);
     }
     let extra: Vec<&str> = settings.extra_args.iter().map(String::as_str).collect();
@@ -231,7 +231,7 @@ mod tests {
             admin_address: ([127, 0, 0, 1], 0).into(),
             secret: None,
             extra_args: vec!["-p".into(), "thread_pool_min=50".into()],
-            logs_requests: false,
+            log_readers: 0,
             former_args: None,
             upgrade_idle: Duration::from_secs(300),
             drain_delay: Duration::ZERO,

@@ -157,7 +157,7 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         secret: environment.secret_path.clone(),
         extra_args,
         // The sidecar of access logs asks by VARNISHD_EXTRA_ARGS.
-        logs_requests: observe::pod_reads_the_log(),
+        log_readers: observe::log_readers_of_pod(),
         former_args: None,
         upgrade_idle: environment.upgrade_idle,
         drain_delay: environment.drain_delay,

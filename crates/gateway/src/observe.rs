@@ -1,7 +1,8 @@
 //! What others are told of each request: access logs, and spans for OpenTelemetry.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -74,9 +75,9 @@ impl ObserveArguments {
         logging.into_iter().chain(tracing).collect()
     }
 
-    /// Does somebody read varnishd's log of requests?
-    pub(crate) fn reads_the_log(&self) -> bool {
-        self.access_log.is_some() || is_there(&self.collector())
+    /// How many read varnishd's log of requests.
+    pub(crate) fn log_readers(&self) -> usize {
+        usize::from(self.access_log.is_some()) + usize::from(is_there(&self.collector()))
     }
 
     /// Logs and exports until it is dropped.
@@ -84,12 +85,13 @@ impl ObserveArguments {
         let logging = async {
             let Some(to) = &self.access_log else { return std::future::pending().await };
             let mut known = state.clone();
-            let dir = match known.wait_for(|state| state.varnishd_dir.is_some()).await {
-                Ok(state) => state.varnishd_dir.clone(),
+            let known = match known.wait_for(|state| state.varnishd_dir.is_some()).await {
+                Ok(state) => state.varnishd_dir.clone().zip(Some(Arc::clone(&state.log_readers))),
                 Err(_) => None,
             };
-            let Some(dir) = dir else { return };
-            if let Err(e) = self.log(to, &gateway, &dir).await {
+            let Some((dir, readers)) = known else { return };
+            let source = Source { varnishd_dir: dir.to_path_buf(), by: tied::with_us(), readers };
+            if let Err(e) = self.log(to, &gateway, source).await {
                 tracing::error!("{gateway}: no access log: {e:#}");
                 std::future::pending::<()>().await;
             }
@@ -107,7 +109,7 @@ impl ObserveArguments {
         tokio::join!(logging, exporting);
     }
 
-    async fn log(&self, to: &str, gateway: &str, dir: &Path) -> anyhow::Result<()> {
+    async fn log(&self, to: &str, gateway: &str, source: Source) -> anyhow::Result<()> {
         let query = translate::log_query(None);
         let out = match to {
             "json" | "ncsa" => LogFile::stdout(),
@@ -119,7 +121,6 @@ impl ObserveArguments {
         };
         let name = gateway.strip_prefix("Gateway ").unwrap_or(gateway).to_owned();
         let ((written, _), mut lost) = (log_file::writer(out, gateway.to_owned()), Lost::default());
-        let source = Source { varnishd_dir: dir.to_owned(), by: tied::with_us() };
         log::follow(&source, &arguments, move |line| {
             let line = match to {
                 "ncsa" => line,
@@ -166,7 +167,8 @@ pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let (lines, writing) = log_file::writer(LogFile::stdout(), "access-log".to_owned());
     let mut lost = Lost::default();
-    let source = Source { varnishd_dir: arguments.varnishd_dir, by: tied::with_us() };
+    let source =
+        Source { varnishd_dir: arguments.varnishd_dir, by: tied::with_us(), readers: Arc::default() };
     let following = log::follow(&source, &all, |line| {
         let line = Entry::line(&line, arguments.log_query_strings);
         lost.send(format!("{line}\n"), &lines, "access-log")
@@ -190,9 +192,9 @@ fn of_environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Does a pod read varnishd's log of requests by itself?
-pub(crate) fn pod_reads_the_log() -> bool {
-    is_there(&Exporter::read(None, of_environment))
+/// How many of a pod's chaperone itself read varnishd's log of requests.
+pub(crate) fn log_readers_of_pod() -> usize {
+    usize::from(is_there(&Exporter::read(None, of_environment)))
 }
 
 /// Spans of a pod's requests, where its environment names a collector. Ends never.

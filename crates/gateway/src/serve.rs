@@ -322,7 +322,7 @@ impl Machine {
             admin_address: internal(1),
             secret: None,
             extra_args: infra.varnishd_args.clone(),
-            logs_requests: self.arguments.observe.reads_the_log(),
+            log_readers: self.arguments.observe.log_readers(),
             former_args: None,
             upgrade_idle: Duration::from_secs_f64(infra.upgrade_idle_seconds.max(0.001)),
             drain_delay: Duration::ZERO,
