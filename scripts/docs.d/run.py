@@ -168,7 +168,7 @@ def wrong_commands(pages):
 
     def help_of(*command):
         if command not in helps:
-            done = subprocess.run([BINARY, *command, "--help"], capture_output=True, text=True, timeout=10, check=False)
+            done = subprocess.run([BINARY, *command, "--help"], capture_output=True, text=True, timeout=60, check=False)
             helps[command] = done.stdout if done.returncode == 0 else ""
         return helps[command]
 

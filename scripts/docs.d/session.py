@@ -26,7 +26,9 @@ class Session:
         )  # fmt: skip
         os.close(tell)
         # Others must not inherit it: the end of the shell is the end of the pipe.
-        self.say(f"exec 9>&{tell} {tell}>&-; set -o pipefail")
+        # It may be 9 itself.
+        close = "" if tell == 9 else f" {tell}>&-"
+        self.say(f"exec 9>&{tell}{close}; set -o pipefail")
 
     def say(self, line):
         try:

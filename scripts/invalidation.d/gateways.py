@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 KIT = REPOSITORY / "tests/cluster"
 NAMESPACE = "invalidation"
 HOST = "shop.example.com"
-PATIENCE = 90
+PATIENCE = 180
 BEGUN = time.monotonic()
 
 MANIFESTS = """
@@ -48,7 +48,7 @@ spec:
         image: localhost/echo-basic:1
         imagePullPolicy: Never
         env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-        readinessProbe: {httpGet: {path: /, port: 3000}, periodSeconds: 1}
+        readinessProbe: {httpGet: {path: /, port: 3000}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 30}
 ---
 apiVersion: v1
 kind: Service
@@ -111,7 +111,7 @@ def pods():
 
 def cache(address, url="/"):
     """What the cache of one pod did."""
-    connection = http.client.HTTPConnection(address, 80, timeout=5)
+    connection = http.client.HTTPConnection(address, 80, timeout=30)
     try:
         connection.request("GET", url, headers={"Host": HOST})
         answer = connection.getresponse()

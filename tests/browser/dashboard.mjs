@@ -59,10 +59,11 @@ ${route("shop", "shop.test", "/", "origin")}${route("broken", "shop.test", "/bro
   );
   const { url, stop } = await start([]);
 
-  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"], timeout: 90_000 });
   ended.push(() => browser.close());
   const context = await browser.newContext({ colorScheme: "light", viewport: { width: 1280, height: 900 } });
   const page = await context.newPage();
+  page.setDefaultTimeout(90_000);
   const [elsewhere, complaints] = [[], []];
   page.on("request", (request) => request.url().startsWith(url) || elsewhere.push(request.url()));
   page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));

@@ -23,7 +23,7 @@ export const freePort = () =>
   });
 
 export const until = async (what, test) => {
-  const deadline = Date.now() + 30_000;
+  const deadline = Date.now() + 90_000;
   while (Date.now() < deadline) {
     if (await test()) return;
     await new Promise((resolve) => setTimeout(resolve, 100));

@@ -38,9 +38,11 @@ spec:
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: ["--no-sandbox", "--host-resolver-rules=MAP *.test 127.0.0.1"],
     env: { ...process.env, HOME: home },
+    timeout: 90_000,
   });
   ended.push(() => browser.close());
   const page = await browser.newPage();
+  page.setDefaultTimeout(90_000);
 
   const shop = await page.goto(`https://shop.test:${port}/`);
   assert.equal(shop.status(), 200);

@@ -8,6 +8,7 @@ mod entry;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,16 +42,26 @@ pub struct Source {
 
 /// Processes that read varnishd's log.
 #[derive(Debug, Default)]
-pub struct Readers(Mutex<Vec<u32>>);
+pub struct Readers {
+    processes: Mutex<Vec<u32>>,
+    /// Those that ended, or never began.
+    failures: AtomicUsize,
+}
 
 impl Readers {
     fn all(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody is to wait for this one.
+    pub fn fail(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Do so many have the log of the child that runs now? They read from there on, and what was before is lost to them.
     pub(crate) fn are_there(&self, wanted: usize) -> bool {
-        self.all().iter().filter(|process| has_the_log(**process)).count() >= wanted
+        let there = self.all().iter().filter(|process| has_the_log(**process)).count();
+        there + self.failures.load(Ordering::Relaxed) >= wanted
     }
 }
 
@@ -170,6 +181,7 @@ pub async fn follow(source: &Source, arguments: &[String], mut take: impl FnMut(
             }
             Err(e) => format!("{e} (it comes with Varnish)"),
         };
+        source.readers.fail();
         let again_in = backoff.pause();
         tracing::error!(
             "varnishncsa does not run, and requests are not logged: {why}; if it refuses its arguments, correct the query or \

@@ -82,7 +82,10 @@ fn connector(exporter: &Exporter) -> Result<TlsConnector, Error> {
 pub async fn export(exporter: Exporter, gateway: String, by: Vec<OsString>, state: watch::Receiver<State>) {
     let collector = match Collector::new(exporter) {
         Ok(collector) => collector,
-        Err(e) => return tracing::error!("{gateway}: no spans: {e}"),
+        Err(e) => {
+            state.borrow().log_readers.fail();
+            return tracing::error!("{gateway}: no spans: {e}");
+        }
     };
     let mut known = state.clone();
     let dir = match known.wait_for(|state| state.varnishd_dir.is_some()).await {

@@ -23,7 +23,7 @@ const STARTING: Duration = Duration::from_secs(30);
 /// A child that dies without a word is found by asking, and so is a port that has become free.
 const ASK: Duration = Duration::from_secs(1);
 /// For readers of varnishd's log to find it, which takes them a tenth of a second; they are looked for so often.
-const FINDING_LOG: Duration = Duration::from_secs(5);
+const FINDING_LOG: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// sockaddr_un has 108 bytes, and one of them ends the path.

@@ -73,7 +73,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_takes_nothing_is_left() {
         let (ours, mut theirs) = duplex(8);
-        let mut ours = Patient::new(ours, Duration::from_millis(50));
+        let mut ours = Patient::new(ours, Duration::from_secs(1));
         ours.write_all(b"12345678").await.unwrap();
         // Slowly is well enough.
         let reading = async {

@@ -43,8 +43,9 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
     let reporter = Reporter::new({
         let (board, name) = (Arc::clone(&board), name.clone());
         move |event| {
-            tell("chaperone", event);
+            // Whoever reads the line finds it on the page.
             board.tell(&name, event);
+            tell("chaperone", event);
         }
     });
     board.show(&BTreeMap::from([(name, reporter.state())]));

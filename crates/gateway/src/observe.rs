@@ -90,8 +90,13 @@ impl ObserveArguments {
                 Err(_) => None,
             };
             let Some((dir, readers)) = known else { return };
-            let source = Source { varnishd_dir: dir.to_path_buf(), by: tied::with_us(), readers };
+            let source = Source {
+                varnishd_dir: dir.to_path_buf(),
+                by: tied::with_us(),
+                readers: Arc::clone(&readers),
+            };
             if let Err(e) = self.log(to, &gateway, source).await {
+                readers.fail();
                 tracing::error!("{gateway}: no access log: {e:#}");
                 std::future::pending::<()>().await;
             }

@@ -66,7 +66,7 @@ fn an_endpoint_that_died_without_a_word_holds_nobody_up() {
     scene.write("more.yaml", &route_to("more", "/more", "nowhere"));
     until("changes go on", || connection.exchange(&Ask::get("x", "/more")).status == 500);
     program.wait_for_lines(3, &["Gateway default/web: reloaded"]);
-    assert!(begun.elapsed() < Duration::from_secs(20), "took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(50), "took {:?}", begun.elapsed());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_hundred_changes_under_load_fail_no_request() {
         }
     });
     assert!(served.load(Ordering::Relaxed) > 100);
-    assert!(program.count_lines(&["Gateway default/web: reloaded"]) > 100);
+    program.wait_for_lines(101, &["Gateway default/web: reloaded"]);
 }
 
 struct Stop<'a>(&'a AtomicBool);
@@ -135,6 +135,7 @@ fn identical_bytes_cause_no_reload() {
     // A real change shows that the others were looked at.
     scene.write("route.yaml", &route_to("two", "/two", "shop"));
     until("the change is in force", || get(port, "x", "/two").status == 200);
+    program.wait_for_lines(2, &["reloaded"]);
     assert_eq!(program.count_lines(&["reloaded"]), 2, "{}", program.text());
     assert_eq!(program.count_lines(&["HTTPRoute default/one: accepted"]), 1, "{}", program.text());
 }

@@ -473,7 +473,7 @@ async fn an_invalidation_always_comes_to_an_end() {
     assert_eq!(both["status"]["podResults"].as_array().unwrap().len(), 2);
 
     // One fails: all is failed, and it says why.
-    world.invalidation("bad", "shop", "5s").await;
+    world.invalidation("bad", "shop", "15s").await;
     for (pod, success) in [("shop-1", true), ("shop-2", false), ("shop-3", true)] {
         world.invalidated("bad", pod, success).await;
     }

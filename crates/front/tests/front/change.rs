@@ -41,7 +41,7 @@ async fn new_certificates_are_for_new_connections() {
             }
         }
     };
-    timeout(Duration::from_secs(1), shows_new).await.unwrap();
+    timeout(PATIENCE, shows_new).await.unwrap();
     echoes(&mut before).await;
 }
 

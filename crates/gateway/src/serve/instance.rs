@@ -129,8 +129,9 @@ impl Instance {
             if let Event::Reloaded { rules, .. } = &mut event {
                 *rules = routes.load(Ordering::Relaxed) as u64;
             }
-            tell(&name, &event);
+            // Whoever reads the line finds it on the page.
             board.tell(&gateway, &event);
+            tell(&name, &event);
         });
         self.state = reporter.state();
         // In a task of its own: whoever is slow there holds up no reload.

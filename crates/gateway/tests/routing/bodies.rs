@@ -79,7 +79,7 @@ fn websockets_are_piped_both_ways() {
 
 #[test]
 fn an_origin_that_does_not_answer_in_time_is_given_up() {
-    let hasty = parameters("{timeouts: {firstByte: 300ms}}");
+    let hasty = parameters("{timeouts: {firstByte: 2s}}");
     let site = Site::of_class(&hasty, &["shop"], &route_to("shop", "/", "shop"));
     assert_eq!(Ask::get("x", "/hold").send(site.port).status, 503);
     assert_eq!(Ask::get("x", "/").send(site.port).status, 200);

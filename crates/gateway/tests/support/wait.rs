@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Long, since the machine may be busy; whoever waits in vain says for what.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 const BETWEEN: Duration = Duration::from_millis(20);
 
 /// Asks again and again until there is something.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 impl World {
     pub(crate) async fn varnish(&self, name: &str) {

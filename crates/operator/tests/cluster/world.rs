@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(120);
 const LEASE: &str = "varnish-gateway-operator";
 
 pub(crate) struct World {
@@ -103,7 +103,12 @@ impl World {
             "spec": { "controllerName": "varnish-software.com/gateway" },
         });
         let classes: Api<GatewayClass> = Api::all(client.clone());
-        classes.patch("varnish", &apply(), &Patch::Apply(class)).await.unwrap();
+        let begun = Instant::now();
+        // Its CRD may have come a moment ago.
+        while let Err(e) = classes.patch("varnish", &apply(), &Patch::Apply(&class)).await {
+            assert!(begun.elapsed() < PATIENCE, "GatewayClass: {e}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
         let crds: Api<
             k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
         > = Api::all(client.clone());
@@ -409,12 +414,12 @@ impl World {
         versions
     }
 
-    /// The versions once nothing has changed for two seconds: the controller manager has work of its own.
+    /// The versions once nothing has changed for four seconds: the controller manager has work of its own.
     pub(crate) async fn settled(&self, gateway: &str) -> BTreeMap<String, String> {
         let begun = Instant::now();
         loop {
             let before = self.versions(gateway).await;
-            tokio::time::sleep(Duration::from_secs(2)).await;
+            tokio::time::sleep(Duration::from_secs(4)).await;
             if self.versions(gateway).await == before {
                 return before;
             }

@@ -262,7 +262,7 @@ fn probe(path: &str, port: u16, period: i32, failures: i32) -> Probe {
             ..HTTPGetAction::default()
         }),
         period_seconds: Some(period),
-        timeout_seconds: Some(2),
+        timeout_seconds: Some(5),
         failure_threshold: Some(failures),
         ..Probe::default()
     }
