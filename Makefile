@@ -75,7 +75,7 @@ bench-ingress: setup ## Measure 5,000 Ingresses in a cluster, and write docs/res
 	scripts/bench-ingress
 
 test-faults: setup ## Faults on a whole cluster, under load: rolling pods, no API server, a dead container
-	scripts/test-faults
+	scripts/test-faults $(if $(NO_BUILD),--no-build)
 
 test-chart: setup ## The Helm chart by real helm: two releases, upgrade under load, uninstall (FAST=1, NO_BUILD=1, KEEP=1)
 	scripts/test-chart

@@ -26,6 +26,9 @@ const ASK: Duration = Duration::from_secs(1);
 const FINDING_LOG: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Of an answer that is not kept, so much is fetched ahead of what its client has taken.
+const TRANSIT_BUFFER: &str = "4m";
+
 /// sockaddr_un has 108 bytes, and one of them ends the path.
 const LONGEST_SOCKET_PATH: usize = 107;
 
@@ -157,6 +160,10 @@ impl Supervisor {
             let known = admin.param_show("vmod_path").await?;
             let ours = vmod_dir(&self.settings.work_dir);
             admin.param_set("vmod_path", &format!("{}:{known}", ours.display())).await?;
+        }
+        // Whoever takes a large answer slowly, without the cache, does not have it all in our memory. Varnish 7.1 does not know how.
+        if !self.settings.extra_args.iter().any(|argument| argument.contains("transit_buffer")) {
+            let _ = admin.param_set("transit_buffer", TRANSIT_BUFFER).await;
         }
         self.reporter.works_in(&varnishd_dir(&settings));
         Ok(Running { varnishd, listener, secret, admin, missing })

@@ -134,6 +134,8 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     add(&["-p", "rush_exponent=1000"]);
     // Ours must not cost a client the room for its own: the default is 64.
     add(&["-p", "http_max_hdr=128"]);
+    // A large answer takes the place of as many small objects as it needs. Beyond the default of 50 it would break off.
+    add(&["-p", "nuke_limit=1000000"]);
     // Tags come by the hundred, in one header: the defaults are 8k and 32k, and an answer beyond is 503. It must fit into the
     // workspace, with room for what is done with it.
     for parameter in ["http_resp_hdr_len=32k", "http_resp_size=64k", "workspace_backend=128k"] {

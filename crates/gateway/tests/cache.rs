@@ -166,6 +166,31 @@ fn rules_that_differ_by_header_method_or_weight_never_mix() {
 }
 
 #[test]
+fn a_full_cache_makes_room_and_what_does_not_fit_goes_through() {
+    let small = parameters("{storage: [{name: main, type: malloc, size: 16Mi}]}");
+    let policy = cache_policy("shop", "shop", "  defaultTTL: 1h");
+    let site = Site::of_class(&small, &["shop"], &[route_to("shop", "/", "shop"), policy].concat());
+    let mut connection = Connection::open(site.port).unwrap();
+    let mut get = |url: &str| connection.exchange(&Ask::get(HOST, url));
+    for n in 0..5_000 {
+        assert_eq!(get(&format!("/bytes/4000/{n}")).body.len(), 4_000);
+    }
+    // Each takes the place of hundreds.
+    for n in 0..5 {
+        let url = format!("/bytes/3000000/{n}");
+        assert_eq!(get(&url).body.len(), 3_000_000);
+        expect(&get(&url), 200, "HIT");
+    }
+    for url in ["/bytes/12000000/a", "/bytes/20000000/a"] {
+        for _ in 0..2 {
+            let answer = get(url);
+            expect(&answer, 200, "MISS");
+            assert!(url.contains(&answer.body.len().to_string()));
+        }
+    }
+}
+
+#[test]
 fn an_origin_that_dies_is_covered_by_grace_then_by_keep() {
     let site = Site::with_policy("  defaultTTL: 4s\n  grace: 4s\n  keep: 1h");
     site.origins[0].answer_with(200, &["ETag: \"1\""]);

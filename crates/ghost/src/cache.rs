@@ -20,6 +20,7 @@ use crate::{answer, stats, target};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
+const BODY: &CStr = c"X-Ghost-Pass: the request has a body";
 const BYPASS: &CStr = c"X-Ghost-Pass: bypass of the cache policy";
 const RESCUE: &CStr = c"X-Ghost-Rescue: 1";
 
@@ -27,6 +28,9 @@ const RESCUE: &CStr = c"X-Ghost-Rescue: 1";
 const HIT_FOR_MISS_SECONDS: f64 = 120.0;
 /// A failure passes sooner.
 const HIT_FOR_MISS_SECONDS_OF_FAILURES: f64 = 1.0;
+
+/// An answer that would take more of its storage than this is not kept: it would drive out everything else, or break off.
+const LARGEST_SHARE_OF_STORAGE: f64 = 0.5;
 
 /// A fetch that took this long to fail is not tried again at once: those who wait for it would wait for each other.
 const SLOW_FAILURE_SECONDS: f64 = 0.5;
@@ -42,6 +46,9 @@ pub(crate) unsafe fn ask(ctx: *const Ctx, task: &Task, decision: &Decision<'_>, 
         let Some(cache) = decision.cache() else { return request.message.add_static(NO_POLICY) };
         if cache.is_bypassed_by(request) {
             request.message.add_static(BYPASS);
+        } else if ffi::gs_has_body(ctx) == 1 {
+            // The body is no part of the key.
+            request.message.add_static(BODY);
         }
         if task.rescued {
             request.message.add_static(RESCUE);
@@ -175,7 +182,10 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
             // Nobody is to find it.
             ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
             ffi::gs_set_uncacheable(ctx);
-        } else if ffi::gs_ttl(ctx) <= 0.0 || Cache::forbids(&OriginsAnswer { ctx, message }) {
+        } else if ffi::gs_ttl(ctx) <= 0.0
+            || Cache::forbids(&OriginsAnswer { ctx, message })
+            || does_not_fit(ctx, message)
+        {
             let failed = message.status() >= 500;
             let seconds = if failed { HIT_FOR_MISS_SECONDS_OF_FAILURES } else { HIT_FOR_MISS_SECONDS };
             ffi::gs_keep_for(ctx, seconds, 0.0, 0.0);
@@ -183,6 +193,17 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
         }
         true
     }
+}
+
+/// One that does not say how long it is fits until it does not.
+///
+/// # Safety
+/// `ctx` must be the live context of the fetch whose answer `beresp` is.
+unsafe fn does_not_fit(ctx: *const Ctx, beresp: Message<'_>) -> bool {
+    let length =
+        beresp.header("Content-Length").and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    // SAFETY: the caller's promise.
+    length.is_some_and(|length: f64| length > unsafe { ffi::gs_storage_size(ctx) } * LARGEST_SHARE_OF_STORAGE)
 }
 
 /// Varnish keeps a variant by the headers that went to the origin, and finds it by those of the client. Those that differ, since

@@ -116,12 +116,16 @@ impl RouteCounters {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get_or_insert_default();
         known.retain(|_, counters| counters.strong_count() > 0);
+        let mut unrouted = UNROUTED.lock().unwrap_or_else(PoisonError::into_inner);
+        let unrouted = Arc::clone(unrouted.get_or_insert_default());
         let mut by_rule: Vec<Arc<Counters>> = Vec::with_capacity(router.rules().len());
         let mut before: Option<&Rule> = None;
         for rule in router.rules() {
             // Matches of one rule stand together.
             let counters = match (before.filter(|before| is_same(before, rule)), by_rule.last()) {
                 (Some(_), Some(counters)) => Arc::clone(counters),
+                // Nobody's: what answers where there is no route at all.
+                _ if rule.route_name().is_empty() => Arc::clone(&unrouted),
                 _ => {
                     let id = (rule.kind(), rule.route_name().into(), rule.rule_index());
                     let place = known.entry(id).or_default();
@@ -135,8 +139,6 @@ impl RouteCounters {
             by_rule.push(counters);
             before = Some(rule);
         }
-        let mut unrouted = UNROUTED.lock().unwrap_or_else(PoisonError::into_inner);
-        let unrouted = Arc::clone(unrouted.get_or_insert_default());
         Self { by_rule: by_rule.into(), unrouted: Some(unrouted) }
     }
 
@@ -150,7 +152,7 @@ impl RouteCounters {
 
     /// What was counted until now, with those of a base below.
     pub(crate) fn read(&self, router: &Router, below: Option<(&Self, &Router)>) -> Stats {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen: std::collections::HashSet<_> = self.unrouted.iter().map(Arc::as_ptr).collect();
         let mut routes = Vec::new();
         let below =
             below.into_iter().flat_map(|(counters, router)| router.rules().iter().zip(&counters.by_rule));

@@ -31,6 +31,7 @@ cases! {
     a_fetch_that_a_purge_overtakes_is_not_kept
     a_file_says_what_has_changed_since_its_base
     a_file_without_listeners_goes_by_sockets
+    a_get_with_a_body_goes_to_the_origin_whole
     a_new_rule_takes_over_no_objects
     a_new_vcl_reads_the_file_before_it_is_used
     a_policy_that_cannot_be_read_lets_its_rule_pass
@@ -111,6 +112,7 @@ cases! {
     what_a_header_or_chance_decides_is_in_the_cache_key
     what_is_for_the_cache_alone_reaches_no_client
     what_must_be_revalidated_is_not_served_stale
+    what_would_fill_the_storage_is_not_kept
     without_a_ttl_the_origin_alone_says
     x_cache_says_what_the_cache_did_unless_switched_off
 }

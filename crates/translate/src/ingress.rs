@@ -226,6 +226,11 @@ impl<'a> Merged<'a> {
                 faults.entry(*key).or_default().append(&mut rules.unresolved);
             }
         }
+        if gateway.ingress_options().merge == IngressMerge::SameNamespace {
+            for (key, fault) in repeated(&self.taken) {
+                faults.entry(key).or_default().push(fault);
+            }
+        }
         let default = self.taken.iter().find_map(|(_, rules)| rules.default.clone());
         // As when it was taken in.
         let alone = gateway.ingress_options().merge == IngressMerge::DistinctHosts
@@ -259,6 +264,25 @@ impl<'a> Merged<'a> {
         routing.default = default;
         faults
     }
+}
+
+/// Where several may have one host: paths that an older one has for another backend.
+fn repeated<'a>(taken: &[(&'a Key, Rules)]) -> Vec<(&'a Key, Fault)> {
+    let mut first: HashMap<(&str, &PathMatch), (&Key, &Route)> = HashMap::new();
+    let mut faults = Vec::new();
+    let hosts = taken.iter().flat_map(|(key, rules)| rules.hosts.iter().map(move |host| (*key, host)));
+    for (key, host) in hosts {
+        for entry in &host.entries {
+            let Some(path) = &entry.path_match else { continue };
+            let (owner, older) = *first.entry((&host.name, path)).or_insert((key, entry));
+            if owner != key && (&older.service, older.port) != (&entry.service, entry.port) {
+                let here = format!("spec.rules[{}]", entry.rule_index);
+                let whose = format!("Ingress {owner}");
+                faults.push((key, rules::twice(&here, &path.value, &host.name, &whose)));
+            }
+        }
+    }
+    faults
 }
 
 /// Takes the hosts away that have the same paths and backends as the first, and names it instead: files with thousands of

@@ -170,7 +170,14 @@ impl Shared {
     }
 
     fn answer(&self, to: &mut TcpStream, seen: &Seen) -> io::Result<()> {
-        let body = if seen.body.is_empty() { self.name.as_bytes() } else { &seen.body };
+        // `/bytes/1000/whatever` is answered by so many.
+        let wanted = seen.url.strip_prefix("/bytes/").and_then(|rest| rest.split('/').next()?.parse().ok());
+        let many = vec![b'x'; wanted.unwrap_or_default()];
+        let body = match (wanted, seen.body.is_empty()) {
+            (Some(_), _) => &many,
+            (None, true) => self.name.as_bytes(),
+            (None, false) => &seen.body,
+        };
         let (name, length) = (&self.name, body.len());
         let Manner { status, headers } = self.manner.lock().unwrap().clone();
         if status == 0 {

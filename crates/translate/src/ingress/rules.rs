@@ -1,6 +1,6 @@
 //! The rules of one Ingress, as entries of routing.json that only lack listeners.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use api::{HostlessRules, ImplementationSpecific};
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend, IngressSpec};
@@ -17,13 +17,17 @@ use crate::listener::Fault;
 use crate::service_port::{self, Wanted};
 use crate::snapshot::{Key, Snapshot};
 
+/// Where others have the name of a rule.
+const DEFAULT_BACKEND: &str = "default backend";
+
 /// What an Ingress asks for, whoever else asks for the same.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     /// Each once, in the order of the Ingress.
     pub(super) hosts: Vec<Host>,
     pub(super) default: Option<Route>,
-    /// One for each backend that leads nowhere (its requests get 503), and for TLS without a Secret.
+    /// One for each backend that leads nowhere (its requests get 503), for a path that stands there twice, and for TLS without a
+    /// Secret.
     pub(super) unresolved: Vec<Fault>,
 }
 
@@ -35,6 +39,16 @@ pub(super) struct Host {
     pub(super) entries: Vec<Route>,
     /// Its entries are those of the first host.
     pub(super) is_copy: bool,
+}
+
+/// A path that somebody else has first.
+pub(super) fn twice(here: &str, path: &str, host: &str, whose: &str) -> Fault {
+    Fault {
+        reason: "DuplicatePath",
+        message: format!(
+            "{here} is never asked: {whose} has {path} of {host} before it, for another backend; remove one of them"
+        ),
+    }
 }
 
 /// The rules; or why the Ingress as a whole cannot be taken in. `shares`: may this host have its entries from another, or lend
@@ -54,13 +68,14 @@ pub(super) fn read(
         snapshot,
         rules: Rules::default(),
         positions: HashMap::new(),
-        seen: HashSet::new(),
+        seen: HashMap::new(),
     };
-    if let Some(backend) = &spec.default_backend {
-        let entry = reader.entry(|| "spec.defaultBackend".to_owned(), backend, None, 0)?;
-        reader.rules.default = Some(entry);
-    }
     let rules = spec.rules.as_deref().unwrap_or_default();
+    if let Some(backend) = &spec.default_backend {
+        // It is no rule: one behind the last.
+        let entry = reader.entry(|| "spec.defaultBackend".to_owned(), backend, None, rules.len())?;
+        reader.rules.default = Some(Route { rule_name: Some(DEFAULT_BACKEND.to_owned()), ..entry });
+    }
     if rules.is_empty() && spec.default_backend.is_none() {
         return Err(Fault {
             reason: "NoRules",
@@ -122,10 +137,10 @@ struct Reader<'a> {
     /// Of hosts.
     positions: HashMap<String, usize>,
     /// Host and path: what stands there twice goes to the first backend.
-    seen: HashSet<(usize, PathMatch)>,
+    seen: HashMap<(usize, PathMatch), &'a IngressBackend>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn host(&self, index: usize, host: Option<&str>) -> Result<String, Fault> {
         match hostname::normal(host) {
             Some(host) => Ok(host),
@@ -154,7 +169,7 @@ impl Reader<'_> {
         &mut self,
         index: usize,
         number: usize,
-        path: &HTTPIngressPath,
+        path: &'a HTTPIngressPath,
         host: &str,
         at: usize,
     ) -> Result<(), Fault> {
@@ -163,9 +178,13 @@ impl Reader<'_> {
             reason: "InvalidPath",
             message: format!("{}.path: {message}", here()),
         })?;
-        if !self.seen.insert((at, path_match.clone())) {
+        if let Some(first) = self.seen.get(&(at, path_match.clone())) {
+            if **first != path.backend {
+                self.rules.unresolved.push(twice(&here(), &path_match.value, host, "this Ingress"));
+            }
             return Ok(());
         }
+        self.seen.insert((at, path_match.clone()), &path.backend);
         let mut entry =
             self.entry(|| format!("{}.backend", here()), &path.backend, Some(path_match), index)?;
         entry.hostname = host.to_owned();

@@ -27,6 +27,13 @@ sub vcl_hash {
 	return (lookup);
 }
 
+sub vcl_backend_fetch {
+	# Varnish's builtin VCL, which is not reached then, takes bodies away from GET.
+	if (bereq.uncacheable) {
+		return (fetch);
+	}
+}
+
 sub vcl_backend_response {
 	# A failed refresh in the background must not take the place of the stale object.
 	if (bereq.is_bgfetch) {
