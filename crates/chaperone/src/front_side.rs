@@ -171,8 +171,8 @@ fn unreached(service: &str, endpoint: Option<SocketAddr>, why: &str) -> String {
             format!("connections to Service {service} by a TLSRoute are closed: {why}; are its pods ready?")
         }
         (service, Some(endpoint)) => format!(
-            "endpoint {endpoint} of Service {service} is not reached by a TLSRoute: {why}; is it up, and does a \
-             NetworkPolicy stand in the way?"
+            "endpoint {endpoint} of Service {service} is not reached by a TLSRoute: {why}; is it up, does a \
+             NetworkPolicy stand in the way, and does its BackendTLSPolicy, if there is one, name the CA of its certificate?"
         ),
     }
 }

@@ -159,7 +159,8 @@ impl Ports {
     }
 
     fn service(&mut self, action: &Action, config: &Config, port: u16) -> Result<Service, String> {
-        let http: &[&str] = if config.http2 { &["h2", "http/1.1"] } else { &["http/1.1"] };
+        let http: &[&str] =
+            if config.http2 { &["h2", "http/1.1", "http/1.0"] } else { &["http/1.1", "http/1.0"] };
         let validation = config.client_validation.get(&port);
         Ok(match action {
             Action::Terminate { certificates } | Action::Forward { certificates, .. }

@@ -491,3 +491,21 @@ fn an_alias_bomb_is_refused_and_shared_parts_are_not() {
         "{problems:?}"
     );
 }
+
+#[test]
+fn a_file_that_is_being_written_keeps_what_it_held() {
+    let mut place = Place::new();
+    place.write("a.yaml", &config_map("a", "1"));
+    place.load();
+    place.write("a.yaml", "");
+    let loaded = place.load();
+    assert!(!loaded.changed && loaded.problems.is_empty());
+    assert_eq!(values(&loaded), [("a", "1")]);
+    place.write("a.yaml", &config_map("a", "2"));
+    assert_eq!(values(&place.load()), [("a", "2")]);
+    // Empty for good.
+    place.write("a.yaml", "");
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    std::fs::File::options().write(true).open(place.path("a.yaml")).unwrap().set_modified(long_ago).unwrap();
+    assert!(values(&place.load()).is_empty());
+}

@@ -148,3 +148,14 @@ async fn many_writes_are_one_change_and_a_cancelled_wait_loses_nothing() {
 async fn no_path_is_an_error() {
     assert!(matches!(Files::new(Vec::new()).watch(), Err(Error::NothingToWatch)));
 }
+
+#[tokio::test]
+async fn a_file_that_stays_empty_is_noticed_again() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("a.yaml"), "a").unwrap();
+    let mut watch = watch(dir.path());
+    std::fs::write(dir.path().join("a.yaml"), "").unwrap();
+    noticed(&mut watch, "emptied").await;
+    noticed(&mut watch, "empty for good").await;
+    quiet(&mut watch, "once more").await;
+}

@@ -99,10 +99,11 @@ async fn silent_clients_take_nobodys_turn() {
     for _ in 0..50 {
         silent.push(TcpStream::connect(front.address).await.unwrap());
     }
+    // All have taken their places: none of them comes after the one who speaks.
+    front.until("the oldest are gone", |counters| counters.failures(Failure::CrowdedOut) >= 42).await;
     let began = Instant::now();
     timeout(PATIENCE, Client::new(&authority).connect(front.address, "a.test")).await.unwrap().unwrap();
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
-    front.until("the oldest are gone", |counters| counters.failures(Failure::CrowdedOut) >= 42).await;
     assert_eq!(last_words(&mut silent[0]).await, b"");
 }
 

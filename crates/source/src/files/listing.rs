@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::problem::{Problem, Severity};
 
@@ -68,6 +69,15 @@ fn missing(what: &str) -> String {
 /// Whether the error means that the file is not there (any more).
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// `program > file` empties the file first, and writes it when the program has something to say.
+const EMPTY_FOR: Duration = Duration::from_secs(3);
+
+/// Whether it has just become empty. A file that stays so holds nothing.
+pub(crate) fn is_being_written(path: &Path) -> bool {
+    let age = |metadata: &std::fs::Metadata| metadata.modified().ok()?.elapsed().ok();
+    std::fs::metadata(path).is_ok_and(|it| it.len() == 0 && age(&it).is_some_and(|age| age < EMPTY_FOR))
 }
 
 /// Whether a file of this name in a directory is meant. Hidden files are not: editors and the kubelet keep theirs so.

@@ -95,6 +95,10 @@ impl Files {
     fn read(&mut self, path: &Path) {
         let origin = path.display().to_string();
         match content(path) {
+            // Not yet: what it held stays.
+            Ok(Some(bytes)) if bytes.is_empty() && listing::is_being_written(path) => {
+                self.files.entry(path.to_owned()).or_default();
+            }
             Ok(Some(bytes)) => self.files.entry(path.to_owned()).or_default().read(&origin, &bytes),
             Ok(None) => {
                 self.files.remove(path);

@@ -59,7 +59,9 @@ impl Survey {
             if let Ok(metadata) = std::fs::metadata(&file) {
                 let times =
                     (metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec());
-                (metadata.dev(), metadata.ino(), metadata.len(), times).hash(&mut hasher);
+                // One that stays empty changes by that.
+                let being_written = listing::is_being_written(&file);
+                (metadata.dev(), metadata.ino(), metadata.len(), times, being_written).hash(&mut hasher);
             }
             if file.is_symlink()
                 && let Ok(target) = file.canonicalize()
