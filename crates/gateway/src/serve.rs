@@ -14,7 +14,6 @@ use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context;
 use chaperone::{Desired, Event, ListenSocket, Pairs, Settings, Severity, Shutdown};
 use dashboard::Board;
 use source::files::{Files, Loaded};
@@ -32,10 +31,7 @@ use crate::{dashboard_page, input, shared_ports, signals, verdict, vmod};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let mut shutdown = signals::watch_signals()?;
-    let state = StateDir::new(arguments.state_dir.as_deref()).with_context(|| {
-        let dir = arguments.state_dir.clone().unwrap_or_else(std::env::temp_dir);
-        format!("no state directory at {}", dir.display())
-    })?;
+    let state = StateDir::new(arguments.state_dir.as_deref())?;
     // Its own time: there may be much to remove.
     tokio::task::spawn_blocking(state_dir::sweep);
     let board = dashboard_page::board(&arguments.dashboard);

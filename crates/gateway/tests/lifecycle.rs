@@ -271,15 +271,32 @@ fn arguments_that_varnishd_refuses_take_nothing_down() {
 }
 
 #[test]
-fn two_gateways_do_not_share_a_state_directory() {
-    let site = Site::new(&[]);
+fn a_second_serve_leaves_the_state_directory_of_the_first_alone() {
+    let mut site = Site::new(&[]);
     let second = Scene::new(&[class(), gateway("web", &[free_port()])].concat());
-    let mut command = Program::command();
-    command.args(["serve", "--bind", "127.0.0.1", "-f"]).arg(second.path("manifests"));
-    command.arg("--state-dir").arg(site.scene.path("state"));
-    let program = Program::spawn(command);
-    program.wait_for_line(&["is used by another process"]);
+    let on_state_of_first = |mut command: std::process::Command| {
+        command.arg("--state-dir").arg(site.scene.path("state"));
+        command
+    };
+    let serve = || {
+        let mut command = Program::command();
+        command.args(["serve", "--bind", "127.0.0.1", "-f"]).arg(second.path("manifests"));
+        Program::spawn(on_state_of_first(command))
+    };
+    let mut refused = serve();
+    assert_eq!(refused.wait_for_exit().code(), Some(1));
+    refused.wait_for_line(&["error: ", "state", "is used by another process", "--state-dir"]);
     assert_eq!(get(site.port, "x", "/").status, 200);
+    for words in [&["status"][..], &["purge", "x", "/"]] {
+        let mut command = Program::command();
+        command.args(words);
+        let output = on_state_of_first(command).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+    }
+    // One that was killed has no claim.
+    site.program.signal(Signal::KILL);
+    site.program.wait_for_exit();
+    serve().wait_for_line(&["Gateway default/web: reloaded"]);
 }
 
 #[test]

@@ -1,9 +1,12 @@
-//! Where a `serve` works. A temporary directory goes with its `serve`; of one that was killed, with the next.
+//! Where a `serve` works. A temporary directory goes with its `serve`; of one that was killed, with the next. A directory
+//! has one `serve` at a time: it is claimed before anything in it is touched.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
 
 /// How temporary state directories begin.
 pub(crate) const TEMPORARY_PREFIX: &str = "varnish-gateway-";
@@ -11,32 +14,59 @@ pub(crate) const TEMPORARY_PREFIX: &str = "varnish-gateway-";
 /// Locked as long as the `serve` lives.
 const LOCK: &str = "serve.lock";
 
+/// The same in a directory of the user's, which nobody sweeps away. A chaperone's work directory has one of this name, too.
+const CLAIM: &str = "lock";
+
 /// A directory of the user's, or one that goes with us.
 pub(super) enum StateDir {
-    Given(PathBuf),
+    Given { dir: PathBuf, _claim: File },
     Temporary { dir: tempfile::TempDir, _lock: File },
 }
 
 impl StateDir {
-    pub(super) fn new(given: Option<&Path>) -> io::Result<Self> {
+    pub(super) fn new(given: Option<&Path>) -> anyhow::Result<Self> {
+        match given {
+            Some(dir) => Self::given(dir),
+            None => Self::temporary()
+                .with_context(|| format!("no state directory at {}", std::env::temp_dir().display())),
+        }
+    }
+
+    fn temporary() -> io::Result<Self> {
         // varnishd's own user must pass through.
         let passable = fs::Permissions::from_mode(0o755);
-        let Some(given) = given else {
-            let dir = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).permissions(passable).tempdir()?;
-            // Nobody sees it unlocked.
-            let aside = dir.path().join("lock");
-            let lock = File::create(&aside)?;
-            lock.lock()?;
-            fs::rename(aside, dir.path().join(LOCK))?;
-            return Ok(Self::Temporary { dir, _lock: lock });
-        };
-        fs::create_dir_all(given)?;
-        Ok(Self::Given(std::path::absolute(given)?))
+        let dir = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).permissions(passable).tempdir()?;
+        // Nobody sees it unlocked.
+        let aside = dir.path().join("aside");
+        let lock = File::create(&aside)?;
+        lock.lock()?;
+        fs::rename(aside, dir.path().join(LOCK))?;
+        Ok(Self::Temporary { dir, _lock: lock })
+    }
+
+    fn given(dir: &Path) -> anyhow::Result<Self> {
+        let no_directory = || format!("no state directory at {}", dir.display());
+        fs::create_dir_all(dir).with_context(no_directory)?;
+        let dir = std::path::absolute(dir).with_context(no_directory)?;
+        let path = dir.join(CLAIM);
+        let claim = File::options().create(true).truncate(false).write(true).open(&path);
+        let claim = claim.with_context(|| format!("{} cannot be written", path.display()))?;
+        match claim.try_lock() {
+            Ok(()) => Ok(Self::Given { dir, _claim: claim }),
+            Err(TryLockError::WouldBlock) => bail!(
+                "the state directory {} is used by another process, which is left alone: end that one, or choose \
+                 another --state-dir",
+                dir.display()
+            ),
+            Err(TryLockError::Error(e)) => {
+                Err(e).with_context(|| format!("{} cannot be locked", path.display()))
+            }
+        }
     }
 
     pub(super) fn path(&self) -> PathBuf {
         match self {
-            Self::Given(dir) => dir.clone(),
+            Self::Given { dir, .. } => dir.clone(),
             Self::Temporary { dir, .. } => dir.path().to_owned(),
         }
     }
