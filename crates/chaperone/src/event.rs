@@ -55,6 +55,7 @@ pub enum Event {
     Mended,
     /// It serves without one of its sockets, which is tried again.
     NotListening {
+        socket: String,
         why: String,
     },
     /// It could not be started, and will be tried again.
@@ -136,6 +137,8 @@ pub struct State {
     pub sockets: Vec<(String, SocketAddr)>,
     /// The front's.
     pub front_sockets: Vec<(String, SocketAddr)>,
+    /// Sockets that it has to go without, and why.
+    pub closed: Vec<(String, String)>,
     /// ghost's loopback socket, while varnishd is there.
     pub control: Option<SocketAddr>,
     /// [`crate::Desired::tag`] of the newest configuration that is served in all its parts.
@@ -247,6 +250,7 @@ impl Reporter {
             Event::Serving { sockets } => {
                 (state.serving, state.draining) = (true, false);
                 state.sockets.clone_from(sockets);
+                state.closed.retain(|(socket, _)| sockets.iter().all(|(open, _)| open != socket));
             }
             Event::Restarted => state.serving = true,
             Event::Reloaded { .. } | Event::VclReloaded { .. } => state.refused = None,
@@ -258,10 +262,18 @@ impl Reporter {
             Event::Draining => new = !std::mem::replace(&mut state.draining, true),
             Event::Listening { socket, address } => {
                 state.front_sockets.push((socket.clone(), *address));
+                state.closed.retain(|(closed, _)| closed != socket);
                 state.settle();
             }
-            Event::Closed { socket } => state.front_sockets.retain(|(name, _)| name != socket),
-            Event::NotListening { .. } | Event::Restarting { .. } | Event::BackendTls { .. } => {}
+            Event::Closed { socket } => {
+                state.front_sockets.retain(|(name, _)| name != socket);
+                state.closed.retain(|(closed, _)| closed != socket);
+            }
+            Event::NotListening { socket, why } => {
+                state.closed.retain(|(closed, _)| closed != socket);
+                state.closed.push((socket.clone(), why.clone()));
+            }
+            Event::Restarting { .. } | Event::BackendTls { .. } => {}
         });
         if new {
             (self.listener)(event);

@@ -44,7 +44,7 @@ impl FrontSide {
         let tell = move |event| {
             reporter.tell(&match event {
                 front::Event::Listening { socket, address } => Event::Listening { socket, address },
-                front::Event::CannotListen { why, .. } => Event::NotListening { why },
+                front::Event::CannotListen { socket, why } => Event::NotListening { socket, why },
                 front::Event::Closed { socket } => Event::Closed { socket },
                 front::Event::Unreached { service, endpoint, why } => {
                     Event::BackendTls { why: unreached(&service, endpoint, &why) }

@@ -177,16 +177,16 @@ impl Supervisor {
                 Ok(()) => free.push(socket.clone()),
                 Err(e) => {
                     missing.push(socket.clone());
-                    why.push(e);
+                    why.push((socket.name.clone(), e));
                 }
             }
         }
         let front_serves = !self.desired.borrow().tls.listeners.is_empty();
         if free.is_empty() && !why.is_empty() && !front_serves {
-            return Err(why.swap_remove(0));
+            return Err(why.swap_remove(0).1);
         }
-        for e in why {
-            self.reporter.tell(&Event::NotListening { why: e.to_string() });
+        for (socket, e) in why {
+            self.reporter.tell(&Event::NotListening { socket, why: e.to_string() });
         }
         Ok((Settings { sockets: free, ..self.settings.clone() }, missing))
     }

@@ -51,6 +51,7 @@ function stateOf(gateway) {
   if (gateway.draining) return ["warning", "draining"];
   if (!gateway.serving) return ["error", "not serving"];
   if (gateway.refused) return ["warning", "serving, but the newest configuration is refused"];
+  if (gateway.listeners.some((listener) => !listener.address)) return ["warning", "serving, not all listeners"];
   return ["good", "serving"];
 }
 
@@ -75,6 +76,7 @@ function gatewayCard(gateway) {
     el("h3", {}, gateway.name),
     el("p", { class: `state ${kind}` }, word),
     gateway.refused ? el("p", { class: "notice warning" }, gateway.refused) : null,
+    (gateway.problems ?? []).map((problem) => el("p", { class: "notice warning" }, problem)),
     el("dl", {}, facts.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
   );
 }
@@ -320,7 +322,7 @@ async function explain(event) {
         el(
           "dl",
           {},
-          [["Host", one.host], ["Route", one.route], ["Answer", one.answer], ["Cache", one.cache]]
+          [["Host", one.host], ["Route", one.route], ["Answer", one.answer], ["Problem", one.problem], ["Cache", one.cache]]
             .filter(([, value]) => value)
             .map(([name, value]) => [el("dt", {}, name), el("dd", { "data-fact": name.toLowerCase() }, value)]),
         ),

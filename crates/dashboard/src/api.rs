@@ -124,6 +124,13 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
     if length > LONGEST {
         return bad("this request is too long");
     }
+    let known = board.names();
+    if let Some(gateway) = query.get("gateway").filter(|gateway| !known.contains(*gateway)) {
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        let why = format!("no such Gateway: {gateway} (there: {known})");
+        return answer::error(StatusCode::NOT_FOUND, &why);
+    }
+    let faults = board.faults();
     let mut all: Vec<Explained> = Vec::new();
     for watched in asked_for(board, query) {
         let (config, router) = match watched.router() {
@@ -136,7 +143,7 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
         for socket in sockets(&config, &state).values() {
             let here = socket_parts(socket).map(|(_, port)| port);
             if port.is_none() || port == here {
-                all.push(explain(&router, &names, &watched.name, socket, &asked));
+                all.push(explain(&router, &names, &faults, (&watched.name, socket), &asked));
             }
         }
     }

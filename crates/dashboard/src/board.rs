@@ -1,6 +1,6 @@
 //! Everything that is shown: the varnishds that run, and what happened to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 
 use crate::backends::Backends;
 use crate::changes::{self, Endpoints, Shown};
+use crate::explain::Faults;
 use crate::journal::{Journal, now};
 use crate::traffic::Traffic;
 use crate::view::{self, Gateway, Overview, Reload};
@@ -41,6 +42,9 @@ pub struct Board {
     pub journal: Journal,
     started: u64,
     gateways: Mutex<BTreeMap<String, Arc<Watched>>>,
+    /// By `namespace/name`: what those that run lack, and those that do not run.
+    lacking: Mutex<BTreeMap<String, Gateway>>,
+    faults: Mutex<Arc<Faults>>,
     /// By Gateway: it outlives the varnishd.
     reloads: Mutex<BTreeMap<String, Reloads>>,
     /// Counts changes of what is shown.
@@ -94,6 +98,8 @@ impl Board {
             journal: Journal::default(),
             started: now(),
             gateways: Mutex::default(),
+            lacking: Mutex::default(),
+            faults: Mutex::default(),
             reloads: Mutex::default(),
             version: watch::Sender::default(),
             asked: AtomicU64::new(0),
@@ -105,6 +111,8 @@ impl Board {
     pub fn show(self: &Arc<Self>, all: &BTreeMap<String, watch::Receiver<State>>) {
         let mut gateways = lock(&self.gateways);
         gateways.retain(|name, _| all.contains_key(name));
+        // Another one of the same name has a history of its own.
+        lock(&self.reloads).retain(|name, _| all.contains_key(name));
         for (name, state) in all {
             if gateways.get(name).is_some_and(|known| known.state.same_channel(state)) {
                 continue;
@@ -126,6 +134,28 @@ impl Board {
         }
         drop(gateways);
         self.changed();
+    }
+
+    /// Gateways that are not served as they are to be, and why. Of those that run only the problems count; the others are shown.
+    pub fn lack(&self, all: Vec<Gateway>) {
+        let all = all.into_iter().map(|gateway| (gateway.name.clone(), gateway)).collect();
+        *lock(&self.lacking) = all;
+        self.changed();
+    }
+
+    /// What references of routes lead nowhere.
+    pub fn unresolved(&self, faults: Faults) {
+        *lock(&self.faults) = Arc::new(faults);
+    }
+
+    pub(crate) fn faults(&self) -> Arc<Faults> {
+        Arc::clone(&lock(&self.faults))
+    }
+
+    /// Of all Gateways, those that do not run too.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let running: BTreeSet<String> = lock(&self.gateways).keys().cloned().collect();
+        lock(&self.lacking).keys().cloned().chain(running).collect()
     }
 
     /// Something happened to the varnishd of this Gateway.
@@ -179,13 +209,19 @@ impl Board {
     }
 
     pub(crate) fn overview(&self) -> Overview {
-        let gateways = self.gateways().iter().map(|watched| self.gateway(watched)).collect();
+        let mut gateways = lock(&self.lacking).clone();
+        for watched in self.gateways() {
+            let mut gateway = self.gateway(&watched);
+            let lacking = gateways.remove(&watched.name).map(|gateway| gateway.problems);
+            gateway.problems.extend(lacking.unwrap_or_default());
+            gateways.insert(watched.name.clone(), gateway);
+        }
         Overview {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started: self.started,
             now: now(),
             allow_actions: self.options.allow_actions,
-            gateways,
+            gateways: gateways.into_values().collect(),
         }
     }
 

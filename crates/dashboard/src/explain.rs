@@ -1,5 +1,6 @@
 //! Which route would take a request, and why the others would not: the router's own answer, in words.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use model::RouteKind;
@@ -33,6 +34,9 @@ pub struct Explained {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     pub answer: String,
+    /// Why the route leads nowhere, in whole or in part, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     /// The other rules, closest first.
@@ -48,13 +52,23 @@ pub struct Other {
     pub why: String,
 }
 
+/// What references of routes lead nowhere, by `Ingress default/shop`.
+pub type Faults = BTreeMap<String, String>;
+
 /// Asks the router that serves, or one like it. `names` are those of the front, which sees the handshake first.
-pub fn explain(router: &Router, names: &[Name], gateway: &str, socket: &str, asked: &Asked) -> Explained {
+pub fn explain(
+    router: &Router,
+    names: &[Name],
+    faults: &Faults,
+    (gateway, socket): (&str, &str),
+    asked: &Asked,
+) -> Explained {
     let request = At { asked, socket };
     let without_route = |listener: &str, route: Option<String>, answer: String| Explained {
         gateway: gateway.to_owned(),
         socket: socket.to_owned(),
         listener: listener.to_owned(),
+        problem: route.as_ref().and_then(|route| faults.get(route).cloned()),
         route,
         answer,
         ..Explained::default()
@@ -107,6 +121,7 @@ pub fn explain(router: &Router, names: &[Name], gateway: &str, socket: &str, ask
         host,
         route: decision.rule().map(shown),
         answer: answer(&request, &explanation),
+        problem: decision.rule().and_then(|rule| problem(rule, faults)),
         cache: matches!(decision.action(), Action::Forward { .. }).then(|| cache(&request, &explanation)),
         others: others.take(SHOWN).collect(),
         more: count.saturating_sub(SHOWN),
@@ -122,8 +137,10 @@ impl fmt::Display for Explained {
             }
         }
         writeln!(f, "  answer: {}", self.answer)?;
-        if let Some(cache) = &self.cache {
-            writeln!(f, "  cache: {cache}")?;
+        for (name, value) in [("problem", &self.problem), ("cache", &self.cache)] {
+            if let Some(value) = value {
+                writeln!(f, "  {name}: {value}")?;
+            }
         }
         for Other { rule, why } in &self.others {
             writeln!(f, "  not {rule}: {why}")?;
@@ -178,6 +195,13 @@ fn shown(rule: &Rule) -> String {
     )
 }
 
+/// Why a backend of the rule is not valid.
+fn problem(rule: &Rule, faults: &Faults) -> Option<String> {
+    let invalid = rule.groups().iter().any(|group| group.weight() > 0 && group.name().is_empty());
+    let route = || format!("{} {}", rule.kind().name(), rule.route_name());
+    invalid.then(route).and_then(|route| faults.get(&route).cloned())
+}
+
 /// As the postamble of main.vcl decides it; user VCL may decide otherwise.
 fn cache(request: &At<'_>, explanation: &Explanation<'_>) -> String {
     let Some(cache) = explanation.decision.cache() else {
@@ -214,13 +238,17 @@ fn answer(request: &At<'_>, explanation: &Explanation<'_>) -> String {
         }
         // Which of the groups it is, chance decides.
         Action::Forward { .. } | Action::NoBackend | Action::Unavailable => {
-            let none = if rule.kind() == RouteKind::Ingress { 503 } else { 500 };
+            let (none, invalid) = match rule.kind() {
+                RouteKind::Ingress => (503, "an invalid backend"),
+                RouteKind::HttpRoute => (500, "an invalid backendRef"),
+            };
             let total: u64 = rule.groups().iter().map(|g| u64::from(g.weight())).sum();
             let groups = rule.groups().iter().filter(|g| g.weight() > 0).map(|group| {
-                let name = if group.name().is_empty() { "an invalid backendRef" } else { group.name() };
+                let name = group.name();
                 let share = 100.0 * f64::from(group.weight()) / total.max(1) as f64;
                 let endpoints: Vec<_> = group.endpoints().iter().map(ToString::to_string).collect();
                 match endpoints.as_slice() {
+                    [] if name.is_empty() => format!("{invalid} ({share:.0} %, {none})"),
                     [] => format!("{name} ({share:.0} %, {none}: no endpoints)"),
                     _ => format!("{name} ({share:.0} %: {})", endpoints.join(", ")),
                 }

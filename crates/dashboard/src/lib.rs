@@ -23,7 +23,7 @@ pub mod view;
 
 pub use board::{Board, Options};
 pub use door::Door;
-pub use explain::{Asked, Explained, explain};
+pub use explain::{Asked, Explained, Faults, explain};
 pub use journal::{Entry, Journal};
 pub use server::{serve, serve_local};
 pub use traffic::Traffic;

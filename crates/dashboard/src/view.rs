@@ -45,6 +45,9 @@ pub struct Gateway {
     /// The newest configuration is not served, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// What else keeps it from serving all that it is to serve.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
     pub listeners: Vec<Listener>,
     pub certificates: Vec<Certificate>,
     pub counts: Counts,

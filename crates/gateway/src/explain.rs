@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use dashboard::{Asked, Explained};
 use model::names::socket_parts;
 use router::Router;
 
 use crate::cli::ExplainArguments;
 use crate::running::{Running, qualified};
-use crate::{cli, input, progress};
+use crate::{cli, input, progress, verdict};
 
 pub(crate) async fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let asked = Asked {
@@ -53,12 +53,19 @@ fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result<Vec<E
         writeln!(to, "problem: {problem}")?;
     }
     let endpoints = input::endpoints(&snapshot);
+    let faults = verdict::unresolved(&translation.statuses);
     let wanted = target.gateway.as_ref().map(|gateway| qualified(gateway, "default"));
+    let names: Vec<String> = translation.gateways.keys().map(ToString::to_string).collect();
+    if let Some(wanted) = wanted.as_ref().filter(|wanted| !names.contains(wanted)) {
+        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        bail!("no such Gateway of ours: {wanted} (in the files: {there})");
+    }
     let mut all = Vec::new();
     for (key, plan) in &translation.gateways {
         if wanted.as_ref().is_some_and(|wanted| *wanted != key.to_string()) {
             continue;
         }
+        let key = key.to_string();
         let (config, _) = input::ghost(plan, &endpoints);
         let compiled = Router::compile(&config)?;
         let names = dashboard::names::of_routing(&plan.routing);
@@ -67,7 +74,8 @@ fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result<Vec<E
         let sockets = of_tls.chain(plan.routing.listeners.iter().map(|listener| listener.socket.as_str()));
         let sockets: BTreeMap<u16, &str> = sockets.filter_map(|s| Some((socket_parts(s)?.1, s))).collect();
         for (_, socket) in sockets.into_iter().filter(|(p, _)| arguments.port.is_none_or(|port| port == *p)) {
-            all.push(dashboard::explain(&compiled.router, &names, &key.to_string(), socket, asked));
+            let at = (key.as_str(), socket);
+            all.push(dashboard::explain(&compiled.router, &names, &faults, at, asked));
         }
     }
     Ok(all)

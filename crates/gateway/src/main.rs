@@ -5,6 +5,7 @@ mod chaperone_command;
 mod check;
 mod cli;
 mod compile_vcl;
+mod conditions;
 mod console;
 mod crds;
 mod dashboard_page;

@@ -27,9 +27,6 @@ pub(crate) struct Status {
     pub(crate) gateway: Gateway,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) pods: Vec<Pod>,
-    /// What else keeps it from serving.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) problems: Vec<String>,
     /// Of the Gateway in a cluster: IP addresses or names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) addresses: Vec<String>,
@@ -43,7 +40,7 @@ impl Status {
     pub(crate) fn is_good(&self) -> bool {
         self.gateway.serving
             && self.gateway.refused.is_none()
-            && self.problems.is_empty()
+            && self.gateway.problems.is_empty()
             && self
                 .gateway
                 .listeners

@@ -3,6 +3,7 @@
 pub(crate) mod control;
 mod instance;
 mod invalidations;
+mod lacking;
 mod news;
 pub(crate) mod state_dir;
 
@@ -125,10 +126,10 @@ impl Machine {
         self.news.verdicts(verdict::of(&translation.statuses));
         self.news.no_gateway(translation.gateways.is_empty());
         let endpoints = input::endpoints(&snapshot);
-        let mut notices = translation.notices;
+        let mut notices = std::mem::take(&mut translation.notices);
         let has_now = |key: &Key, port| self.instances.get(key).is_some_and(|i| i.has_port(port));
         let settled = shared_ports::settle(&snapshot, &mut translation.gateways, has_now);
-        self.news.conflicts(settled.conflicts.iter());
+        self.news.conflicts(&settled.conflicts);
 
         for (key, plan) in &mut translation.gateways {
             if let Some(infra) = &mut plan.infra {
@@ -142,6 +143,7 @@ impl Machine {
         let given = self.dashboard_port.wait_for(|port| port.is_none_or(|port| !ports.contains(&port)));
         let _ = tokio::time::timeout(GIVING_WAY, given).await;
         self.stop_changed(&translation.gateways, &fronts);
+        let mut lacking = Vec::new();
         for (key, plan) in &translation.gateways {
             let (mut ghost, of_endpoints) = input::ghost(plan, &endpoints);
             self.arguments.observe.ask(&mut ghost);
@@ -154,11 +156,15 @@ impl Machine {
                 }
                 Err(e) => tracing::error!("Gateway {key}: ghost.json cannot be written: {e}"),
             }
+            let idle = (!self.instances.contains_key(key)).then_some(&ghost);
+            lacking.extend(lacking::of(key, &translation, &settled.conflicts, idle));
         }
         self.news.notices(notices);
         let running: BTreeMap<Key, _> =
             self.instances.iter().map(|(key, instance)| (key.clone(), instance.state())).collect();
         self.board.show(&running.iter().map(|(key, state)| (key.to_string(), state.clone())).collect());
+        self.board.lack(lacking);
+        self.board.unresolved(verdict::unresolved(&translation.statuses));
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
         for New { key, one, is_old } in self.invalidations.new_ones(&snapshot.cache_invalidations) {
             let gateway = Key::new(&key.namespace, &one.spec.gateway_ref.name);

@@ -1,15 +1,28 @@
 //! Two Gateways cannot share a port of one machine: the older has it, and the other goes without.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use model::names::socket_parts;
 use translate::{GatewayPlan, Key, Snapshot};
+
+/// A port that a Gateway goes without.
+pub(crate) struct Conflict {
+    pub(crate) gateway: Key,
+    pub(crate) why: String,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gateway {}: {}", self.gateway, self.why)
+    }
+}
 
 /// What became of the ports.
 #[derive(Default)]
 pub(crate) struct Settled {
     /// For people.
-    pub(crate) conflicts: Vec<String>,
+    pub(crate) conflicts: Vec<Conflict>,
     lost: BTreeSet<(Key, u16)>,
 }
 
@@ -48,10 +61,11 @@ pub(crate) fn settle(
         keys.sort_by_key(|key| (age(key), !has_now(key, port)));
         let Some((owner, others)) = keys.split_first() else { continue };
         for key in others {
-            settled.conflicts.push(format!(
-                "Gateway {key}: port {port} belongs to Gateway {owner}, which was there first. \
-                 Give its listener another port, or move both listeners into one Gateway"
-            ));
+            let why = format!(
+                "port {port} belongs to Gateway {owner}, which was there first. Give its listener another port, or move \
+                 both listeners into one Gateway"
+            );
+            settled.conflicts.push(Conflict { gateway: key.clone(), why });
             settled.lost.insert((key.clone(), port));
             if let Some(infra) = plans.get_mut(key).and_then(|plan| plan.infra.as_mut()) {
                 infra.sockets.retain(|socket| socket.port != port);

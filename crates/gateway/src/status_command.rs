@@ -48,7 +48,7 @@ fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<(
         let name = &status.gateway.name;
         // Pods say it themselves.
         let refused = status.gateway.refused.iter().filter(|_| status.pods.is_empty());
-        for problem in refused.chain(&status.problems) {
+        for problem in refused.chain(&status.gateway.problems) {
             writeln!(to, "  {name}: {problem}")?;
         }
         for pod in &status.pods {
@@ -149,11 +149,13 @@ fn below(to: &mut impl Write, table: &Table) -> io::Result<()> {
 }
 
 fn state(status: &Status) -> String {
-    let Gateway { serving, draining, refused, .. } = &status.gateway;
+    let Gateway { serving, draining, refused, listeners, .. } = &status.gateway;
+    let all_open = !status.pods.is_empty() || listeners.iter().all(|listener| listener.address.is_some());
     let word = match (serving, draining, refused) {
         (_, true, _) => "draining",
         (false, ..) => "not serving",
         (true, _, Some(_)) => "serving, the newest is refused",
+        (true, _, None) if !all_open => "serving, not all listeners",
         (true, _, None) => "serving",
     };
     match status.pods.as_slice() {

@@ -1,7 +1,10 @@
 //! Statuses as lines that a person reads.
 
+use std::collections::BTreeMap;
+
 use translate::status::{
-    ACCEPTED, CONFLICTED, INSECURE_FRONTEND, OVERLAPPING_TLS, PARTIALLY_INVALID, UNSUPPORTED_FIELDS,
+    ACCEPTED, CONFLICTED, INSECURE_FRONTEND, OVERLAPPING_TLS, PARTIALLY_INVALID, RESOLVED_REFS,
+    UNSUPPORTED_FIELDS,
 };
 use translate::{AncestorStatus, Condition, ParentStatus, Statuses};
 
@@ -54,6 +57,22 @@ pub(crate) fn of(statuses: &Statuses) -> Vec<Verdict> {
         }
     }
     all
+}
+
+/// What references of routes lead nowhere, by `Ingress default/shop`.
+pub(crate) fn unresolved(statuses: &Statuses) -> BTreeMap<String, String> {
+    let http = statuses.http_routes.iter().map(|(key, status)| (format!("HTTPRoute {key}"), status));
+    let tls = statuses.tls_routes.iter().map(|(key, status)| (format!("TLSRoute {key}"), status));
+    // Every parent is told the same.
+    let routes =
+        http.chain(tls).filter_map(|(object, status)| Some((object, &status.parents.first()?.conditions)));
+    let ingresses =
+        statuses.ingresses.iter().map(|(key, status)| (format!("Ingress {key}"), &status.conditions));
+    let fault = |(object, conditions): (String, &Vec<Condition>)| {
+        let bad = conditions.iter().find(|one| one.kind == RESOLVED_REFS && !one.status)?;
+        Some((object, format!("{} ({})", bad.message, bad.reason)))
+    };
+    routes.chain(ingresses).filter_map(fault).collect()
 }
 
 /// ` by Gateway default/web, listener http`

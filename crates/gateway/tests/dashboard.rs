@@ -7,8 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::{
-    Ask, Origin, PATIENCE, Program, Response, Scene, cache_policy, class, free_port, gateway, get,
-    parameters, route, route_to, service, shop_on, until, user_vcl, wait_for,
+    Ask, Certificate, Origin, PATIENCE, Program, Response, Scene, cache_policy, class, free_port, gateway,
+    gateway_of, get, parameters, route, route_to, service, shop_on, until, user_vcl, wait_for,
 };
 
 const HOST: &str = "shop.example.com";
@@ -342,12 +342,27 @@ fn status_top_and_explain_ask_what_runs() {
     );
     let (code, text) = command(&scene, &["status", "--gateway", "nothing"]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("no such Gateway: default/nothing (running: default/web)"), "{text}");
+    assert!(text.contains("no such Gateway: default/nothing (there: default/web)"), "{text}");
 
     let (code, text) = command(&scene, &["explain", "--host", "x", "--path", "/a"]);
     assert!(code == Some(0) && text.contains("route: HTTPRoute default/shop, rule 0"), "{text}");
     let (code, text) = command(&scene, &["explain", "--host", "x", "--path", "/a", "--port", "1"]);
     assert!(code == Some(1) && text.contains("status"), "{text}");
+    let (code, text) = command(&scene, &["explain", "--host", "x", "--path", "/a", "--gateway", "nothing"]);
+    assert!(
+        code == Some(1) && text.contains("no such Gateway: default/nothing (there: default/web)"),
+        "{text}"
+    );
+    scene.write(
+        "lost.yaml",
+        &route("lost", "  hostnames: [lost.example.com]\n  rules: [{backendRefs: [{name: lost, port: 80}]}]"),
+    );
+    until("explain says what is missing", || {
+        let (_, text) = command(&scene, &["explain", "--host", "lost.example.com", "--path", "/"]);
+        text.lines().any(|line| {
+            line.contains("problem: ") && line.contains("Service default/lost does not exist: create it")
+        })
+    });
 
     until("top shows the route", || {
         (0..5).for_each(|_| drop(get(port, "x", "/top")));
@@ -392,6 +407,70 @@ fn a_gateway_that_refuses_the_newest_is_no_success() {
         let (code, text) = command(&scene, &["status"]);
         code == Some(1) && text.contains("the newest is refused")
     });
+}
+
+/// The row of a Gateway in the first table.
+fn row<'a>(text: &'a str, gateway: &str) -> &'a str {
+    text.lines().find(|line| line.starts_with(gateway)).unwrap_or_else(|| panic!("no {gateway} in\n{text}"))
+}
+
+#[test]
+fn status_shows_gateways_that_do_not_run_and_why() {
+    let (port, origin) = (free_port(), Origin::new("shop"));
+    let rejected = gateway("rejected", &[free_port()]).replace(
+        "  listeners:",
+        "  infrastructure: {parametersRef: {group: gateway.varnish-software.com, kind: GatewayClassParameters, name: nosuch}}\n  listeners:",
+    );
+    let odd = gateway_of("odd", &[format!("{{name: odd, protocol: UDP, port: {}}}", free_port())]);
+    let scene = Scene::new(&shop_on(port, &[origin.address()]));
+    let program = scene.start_with(&["--dashboard", "127.0.0.1:0"]);
+    program.wait_for_line(&["Gateway default/web: reloaded"]);
+    scene.write("more.yaml", &[gateway("late", &[port]), rejected, odd].concat());
+    until("all are known", || command(&scene, &["status"]).1.contains("default/rejected"));
+    let (code, text) = command(&scene, &["status"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(row(&text, "default/web").contains(" serving "), "{text}");
+    for gateway in ["default/late", "default/rejected", "default/odd"] {
+        assert!(row(&text, gateway).contains("not serving"), "{gateway} in\n{text}");
+    }
+    let owner = format!("  default/late: port {port} belongs to Gateway default/web");
+    for problem in [owner.as_str(), "  default/rejected: InvalidParameters: ", "  default/odd: "] {
+        assert!(text.contains(problem), "{problem} in\n{text}");
+    }
+    let (code, text) = command(&scene, &["status", "--gateway", "late", "--output", "json"]);
+    assert_eq!(code, Some(1), "{text}");
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let late = &json["gateways"][0];
+    assert_eq!((&late["name"], &late["serving"]), (&"default/late".into(), &false.into()));
+    assert!(late["problems"][0].as_str().unwrap().starts_with(&format!("port {port} belongs to")), "{text}");
+    assert_eq!(command(&scene, &["status", "--gateway", "web"]).0, Some(0));
+    let (code, text) = command(&scene, &["top", "--gateway", "late"]);
+    assert!(code == Some(1) && text.contains("Gateway default/late does not run"), "{text}");
+    scene.remove("more.yaml");
+    until("all is well again", || command(&scene, &["status"]).0 == Some(0));
+}
+
+#[test]
+fn status_says_why_a_listener_is_not_open() {
+    let (port, taken) = (free_port(), free_port());
+    let certificate = Certificate::new("a.example.com");
+    let listeners = [
+        format!("{{name: http, protocol: HTTP, port: {port}}}"),
+        format!(
+            "{{name: https, protocol: HTTPS, port: {taken}, tls: {{certificateRefs: [{{name: pair}}]}}}}"
+        ),
+    ];
+    let holder = std::net::TcpListener::bind(("127.0.0.1", taken)).unwrap();
+    let scene = Scene::new(&[class(), gateway_of("web", &listeners), certificate.secret("pair")].concat());
+    let _program = scene.serve();
+    until("it says why", || {
+        let (code, text) = command(&scene, &["status"]);
+        let said =
+            text.lines().any(|line| line.starts_with("  default/web: ") && line.contains(&taken.to_string()));
+        code == Some(1) && row(&text, "default/web").contains("serving, not all listeners") && said
+    });
+    drop(holder);
+    until("it is open", || command(&scene, &["status"]).0 == Some(0));
 }
 
 #[test]

@@ -102,6 +102,59 @@ fn a_backend_without_endpoints_is_500() {
 }
 
 #[test]
+fn a_backend_that_leads_nowhere_is_named_with_the_reason() {
+    let scene = scene();
+    let outside = "\
+apiVersion: v1
+kind: Service
+metadata: {name: outside}
+spec: {type: ExternalName, externalName: elsewhere.example.com, ports: [{port: 80}]}
+---
+";
+    let to = |name: &str, port: u16| {
+        let rule = format!("  rules: [{{backendRefs: [{{name: {name}, port: {port}}}]}}]");
+        route(&format!("{name}-{port}"), &format!("  hostnames: [{name}-{port}.example.com]\n{rule}"))
+    };
+    let ingress = "\
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: tea}
+spec:
+  ingressClassName: varnish
+  rules: [{host: tea.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: tea, port: {number: 80}}}}]}}]
+---
+apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {name: varnish}
+spec: {controller: varnish-software.com/ingress}
+---
+";
+    let labelled = gateway("labelled", &[8081])
+        .replace("  listeners:", "  infrastructure: {labels: {app: varnish-ingress}}\n  listeners:");
+    let routes = [to("nosuch", 80), to("shop", 99), to("outside", 80)].concat();
+    scene.write("more.yaml", &[outside, &routes, ingress, &labelled].concat());
+    for (host, answer, why) in [
+        ("nosuch-80", "an invalid backendRef (100 %, 500)", "Service default/nosuch does not exist"),
+        ("shop-99", "an invalid backendRef (100 %, 500)", "Service default/shop has"),
+        ("outside-80", "an invalid backendRef (100 %, 500)", "ExternalName"),
+        ("tea", "an invalid backend (100 %, 503)", "Service default/tea does not exist"),
+    ] {
+        let (_, text) = explain(&scene, &["--host", &format!("{host}.example.com"), "--path", "/"]);
+        has(&text, &["answer: from ", answer]);
+        has(&text, &["problem: spec.rules[0]", why]);
+    }
+    let (_, text) = explain(&scene, &["--host", "shop.example.com", "--path", "/x"]);
+    assert!(!text.contains("problem: "), "{text}");
+}
+
+#[test]
+fn a_gateway_that_is_not_in_the_files_is_named() {
+    let (good, text) = explain(&scene(), &["--host", "x", "--path", "/", "--gateway", "nosuch"]);
+    assert!(!good);
+    has(&text, &["no such Gateway of ours: default/nosuch", "default/web"]);
+}
+
+#[test]
 fn no_route_is_404_and_no_gateway_a_failure() {
     let only_gateway = Scene::new(&[class(), gateway("web", &[8080])].concat());
     let asked = ["--host", "x", "--path", "/"];

@@ -296,6 +296,31 @@ fn tls_opens_a_port_with_each_hosts_own_certificate() {
 }
 
 #[test]
+fn status_says_that_another_varnish_service_has_the_https_port() {
+    let tls = free_port();
+    let class = parameters(&format!("{{ingress: {{httpsPort: {tls}}}}}"));
+    let one = |name: &str, age: u8| {
+        let host = format!("{name}.example");
+        let spec = format!("  tls: [{{hosts: [{host}], secretName: {name}-tls}}]\n{}", all_of(&host, "tea"));
+        let by = format!(", ingress.varnish-cache.org/varnish-svc: {name}");
+        [Certificate::new(&host).secret(&format!("{name}-tls")), ingress(name, age, &by, &spec)].concat()
+    };
+    let site = Site::new(&class, &["tea"], &one("web", 1));
+    site.program.wait_for_line(&["listening on", &format!(":{tls} (https-{tls})")]);
+    site.scene.write("second.yaml", &[varnish("late", free_port()), one("late", 2)].concat());
+    site.program.wait_for_line(&["Gateway default/late: reloaded"]);
+    let mut command = Program::command();
+    command.args(["status", "--gateway", "late", "--state-dir"]).arg(site.scene.path("state"));
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let why = format!("  default/late: port {tls} belongs to Gateway default/web");
+    for part in ["serving, not all listeners", &why] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+}
+
+#[test]
 fn an_ingress_class_with_parameters_needs_no_gateway() {
     let (port, origin) = (free_port(), Origin::new("tea"));
     let manifests = format!(

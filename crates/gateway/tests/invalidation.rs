@@ -327,6 +327,12 @@ fn without_serve_and_cluster_the_commands_say_what_to_do() {
     assert!(text.contains("no `varnish-gateway serve` of this user was found: start it"), "{text}");
     let text = run(Some("/nonexistent/config"), &["ban", HOST, "."]);
     assert!(text.contains("no `varnish-gateway serve`") && text.contains("--kubeconfig"), "{text}");
+    for words in [&["status"][..], &["top"], &["explain", "--host", HOST, "--path", "/"]] {
+        let text = run(Some("/nonexistent/config"), words);
+        for part in ["no `varnish-gateway serve` of this user runs", "/nonexistent/config"] {
+            assert!(text.contains(part), "{words:?}: {text}");
+        }
+    }
     let state = nowhere.path().to_string_lossy().into_owned();
     let text = run(None, &["purge", "--state-dir", &state, HOST, "/a"]);
     assert!(text.contains("no `varnish-gateway serve` runs with --state-dir"), "{text}");

@@ -82,7 +82,7 @@ impl Event {
                 format!("{why}\n  nothing is served until this is mended")
             }
             Self::Mended => "nothing is refused any more".to_owned(),
-            Self::NotListening { why } => {
+            Self::NotListening { why, .. } => {
                 format!("{why} (the other listeners serve, and this one is tried again)")
             }
             Self::CannotStart { why, .. } => format!("{why} (it is tried again)"),

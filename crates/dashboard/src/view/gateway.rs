@@ -18,6 +18,7 @@ pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
         serving: state.serving,
         draining: state.draining,
         refused: state.refused.clone(),
+        problems: closed(state, config),
         listeners: listeners(state, config),
         certificates: certificates(&config.listeners, tls),
         counts: counts(config),
@@ -26,6 +27,17 @@ pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
         cache: None,
         tls_hosts: tls_hosts(tls),
     }
+}
+
+/// Why sockets of listeners are not open. What was said of others is over.
+fn closed(state: &State, config: &Config) -> Vec<String> {
+    let of_tls = state.configuration.tls.listeners.iter().map(|one| one.socket.as_str());
+    let wanted: BTreeSet<&str> =
+        config.listeners.iter().map(|one| one.socket.as_str()).chain(of_tls).collect();
+    let open =
+        |socket: &String| state.sockets.iter().chain(&state.front_sockets).any(|(name, _)| name == socket);
+    let closed = state.closed.iter().filter(|(socket, _)| wanted.contains(socket.as_str()) && !open(socket));
+    closed.map(|(_, why)| why.clone()).collect()
 }
 
 /// Every route of the file.

@@ -8,7 +8,7 @@ mod top;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
-use dashboard::{Asked, Explained};
+use dashboard::{Asked, Explained, Faults};
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -49,15 +49,23 @@ struct Known {
 
 impl Cluster {
     pub(super) async fn connect(target: &Target, all_namespaces: bool) -> anyhow::Result<Self> {
-        let (client, default) =
-            source::kubernetes::connect_to(target.kubeconfig.as_deref(), target.context.as_deref()).await?;
+        let guessed = !target.names_cluster() && !all_namespaces;
+        let connected =
+            source::kubernetes::connect_to(target.kubeconfig.as_deref(), target.context.as_deref()).await;
+        let (client, default) = match connected {
+            Err(e) if guessed => {
+                let which = "no `varnish-gateway serve` of this user runs, and the cluster of the current kubeconfig \
+                             cannot be asked: start one, or name another";
+                return Err(anyhow::Error::from(e).context(which));
+            }
+            connected => connected?,
+        };
         let namespace = target.namespace.clone().unwrap_or(default);
         let gateway = target.gateway.as_ref().map(|gateway| qualified(gateway, &namespace));
         let namespace = match gateway.as_deref().and_then(|gateway| gateway.split_once('/')) {
             Some((namespace, _)) => Some(namespace.to_owned()),
             None => Some(namespace).filter(|_| !all_namespaces),
         };
-        let guessed = !target.names_cluster() && !all_namespaces;
         Ok(Self { client, guessed, namespace, gateway, watched: BTreeMap::new() })
     }
 
@@ -206,7 +214,7 @@ impl Cluster {
             let sockets: BTreeMap<u16, &str> =
                 sockets.filter_map(|s| Some((socket_parts(s)?.1, s))).collect();
             for (_, socket) in sockets.into_iter().filter(|(at, _)| port.is_none_or(|port| port == *at)) {
-                all.push(dashboard::explain(&router, &names, &name, socket, asked));
+                all.push(dashboard::explain(&router, &names, &Faults::new(), (&name, socket), asked));
             }
         }
         Ok(all)

@@ -42,13 +42,7 @@ pub(super) async fn status(dir: &Path, gateway: Option<&str>) -> anyhow::Result<
             break;
         }
     }
-    let of = |gateway| Status {
-        gateway,
-        pods: Vec::new(),
-        problems: Vec::new(),
-        addresses: Vec::new(),
-        closed: BTreeSet::new(),
-    };
+    let of = |gateway| Status { gateway, pods: Vec::new(), addresses: Vec::new(), closed: BTreeSet::new() };
     Ok((overview.gateways.into_iter().map(of).collect(), rows))
 }
 
@@ -79,6 +73,9 @@ pub(super) async fn top(
     let top: Top = get(dir, "/api/top", &query).await?;
     if let Some(gateway) = gateway.filter(|_| top.gateways.is_empty()) {
         let overview: Overview = get(dir, "/api/state", &[]).await?;
+        if overview.gateways.iter().any(|one| one.name == gateway) {
+            bail!("Gateway {gateway} does not run: `varnish-gateway status` says why");
+        }
         return Err(no_such(gateway, &overview));
     }
     Ok(top)
@@ -87,7 +84,7 @@ pub(super) async fn top(
 fn no_such(gateway: &str, overview: &Overview) -> anyhow::Error {
     let names: Vec<&str> = overview.gateways.iter().map(|one| one.name.as_str()).collect();
     let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    anyhow::anyhow!("no such Gateway: {gateway} (running: {there})")
+    anyhow::anyhow!("no such Gateway: {gateway} (there: {there})")
 }
 
 async fn get<T: DeserializeOwned>(dir: &Path, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {

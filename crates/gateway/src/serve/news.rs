@@ -8,6 +8,7 @@ use dashboard::Journal;
 use source::files::Problem;
 use translate::{Notice, Severity};
 
+use crate::shared_ports::Conflict;
 use crate::verdict::Verdict;
 
 /// More accepted routes than this at once are only counted.
@@ -102,8 +103,8 @@ impl News {
         }
     }
 
-    pub(crate) fn conflicts<'a>(&mut self, now: impl Iterator<Item = &'a String>) {
-        for conflict in replace(&mut self.conflicts, now.cloned()) {
+    pub(crate) fn conflicts(&mut self, now: &[Conflict]) {
+        for conflict in replace(&mut self.conflicts, now.iter().map(ToString::to_string)) {
             tracing::error!(event = "port-conflict", "{conflict}");
             self.record(How::Error, "port-conflict", &conflict);
         }

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 
 use super::{Cluster, Known, pods};
+use crate::conditions::{self, Condition};
 use crate::running::Status;
 
 impl Cluster {
@@ -43,13 +44,14 @@ impl Cluster {
                 listener.address = ip.map(|ip| SocketAddr::new(ip, listener.port));
             }
             rows.extend(view::all_rows(&name, &config));
-            let mut problems = known.gateway.as_ref().map(problems).unwrap_or_default();
+            let problems = &mut gateway.problems;
+            problems.extend(known.gateway.as_ref().map(self::problems).unwrap_or_default());
             problems.extend(self.no_more_pods(namespace, short).await);
             if pods.is_empty() && problems.is_empty() {
                 problems
                     .push("it has no pods: does the operator run, and are replicas more than 0?".to_owned());
             }
-            all.push(Status { gateway, pods, problems, addresses, closed });
+            all.push(Status { gateway, pods, addresses, closed });
         }
         Ok((all, rows))
     }
@@ -92,31 +94,20 @@ fn closed(gateway: &Gateway) -> BTreeSet<String> {
     closed.map(|listener| listener.name.clone()).collect()
 }
 
-/// What its conditions say, and those of its listeners: each reason once.
+/// What its conditions say, and those of its listeners.
 fn problems(gateway: &Gateway) -> Vec<String> {
     let Some(status) = &gateway.status else { return vec!["the operator has not seen it yet".to_owned()] };
-    let bad = |kind: &str, value: &str| {
-        matches!(kind, "Accepted" | "Programmed" | "ResolvedRefs") && value != "True"
-    };
-    let own = status.conditions.iter().flatten();
-    let own = own
-        .filter(|c| bad(&c.type_, &c.status) || c.type_.ends_with("/ParametersValid") && c.status == "False")
-        .map(|c| (String::new(), c.reason.as_str(), c.message.as_str()));
+    let own = status.conditions.iter().flatten().map(|condition| (None, condition));
     let listeners = status.listeners.iter().flatten().flat_map(|listener| {
-        let conditions = listener.conditions.iter().filter(|c| bad(&c.type_, &c.status));
-        conditions.map(|c| (format!("listener {}: ", listener.name), c.reason.as_str(), c.message.as_str()))
+        listener.conditions.iter().map(|condition| (Some(listener.name.as_str()), condition))
     });
-    let mut told: Vec<(String, &str)> = Vec::new();
-    let mut lines = Vec::new();
-    for (whose, reason, message) in own.chain(listeners) {
-        // What is true of the Gateway its listeners need not repeat.
-        if told.iter().any(|(of, text)| *text == message && (of.is_empty() || *of == whose)) {
-            continue;
-        }
-        lines.push(format!("{whose}{reason}: {message}"));
-        told.push((whose, message));
-    }
-    lines
+    conditions::problems(own.chain(listeners).map(|(listener, condition)| Condition {
+        listener,
+        kind: &condition.type_,
+        status: &condition.status,
+        reason: &condition.reason,
+        message: &condition.message,
+    }))
 }
 
 #[cfg(test)]

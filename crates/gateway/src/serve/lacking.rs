@@ -1,0 +1,49 @@
+//! Gateways that are not served as they are to be, and why: for `status` and the dashboard.
+
+use chaperone::State;
+use dashboard::view::{self, Gateway};
+use model::ghost::Config;
+use translate::{Key, Translation};
+
+use crate::conditions::{self, Condition};
+use crate::shared_ports::Conflict;
+
+/// What one Gateway lacks. Of one that does not run, also what it would serve: `config`. `None` where all is well.
+pub(super) fn of(
+    key: &Key,
+    translation: &Translation,
+    conflicts: &[Conflict],
+    config: Option<&Config>,
+) -> Option<Gateway> {
+    let mut problems = problems(key, translation);
+    let of_ports = conflicts.iter().filter(|conflict| conflict.gateway == *key);
+    problems.extend(of_ports.map(|conflict| conflict.why.clone()));
+    let Some(config) = config else {
+        let name = key.to_string();
+        return (!problems.is_empty()).then(|| Gateway { name, problems, ..Gateway::default() });
+    };
+    if problems.is_empty() {
+        problems.push("it has no listener that can be served: `varnish-gateway check` says more".to_owned());
+    }
+    Some(Gateway { problems, ..view::of_config(&key.to_string(), &State::default(), config) })
+}
+
+/// What its conditions say; one that was made for an IngressClass has those of the class.
+fn problems(key: &Key, translation: &Translation) -> Vec<String> {
+    let statuses = &translation.statuses;
+    let class = statuses.ingress_classes.get(&Key::cluster(key.name.as_str()));
+    let class = class.filter(|_| translation.made.contains_key(key));
+    let gateway = statuses.gateways.get(key);
+    let own = gateway.map(|status| &status.conditions).or(class.map(|status| &status.conditions));
+    let own = own.into_iter().flatten().map(|condition| (None, condition));
+    let listeners = gateway.into_iter().flat_map(|status| &status.listeners).flat_map(|listener| {
+        listener.conditions.iter().map(|condition| (Some(listener.name.as_str()), condition))
+    });
+    conditions::problems(own.chain(listeners).map(|(listener, condition)| Condition {
+        listener,
+        kind: &condition.kind,
+        status: if condition.status { "True" } else { "False" },
+        reason: &condition.reason,
+        message: &condition.message,
+    }))
+}
