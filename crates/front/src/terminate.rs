@@ -1,6 +1,7 @@
 //! How TLS is ended for one host.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use certificate::Pair;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -65,18 +66,22 @@ pub(crate) struct Server {
 struct Certificates(Vec<Arc<Pair>>);
 
 impl ResolvesServerCert for Certificates {
-    /// The best cover of the name, then ECDSA, then the first; of those that the client can verify.
+    /// Of those that the client can verify and that cover the name: one that is valid now, then the best cover, then ECDSA, then
+    /// the first.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let [first, others @ ..] = self.0.as_slice() else { return None };
         if others.is_empty() {
             return Some(first.certified_key());
         }
         let name = hello.server_name().map(normal);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let rank = |pair: &Pair| {
             let key = pair.certified_key();
             let usable = key.key.choose_scheme(hello.signature_schemes()).is_some();
             let cover = name.as_deref().and_then(|name| pair.cover(name));
-            (usable, cover, key.key.algorithm() == SignatureAlgorithm::ECDSA)
+            let valid = (pair.not_before()..=pair.not_after()).contains(&now);
+            (usable, cover.is_some(), valid, cover, key.key.algorithm() == SignatureAlgorithm::ECDSA)
         };
         let mut best = (first, rank(first));
         for pair in others {

@@ -92,6 +92,19 @@ async fn of_several_certificates_the_one_that_covers_the_name_is_shown() {
 }
 
 #[tokio::test]
+async fn one_that_has_expired_goes_behind_those_that_have_not() {
+    let upstream = Upstream::start();
+    let authority = Authority::new();
+    let (expired, wild) = (authority.expired(&["a.test"]), authority.rsa(&["*.test"]));
+    let other = authority.ecdsa(&["other.example"]);
+    let front = Front::start(config(vec![host("a.test", &[&expired, &other, &wild])]), upstream.path()).await;
+    let client =
+        Client::with_schemes(&[SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::RSA_PSS_SHA256]);
+    let stream = client.connect(front.address, "a.test").await.unwrap();
+    assert_eq!(shown(&stream), der(&wild));
+}
+
+#[tokio::test]
 async fn ecdsa_is_preferred_and_rsa_is_for_those_who_cannot() {
     let upstream = Upstream::start();
     let authority = Authority::new();
