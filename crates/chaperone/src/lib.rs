@@ -20,6 +20,7 @@ mod reload;
 mod settings;
 pub mod spans;
 pub mod stats;
+mod storage;
 mod supervise;
 mod tally;
 mod tls;

@@ -8,7 +8,6 @@ mod entry;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,28 +39,34 @@ pub struct Source {
     pub readers: Arc<Readers>,
 }
 
-/// Processes that read varnishd's log.
+/// Those who read varnishd's log.
 #[derive(Debug, Default)]
-pub struct Readers {
-    processes: Mutex<Vec<u32>>,
-    /// Those that ended, or never began.
-    failures: AtomicUsize,
+pub struct Readers(Mutex<Vec<Reader>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Process(u32),
+    /// It ended, or never began: nobody is to wait for it.
+    Failed,
 }
 
 impl Readers {
-    fn all(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> MutexGuard<'_, Vec<Reader>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody is to wait for this one.
+    /// One that cannot even begin.
     pub fn fail(&self) {
-        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.all().push(Reader::Failed);
     }
 
     /// Do so many have the log of the child that runs now? They read from there on, and what was before is lost to them.
     pub(crate) fn are_there(&self, wanted: usize) -> bool {
-        let there = self.all().iter().filter(|process| has_the_log(**process)).count();
-        there + self.failures.load(Ordering::Relaxed) >= wanted
+        let is_there = |reader: &&Reader| match reader {
+            Reader::Process(process) => has_the_log(*process),
+            Reader::Failed => true,
+        };
+        self.all().iter().filter(is_there).count() >= wanted
     }
 }
 
@@ -71,20 +76,29 @@ fn has_the_log(process: u32) -> bool {
     maps.lines().any(|line| line.contains("/_.vsm_child/_.Log.") && !line.ends_with("(deleted)"))
 }
 
-/// On the list as long as it lives.
-#[derive(Debug)]
-struct Listed(Arc<Readers>, u32);
+/// The place of one of them. Whoever leaves it has failed.
+struct Place<'a> {
+    readers: &'a Readers,
+    at: usize,
+}
 
-impl Listed {
-    fn new(readers: &Arc<Readers>, process: u32) -> Self {
-        readers.all().push(process);
-        Self(Arc::clone(readers), process)
+impl<'a> Place<'a> {
+    fn new(readers: &'a Readers, process: Option<u32>) -> Self {
+        let mut all = readers.all();
+        all.push(process.map_or(Reader::Failed, Reader::Process));
+        Self { readers, at: all.len() - 1 }
+    }
+
+    fn is_now(&self, reader: Reader) {
+        if let Some(place) = self.readers.all().get_mut(self.at) {
+            *place = reader;
+        }
     }
 }
 
-impl Drop for Listed {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.all().retain(|process| *process != self.1);
+        self.is_now(Reader::Failed);
     }
 }
 
@@ -94,7 +108,6 @@ struct Follower {
     process: Child,
     lines: BufReader<ChildStdout>,
     complaints: tokio::task::JoinHandle<Vec<String>>,
-    _listed: Option<Listed>,
 }
 
 impl Follower {
@@ -115,8 +128,7 @@ impl Follower {
         let missing = || std::io::Error::other("no output");
         let output = process.stdout.take().ok_or_else(missing)?;
         let complaints = tokio::spawn(last_words(process.stderr.take().ok_or_else(missing)?));
-        let listed = process.id().map(|process| Listed::new(&source.readers, process));
-        Ok(Self { process, lines: BufReader::new(output), complaints, _listed: listed })
+        Ok(Self { process, lines: BufReader::new(output), complaints })
     }
 
     /// The next line, without its end; `None` where the program has ended.
@@ -169,8 +181,13 @@ async fn last_words(from: ChildStderr) -> Vec<String> {
 /// it ended: arguments of the user's may be among its own.
 pub async fn follow(source: &Source, arguments: &[String], mut take: impl FnMut(String) -> bool) {
     let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
+    let mut place: Option<Place<'_>> = None;
     loop {
-        let why = match Follower::start(source, arguments) {
+        let started = Follower::start(source, arguments);
+        let process = started.as_ref().ok().and_then(|follower| follower.process.id());
+        let place = place.get_or_insert_with(|| Place::new(&source.readers, process));
+        place.is_now(process.map_or(Reader::Failed, Reader::Process));
+        let why = match started {
             Ok(mut follower) => {
                 while let Some(line) = follower.line().await {
                     if !take(line) {
@@ -181,7 +198,7 @@ pub async fn follow(source: &Source, arguments: &[String], mut take: impl FnMut(
             }
             Err(e) => format!("{e} (it comes with Varnish)"),
         };
-        source.readers.fail();
+        place.is_now(Reader::Failed);
         let again_in = backoff.pause();
         tracing::error!(
             "varnishncsa does not run, and requests are not logged: {why}; if it refuses its arguments, correct the query or \

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use front::Shutdown;
@@ -15,6 +16,7 @@ use crate::backoff::Backoff;
 use crate::event::{Event, Reporter};
 use crate::feed::{Desired, Feed, LastGood};
 use crate::front_side::FrontSide;
+use crate::log::Readers;
 use crate::varnishd::{Varnishd, speaks_http2, varnishd_dir};
 use crate::{Error, ListenSocket, Settings, ports, reload};
 
@@ -23,7 +25,7 @@ const STARTING: Duration = Duration::from_secs(30);
 /// A child that dies without a word is found by asking, and so is a port that has become free.
 const ASK: Duration = Duration::from_secs(1);
 /// For readers of varnishd's log to find it, which takes them a tenth of a second; they are looked for so often.
-const FINDING_LOG: Duration = Duration::from_secs(20);
+const FINDING_LOG: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Of an answer that is not kept, so much is fetched ahead of what its client has taken.
@@ -226,7 +228,12 @@ impl Supervisor {
             Err(e) => return Err(panicked(&running.admin).await.unwrap_or(e)),
         };
         let took = begun.elapsed();
-        self.await_log_readers().await;
+        let late = await_log_readers(&self.settings, self.reporter.log_readers());
+        tokio::select! {
+            () = late => {}
+            () = asked_to_stop(&mut self.shutdown) => return Ok(None),
+            output = running.varnishd.ended() => return Err(Error::Start { output }),
+        }
         self.settings.former_args = None;
         self.reporter.control(Some(ghost_socket));
         if let Some(ghost) = &desired.ghost {
@@ -243,22 +250,6 @@ impl Supervisor {
             None => self.reporter.fed(desired.tag.clone(), desired.front_sockets()),
         }
         Ok(Some(ghost_socket))
-    }
-
-    /// Who is told of requests hears of the first one, too.
-    async fn await_log_readers(&self) {
-        let (wanted, readers) = (self.settings.log_readers, self.reporter.log_readers());
-        let all = async {
-            while !readers.are_there(wanted) {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        if tokio::time::timeout(FINDING_LOG, all).await.is_err() {
-            let name = &self.settings.name;
-            tracing::warn!(
-                "{name}: who reads varnishd's log is late, and may not hear of the first requests"
-            );
-        }
     }
 
     async fn serve(&mut self, running: &mut Running, ghost_socket: SocketAddr) -> End {
@@ -410,6 +401,19 @@ impl Supervisor {
             _ = self.shutdown.wait_for(|s| *s == Shutdown::Now) => {}
         }
         End::Shutdown
+    }
+}
+
+/// Who is told of requests hears of the first one, too.
+async fn await_log_readers(settings: &Settings, readers: Arc<Readers>) {
+    let all = async {
+        while !readers.are_there(settings.log_readers) {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    if tokio::time::timeout(FINDING_LOG, all).await.is_err() {
+        let name = &settings.name;
+        tracing::warn!("{name}: who reads varnishd's log is late, and may not hear of the first requests");
     }
 }
 

@@ -8,13 +8,13 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use model::names::{GHOST_CONFIG_ENV, HTTPS_SOCKET, RELOAD_SOCKET};
+use model::names::{GHOST_CONFIG_ENV, GHOST_STORAGE_ENV, HTTPS_SOCKET, RELOAD_SOCKET};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::Notify;
 use varnishadm::{ReverseListener, Secret};
 
-use crate::{Error, Settings};
+use crate::{Error, Settings, storage};
 
 /// Lines that say why varnishd ended.
 const REMEMBERED: usize = 20;
@@ -50,6 +50,7 @@ impl Varnishd {
         command
             .args(arguments(settings, &listener.local_addr().to_string(), &secret_file))
             .env(GHOST_CONFIG_ENV, settings.ghost_config())
+            .env(GHOST_STORAGE_ENV, storage::sizes(&settings.extra_args))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -31,7 +31,10 @@ pub(crate) fn problems<'a>(all: impl Iterator<Item = Condition<'a>>) -> Vec<Stri
         let Condition { listener, reason, message, .. } = condition;
         // What is true of the Gateway its listeners need not repeat.
         let is_said = |before: &Condition<'_>| match before.listener {
-            None => before.message.contains(message),
+            None => {
+                let whose = listener.unwrap_or_default();
+                !message.is_empty() && before.message.contains(message) && before.message.contains(whose)
+            }
             Some(_) => before.listener == listener && before.message == message,
         };
         if told.iter().any(is_said) {

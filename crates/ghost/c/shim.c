@@ -399,15 +399,14 @@ struct http *gs_bereq0(VRT_CTX) { return (ctx->bo->bereq0); }
 int gs_uncacheable(VRT_CTX) { return (ctx->bo->uncacheable); }
 /* Does the client send a body, or has it sent one? */
 int gs_has_body(VRT_CTX) { return (ctx->req != NULL && ctx->req->req_body_status != BS_NONE); }
-/* How much the storage that the answer would go to holds altogether, in bytes. */
-double
-gs_storage_size(VRT_CTX)
+/* The name in VCL of the storage that the answer would go to. Varnish does not tell the size of each kind: asked for that of a file,
+ * 7.1 dies. */
+const char *
+gs_storage_name(VRT_CTX)
 {
 	VCL_STEVEDORE storage = VRT_r_beresp_storage(ctx);
 
-	if (storage == NULL)
-		return (HUGE_VAL);
-	return ((double)VRT_stevedore_free_space(storage) + (double)VRT_stevedore_used_space(storage));
+	return (storage == NULL ? NULL : VRT_STEVEDORE_string(storage));
 }
 int gs_is_bgfetch(VRT_CTX) { return (ctx->bo->is_bgfetch); }
 double gs_now(VRT_CTX) { return (ctx->now); }

@@ -16,7 +16,7 @@ use crate::ffi::{self, Ctx, Text};
 use crate::index::{self, tags};
 use crate::message::{ClientRequest, Message};
 use crate::task::Task;
-use crate::{answer, stats, target};
+use crate::{answer, stats, storage, target};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -29,8 +29,8 @@ const HIT_FOR_MISS_SECONDS: f64 = 120.0;
 /// A failure passes sooner.
 const HIT_FOR_MISS_SECONDS_OF_FAILURES: f64 = 1.0;
 
-/// An answer that would take more of its storage than this is not kept: it would drive out everything else, or break off.
-const LARGEST_SHARE_OF_STORAGE: f64 = 0.5;
+/// A storage must have room for so many of an answer. A larger one is not kept: it would drive out everything else, or break off.
+const LEAST_IN_STORAGE: u64 = 2;
 
 /// A fetch that took this long to fail is not tried again at once: those who wait for it would wait for each other.
 const SLOW_FAILURE_SECONDS: f64 = 0.5;
@@ -202,8 +202,17 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
 unsafe fn does_not_fit(ctx: *const Ctx, beresp: Message<'_>) -> bool {
     let length =
         beresp.header("Content-Length").and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    // SAFETY: the caller's promise.
-    length.is_some_and(|length: f64| length > unsafe { ffi::gs_storage_size(ctx) } * LARGEST_SHARE_OF_STORAGE)
+    let Some(length): Option<u64> = length else { return false };
+    // SAFETY: the caller's promise; the name is the storage's own, which stays.
+    let storage = unsafe {
+        let name = ffi::gs_storage_name(ctx);
+        if name.is_null() {
+            return false;
+        }
+        CStr::from_ptr(name)
+    };
+    let size = storage.to_str().ok().and_then(storage::size);
+    size.is_some_and(|size| length > size / LEAST_IN_STORAGE)
 }
 
 /// Varnish keeps a variant by the headers that went to the origin, and finds it by those of the client. Those that differ, since

@@ -123,7 +123,7 @@ unsafe extern "C" {
     pub(crate) fn gs_bereq0(ctx: *const Ctx) -> *mut Http;
     pub(crate) fn gs_uncacheable(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_has_body(ctx: *const Ctx) -> c_int;
-    pub(crate) fn gs_storage_size(ctx: *const Ctx) -> f64;
+    pub(crate) fn gs_storage_name(ctx: *const Ctx) -> *const c_char;
     pub(crate) fn gs_is_bgfetch(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_now(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_age(ctx: *const Ctx) -> f64;

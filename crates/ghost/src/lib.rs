@@ -24,6 +24,7 @@ mod preamble;
 mod retire;
 mod socket;
 mod stats;
+mod storage;
 mod table;
 mod target;
 mod task;

@@ -76,6 +76,8 @@ pub const GATEWAY_PREFIX: &str = "X-Gateway-";
 
 /// The environment variable in which varnishd's child finds ghost.json, unless VCL names the file.
 pub const GHOST_CONFIG_ENV: &str = "GHOST_CONFIG_PATH";
+/// The one in which it finds how many bytes each storage holds: `s0=104857600 disk=21474836480`.
+pub const GHOST_STORAGE_ENV: &str = "GHOST_STORAGE";
 
 /// The key of the host table for routes without a hostname.
 pub const ANY_HOST: &str = "*";

@@ -275,10 +275,10 @@ fn repeated<'a>(taken: &[(&'a Key, Rules)]) -> Vec<(&'a Key, Fault)> {
         for entry in &host.entries {
             let Some(path) = &entry.path_match else { continue };
             let (owner, older) = *first.entry((&host.name, path)).or_insert((key, entry));
-            if owner != key && (&older.service, older.port) != (&entry.service, entry.port) {
+            if owner != key && rules::leads_elsewhere(older, entry) {
                 let here = format!("spec.rules[{}]", entry.rule_index);
-                let whose = format!("Ingress {owner}");
-                faults.push((key, rules::twice(&here, &path.value, &host.name, &whose)));
+                let fault = rules::twice(&here, entry, &format!("Ingress {owner}"));
+                faults.extend(fault.map(|fault| (key, fault)));
             }
         }
     }

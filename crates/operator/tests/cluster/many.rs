@@ -170,7 +170,9 @@ async fn thousands_of_names_are_in_a_base_that_outlives_the_operator() {
     let settled = |map: &Value| text(map, "routing.index.json").contains("many-routing-");
     world.until::<ConfigMap>("many-vcl", settled).await;
     let mut before = world.get::<ConfigMap>("many-vcl").await;
+    let begun = Instant::now();
     loop {
+        assert!(begun.elapsed() < Duration::from_secs(180), "routing does not come to rest");
         tokio::time::sleep(Duration::from_secs(5)).await;
         let now = world.get::<ConfigMap>("many-vcl").await;
         if now["data"] == before["data"] {

@@ -96,7 +96,7 @@ impl Files {
         let origin = path.display().to_string();
         match content(path) {
             // Not yet: what it held stays.
-            Ok(Some(bytes)) if bytes.is_empty() && listing::is_being_written(path) => {
+            Ok(Some(bytes)) if bytes.is_empty() && is_not_empty_for_good(path) => {
                 self.files.entry(path.to_owned()).or_default();
             }
             Ok(Some(bytes)) => self.files.entry(path.to_owned()).or_default().read(&origin, &bytes),
@@ -111,6 +111,11 @@ impl Files {
             Err(error) => self.files.entry(path.to_owned()).or_default().unreadable(&origin, &error),
         }
     }
+}
+
+/// Of one that was read, and was empty.
+fn is_not_empty_for_good(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|it| it.len() > 0) || listing::is_being_written(path)
 }
 
 /// The bytes of a file; none if it has gone since it was listed.

@@ -41,14 +41,23 @@ pub(super) struct Host {
     pub(super) is_copy: bool,
 }
 
-/// A path that somebody else has first.
-pub(super) fn twice(here: &str, path: &str, host: &str, whose: &str) -> Fault {
-    Fault {
+/// To another backend.
+pub(super) fn leads_elsewhere(one: &Route, other: &Route) -> bool {
+    (&one.service, one.port) != (&other.service, other.port)
+}
+
+/// An entry whose path somebody else has first.
+pub(super) fn twice(here: &str, entry: &Route, whose: &str) -> Option<Fault> {
+    let path = entry.path_match.as_ref()?.value.as_str();
+    // As it was written: see `path_match`.
+    let path = path.strip_prefix("(?:").and_then(|path| path.strip_suffix(").*")).unwrap_or(path);
+    let host = &entry.hostname;
+    Some(Fault {
         reason: "DuplicatePath",
         message: format!(
             "{here} is never asked: {whose} has {path} of {host} before it, for another backend; remove one of them"
         ),
-    }
+    })
 }
 
 /// The rules; or why the Ingress as a whole cannot be taken in. `shares`: may this host have its entries from another, or lend
@@ -137,10 +146,10 @@ struct Reader<'a> {
     /// Of hosts.
     positions: HashMap<String, usize>,
     /// Host and path: what stands there twice goes to the first backend.
-    seen: HashMap<(usize, PathMatch), &'a IngressBackend>,
+    seen: HashMap<(usize, PathMatch), usize>,
 }
 
-impl<'a> Reader<'a> {
+impl Reader<'_> {
     fn host(&self, index: usize, host: Option<&str>) -> Result<String, Fault> {
         match hostname::normal(host) {
             Some(host) => Ok(host),
@@ -169,7 +178,7 @@ impl<'a> Reader<'a> {
         &mut self,
         index: usize,
         number: usize,
-        path: &'a HTTPIngressPath,
+        path: &HTTPIngressPath,
         host: &str,
         at: usize,
     ) -> Result<(), Fault> {
@@ -178,18 +187,17 @@ impl<'a> Reader<'a> {
             reason: "InvalidPath",
             message: format!("{}.path: {message}", here()),
         })?;
-        if let Some(first) = self.seen.get(&(at, path_match.clone())) {
-            if **first != path.backend {
-                self.rules.unresolved.push(twice(&here(), &path_match.value, host, "this Ingress"));
-            }
-            return Ok(());
-        }
-        self.seen.insert((at, path_match.clone()), &path.backend);
         let mut entry =
-            self.entry(|| format!("{}.backend", here()), &path.backend, Some(path_match), index)?;
+            self.entry(|| format!("{}.backend", here()), &path.backend, Some(path_match.clone()), index)?;
         entry.hostname = host.to_owned();
-        if let Some(host) = self.rules.hosts.get_mut(at) {
-            host.entries.push(entry);
+        let Some(of_host) = self.rules.hosts.get_mut(at) else { return Ok(()) };
+        let first = *self.seen.entry((at, path_match)).or_insert(of_host.entries.len());
+        match of_host.entries.get(first) {
+            None => of_host.entries.push(entry),
+            Some(older) if leads_elsewhere(older, &entry) => {
+                self.rules.unresolved.extend(twice(&here(), &entry, "this Ingress"));
+            }
+            Some(_) => {}
         }
         Ok(())
     }

@@ -36,12 +36,8 @@ sub vcl_backend_fetch {
 
 sub vcl_backend_response {
 	# A failed refresh in the background must not take the place of the stale object.
-	if (bereq.is_bgfetch) {
-		if (beresp.status >= 500) {
-			return (abandon);
-		}
-		# Nor may one whose body breaks off: nobody is shown it before it is whole.
-		set beresp.do_stream = false;
+	if (bereq.is_bgfetch && beresp.status >= 500) {
+		return (abandon);
 	}
 	if (router.store()) {
 		return (deliver);

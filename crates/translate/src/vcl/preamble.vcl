@@ -39,6 +39,10 @@ sub vcl_backend_response {
 		return (deliver);
 	}
 	router.response();
+	# Nobody waits for a refresh in the background: it is shown when it is whole, and not if its body breaks off.
+	if (bereq.is_bgfetch) {
+		set beresp.do_stream = false;
+	}
 }
 
 sub vcl_backend_error {
