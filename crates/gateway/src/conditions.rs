@@ -32,8 +32,9 @@ pub(crate) fn problems<'a>(all: impl Iterator<Item = Condition<'a>>) -> Vec<Stri
         // What is true of the Gateway its listeners need not repeat.
         let is_said = |before: &Condition<'_>| match before.listener {
             None => {
-                let whose = listener.unwrap_or_default();
-                !message.is_empty() && before.message.contains(message) && before.message.contains(whose)
+                let names = |it: &str| before.message.contains(it);
+                before.message == message
+                    || !message.is_empty() && names(message) && names(listener.unwrap_or_default())
             }
             Some(_) => before.listener == listener && before.message == message,
         };
