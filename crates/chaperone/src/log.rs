@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::sync::watch;
 
+use crate::State;
 use crate::backoff::Backoff;
 
 pub use entry::{Entry, Trace};
@@ -39,12 +41,22 @@ pub struct Source {
     pub readers: Arc<Readers>,
 }
 
+impl Source {
+    /// Once varnishd has a directory; `None` where it will have none.
+    pub async fn of(mut state: watch::Receiver<State>, by: Vec<OsString>) -> Option<Self> {
+        let state = state.wait_for(|state| state.varnishd_dir.is_some()).await.ok()?;
+        let varnishd_dir = state.varnishd_dir.as_ref()?.to_path_buf();
+        Some(Self { varnishd_dir, by, readers: Arc::clone(&state.log_readers) })
+    }
+}
+
 /// Those who read varnishd's log.
 #[derive(Debug, Default)]
 pub struct Readers(Mutex<Vec<Reader>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reader {
+    Starting,
     Process(u32),
     /// It ended, or never began: nobody is to wait for it.
     Failed,
@@ -63,6 +75,7 @@ impl Readers {
     /// Do so many have the log of the child that runs now? They read from there on, and what was before is lost to them.
     pub(crate) fn are_there(&self, wanted: usize) -> bool {
         let is_there = |reader: &&Reader| match reader {
+            Reader::Starting => false,
             Reader::Process(process) => has_the_log(*process),
             Reader::Failed => true,
         };
@@ -83,9 +96,9 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn new(readers: &'a Readers, process: Option<u32>) -> Self {
+    fn new(readers: &'a Readers) -> Self {
         let mut all = readers.all();
-        all.push(process.map_or(Reader::Failed, Reader::Process));
+        all.push(Reader::Starting);
         Self { readers, at: all.len() - 1 }
     }
 
@@ -181,11 +194,10 @@ async fn last_words(from: ChildStderr) -> Vec<String> {
 /// it ended: arguments of the user's may be among its own.
 pub async fn follow(source: &Source, arguments: &[String], mut take: impl FnMut(String) -> bool) {
     let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
-    let mut place: Option<Place<'_>> = None;
+    let place = Place::new(&source.readers);
     loop {
         let started = Follower::start(source, arguments);
         let process = started.as_ref().ok().and_then(|follower| follower.process.id());
-        let place = place.get_or_insert_with(|| Place::new(&source.readers, process));
         place.is_now(process.map_or(Reader::Failed, Reader::Process));
         let why = match started {
             Ok(mut follower) => {

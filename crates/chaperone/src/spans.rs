@@ -87,17 +87,8 @@ pub async fn export(exporter: Exporter, gateway: String, by: Vec<OsString>, stat
             return tracing::error!("{gateway}: no spans: {e}");
         }
     };
-    let mut known = state.clone();
-    let dir = match known.wait_for(|state| state.varnishd_dir.is_some()).await {
-        Ok(state) => state.varnishd_dir.clone(),
-        Err(_) => None,
-    };
-    let Some(varnishd_dir) = dir else { return };
-    let (readers, tally) = {
-        let state = state.borrow();
-        (Arc::clone(&state.log_readers), Arc::clone(&state.tally))
-    };
-    let source = log::Source { varnishd_dir: varnishd_dir.to_path_buf(), by, readers };
+    let tally = Arc::clone(&state.borrow().tally);
+    let Some(source) = log::Source::of(state, by).await else { return };
     let (to, from) = mpsc::channel(WAITING);
     let dropped = Arc::clone(&tally);
     tokio::join!(

@@ -1,10 +1,10 @@
 //! How TLS is ended for one host.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use certificate::Pair;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::UnixTime;
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, SignatureAlgorithm};
@@ -74,8 +74,7 @@ impl ResolvesServerCert for Certificates {
             return Some(first.certified_key());
         }
         let name = hello.server_name().map(normal);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let now = i64::try_from(UnixTime::now().as_secs()).unwrap_or(i64::MAX);
         let rank = |pair: &Pair| {
             let key = pair.certified_key();
             let usable = key.key.choose_scheme(hello.signature_schemes()).is_some();

@@ -84,19 +84,9 @@ impl ObserveArguments {
     pub(crate) async fn run(self, gateway: String, state: watch::Receiver<State>) {
         let logging = async {
             let Some(to) = &self.access_log else { return std::future::pending().await };
-            let mut known = state.clone();
-            let known = match known.wait_for(|state| state.varnishd_dir.is_some()).await {
-                Ok(state) => state.varnishd_dir.clone().zip(Some(Arc::clone(&state.log_readers))),
-                Err(_) => None,
-            };
-            let Some((dir, readers)) = known else { return };
-            let source = Source {
-                varnishd_dir: dir.to_path_buf(),
-                by: tied::with_us(),
-                readers: Arc::clone(&readers),
-            };
-            if let Err(e) = self.log(to, &gateway, source).await {
-                readers.fail();
+            let Some(source) = Source::of(state.clone(), tied::with_us()).await else { return };
+            if let Err(e) = self.log(to, &gateway, &source).await {
+                source.readers.fail();
                 tracing::error!("{gateway}: no access log: {e:#}");
                 std::future::pending::<()>().await;
             }
@@ -114,7 +104,7 @@ impl ObserveArguments {
         tokio::join!(logging, exporting);
     }
 
-    async fn log(&self, to: &str, gateway: &str, source: Source) -> anyhow::Result<()> {
+    async fn log(&self, to: &str, gateway: &str, source: &Source) -> anyhow::Result<()> {
         let query = translate::log_query(None);
         let out = match to {
             "json" | "ncsa" => LogFile::stdout(),
@@ -126,7 +116,7 @@ impl ObserveArguments {
         };
         let name = gateway.strip_prefix("Gateway ").unwrap_or(gateway).to_owned();
         let ((written, _), mut lost) = (log_file::writer(out, gateway.to_owned()), Lost::default());
-        log::follow(&source, &arguments, move |line| {
+        log::follow(source, &arguments, move |line| {
             let line = match to {
                 "ncsa" => line,
                 _ => json(&line, self.log_query_strings, Some(&name)),

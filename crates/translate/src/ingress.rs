@@ -288,12 +288,8 @@ fn repeated<'a>(taken: &[(&'a Key, Rules)]) -> Vec<(&'a Key, Fault)> {
 /// Takes the hosts away that have the same paths and backends as the first, and names it instead: files with thousands of
 /// hosts stay small.
 fn share(hosts: &mut Vec<rules::Host>, routing: &mut Routing) {
-    let same = |one: &Route, two: &Route| {
-        one.path_match == two.path_match
-            && one.service == two.service
-            && one.port == two.port
-            && one.port_name == two.port_name
-    };
+    let same =
+        |one: &Route, two: &Route| one.path_match == two.path_match && !rules::leads_elsewhere(one, two);
     let Some((first, others)) = hosts.split_first_mut() else { return };
     if first.entries.is_empty() || routing.vhosts.contains_key(&first.name) {
         return;

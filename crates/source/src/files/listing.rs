@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -75,9 +76,9 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 const EMPTY_FOR: Duration = Duration::from_secs(3);
 
 /// Whether it has just become empty. A file that stays so holds nothing.
-pub(crate) fn is_being_written(path: &Path) -> bool {
-    let age = |metadata: &std::fs::Metadata| metadata.modified().ok()?.elapsed().ok();
-    std::fs::metadata(path).is_ok_and(|it| it.len() == 0 && age(&it).is_some_and(|age| age < EMPTY_FOR))
+pub(crate) fn is_being_written(file: &Metadata) -> bool {
+    let age = || file.modified().ok()?.elapsed().ok();
+    file.len() == 0 && age().is_some_and(|age| age < EMPTY_FOR)
 }
 
 /// Whether a file of this name in a directory is meant. Hidden files are not: editors and the kubelet keep theirs so.

@@ -115,7 +115,7 @@ impl Files {
 
 /// Of one that was read, and was empty.
 fn is_not_empty_for_good(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|it| it.len() > 0) || listing::is_being_written(path)
+    std::fs::metadata(path).is_ok_and(|it| it.len() > 0 || listing::is_being_written(&it))
 }
 
 /// The bytes of a file; none if it has gone since it was listed.

@@ -41,7 +41,7 @@ pub(super) struct Host {
     pub(super) is_copy: bool,
 }
 
-/// To another backend.
+/// To another backend. (The name of a port follows from its Service and number.)
 pub(super) fn leads_elsewhere(one: &Route, other: &Route) -> bool {
     (&one.service, one.port) != (&other.service, other.port)
 }

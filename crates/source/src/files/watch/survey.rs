@@ -60,7 +60,7 @@ impl Survey {
                 let times =
                     (metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec());
                 // One that stays empty changes by that.
-                let being_written = listing::is_being_written(&file);
+                let being_written = listing::is_being_written(&metadata);
                 (metadata.dev(), metadata.ino(), metadata.len(), times, being_written).hash(&mut hasher);
             }
             if file.is_symlink()
