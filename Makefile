@@ -41,15 +41,17 @@ TAG ?= $(shell scripts/bump --print)
 PROFILE ?= release
 PLATFORMS ?= linux/amd64,linux/arm64
 IMAGES = operator chaperone
+# Base images by digest: RUST=rust@sha256:… DEBIAN=debian@sha256:…
+BASES = $(if $(RUST),--build-arg RUST=$(RUST)) $(if $(DEBIAN),--build-arg DEBIAN=$(DEBIAN))
 
 docker: ## Build both images with docker, for this machine's architecture (REGISTRY=, TAG=, PROFILE=fast)
-	for i in $(IMAGES); do docker build --build-arg PROFILE=$(PROFILE) -f images/Dockerfile.$$i -t $(REGISTRY)/gateway-$$i:$(TAG) . || exit; done
+	for i in $(IMAGES); do docker build --build-arg PROFILE=$(PROFILE) $(BASES) -f images/Dockerfile.$$i -t $(REGISTRY)/gateway-$$i:$(TAG) . || exit; done
 
 docker-push: ## Build both images with docker buildx for PLATFORMS, and push them to REGISTRY
-	for i in $(IMAGES); do docker buildx build --platform $(PLATFORMS) --build-arg PROFILE=$(PROFILE) -f images/Dockerfile.$$i -t $(REGISTRY)/gateway-$$i:$(TAG) --push . || exit; done
+	for i in $(IMAGES); do docker buildx build --platform $(PLATFORMS) --provenance=mode=max --sbom=true --build-arg PROFILE=$(PROFILE) $(BASES) -f images/Dockerfile.$$i -t $(REGISTRY)/gateway-$$i:$(TAG) --push . || exit; done
 
-bump: ## Write a new version everywhere: VERSION=0.2.0
-	scripts/bump $(VERSION)
+bump: ## Write a new version everywhere: VERSION=0.2.0, or PART=patch, minor or major
+	scripts/bump $(if $(PART),-$(PART),$(VERSION))
 
 release: ## Build everything of a release into dist/: VERSION=0.1.0 (FAST=1 to try it; needs root)
 	scripts/release $(VERSION)
@@ -137,6 +139,7 @@ lint: ## Formatting, clippy, the chart and what is generated, without a warning
 	scripts/deploy-render --check
 	scripts/chart-readme --check
 	scripts/bump --check
+	scripts/test-bump
 	scripts/lint-workflows
 
 deny: ## Licences, bans and sources of dependencies
