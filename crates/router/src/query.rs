@@ -41,17 +41,22 @@ fn decode(text: &[u8]) -> Decoded {
         rest = tail;
         decoded.push(match first {
             b'+' => b' ',
-            b'%' => match (tail.first().and_then(hex), tail.get(1).and_then(hex)) {
-                (Some(high), Some(low)) => {
+            b'%' => match escape(tail) {
+                Some(byte) => {
                     rest = &tail[2..];
-                    high << 4 | low
+                    byte
                 }
-                _ => b'%',
+                None => b'%',
             },
             other => other,
         });
     }
     decoded
+}
+
+/// The byte that two digits behind a `%` stand for.
+pub(crate) fn escape(tail: &[u8]) -> Option<u8> {
+    Some(hex(tail.first()?)? << 4 | hex(tail.get(1)?)?)
 }
 
 fn hex(digit: &u8) -> Option<u8> {

@@ -190,7 +190,10 @@ fn facts(router: &Router, rules: &[serde_json::Value], request: &Sample, random:
         pairs.retain(|(name, _)| include.contains(name));
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
     } else if let Some(exclude) = names("query_params_exclude") {
-        pairs.retain(|(name, _)| !exclude.contains(name) && !name.is_empty());
+        // Of one that comes twice nobody knows which counts.
+        let all = pairs.clone();
+        let once = |name: &String| all.iter().filter(|(other, _)| other == name).count() == 1;
+        pairs.retain(|(name, _)| !(exclude.contains(name) && once(name)) && !name.is_empty());
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
     }
     let group = rule["backend_groups"].as_array().filter(|all| all.len() > 1).map(|_| decision.group());
