@@ -216,6 +216,9 @@ fn cache(request: &At<'_>, explanation: &Explanation<'_>) -> String {
     if cache.is_bypassed_by(request) {
         return "passed by, the policy's bypass has a header of the request".to_owned();
     }
+    if cache.cookies_pass() && request.any_header("Cookie", &mut |_| true) {
+        return "passed by, the request has a Cookie, and the Ingress has no cache policy".to_owned();
+    }
     let mut url = Vec::new();
     cache.write_url(request.url(), &mut url);
     format!("asked, for `{}`", String::from_utf8_lossy(&url))
@@ -229,6 +232,7 @@ fn answer(request: &At<'_>, explanation: &Explanation<'_>) -> String {
     }
     match decision.action() {
         Action::NotFound => "404, no route matches".to_owned(),
+        Action::Loop => "508, the request has been through this gateway before".to_owned(),
         Action::Misdirected => "421, the connection was made for another listener".to_owned(),
         Action::Redirect => {
             let (host, url) = (request.asked.host.as_bytes(), request.asked.path.as_bytes());

@@ -25,7 +25,7 @@ use translate::{EndpointIndex, resolve, resolve_tls};
 
 use crate::cli::ChaperoneArguments;
 use crate::serve::tell;
-use crate::{dashboard_page, observe, signals, vmod};
+use crate::{dashboard_page, loop_id, observe, signals, vmod};
 
 /// How often certificates in files are looked at: they are few and small, and a link that is swapped counts too.
 const LOOK_FOR_CERTIFICATES: Duration = Duration::from_millis(500);
@@ -269,7 +269,8 @@ impl Reader<'_> {
         }
         let index = EndpointIndex::new(self.slices.iter().map(AsRef::as_ref));
         let ghost = self.routing.as_ref().map(|routing| {
-            let (ghost, notices) = resolve(routing, &index);
+            let (mut ghost, notices) = resolve(routing, &index);
+            ghost.gateway_id.get_or_insert_with(|| loop_id::of(""));
             for notice in notices {
                 tracing::debug!("{notice}");
             }

@@ -13,6 +13,7 @@ mod explain;
 mod input;
 mod invalidate_command;
 mod log_file;
+mod loop_id;
 mod observe;
 mod operator_command;
 mod progress;

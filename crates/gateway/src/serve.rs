@@ -28,7 +28,7 @@ use crate::serve::invalidations::New;
 use crate::serve::news::News;
 use crate::serve::state_dir::StateDir;
 use crate::shared_ports::Settled;
-use crate::{dashboard_page, input, shared_ports, signals, verdict, vmod};
+use crate::{dashboard_page, input, loop_id, shared_ports, signals, verdict, vmod};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let mut shutdown = signals::watch_signals()?;
@@ -147,6 +147,7 @@ impl Machine {
         for (key, plan) in &translation.gateways {
             let (mut ghost, of_endpoints) = input::ghost(plan, &endpoints);
             self.arguments.observe.ask(&mut ghost);
+            ghost.gateway_id = Some(loop_id::of(&key.to_string()));
             notices.extend(of_endpoints);
             notices.extend(self.arguments.observe.unheard(key, plan));
             match serde_json::to_vec(&ghost) {

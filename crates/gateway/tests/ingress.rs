@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::support::{
-    Certificate, Handshake, Origin, Program, Scene, class, free_port, get, parameters, route, service, until,
+    Ask, Certificate, Handshake, Origin, Program, Scene, class, free_port, get, parameters, route, service,
+    until,
 };
 
 /// A Varnish Service: Gateway `name` with the label.
@@ -485,4 +486,21 @@ spec: {targetRef: {group: networking.k8s.io, kind: Ingress, name: long}, default
     };
     assert_eq!(asked("plain.example"), 2, "the origin says nothing of freshness");
     assert_eq!(asked("long.example"), 1, "the policy does");
+
+    origin.answer_with(200, &["Cache-Control: max-age=60"]);
+    let cache = |host: &str, header: &str| {
+        let response = Ask::get(host, "/mine").header(header, "x=1").send(port);
+        response.header("X-Cache").unwrap_or_default().to_owned()
+    };
+    // A personalised page is nobody else's, unless a policy says so.
+    assert_eq!(cache("plain.example", "Cookie"), "PASS");
+    assert_eq!(cache("plain.example", "Authorization"), "PASS");
+    assert_eq!(cache("plain.example", "X-Other"), "MISS");
+    assert_eq!(cache("plain.example", "X-Other"), "HIT");
+    assert_eq!(cache("plain.example", "Cookie"), "PASS");
+    assert_eq!(cache("long.example", "Cookie"), "MISS");
+    assert_eq!(cache("long.example", "Cookie"), "HIT");
+    let explain = ["explain", "--host", "plain.example", "--path", "/", "--header", "Cookie: x=1"];
+    let (_, text) = run(&scene, &explain);
+    assert!(text.contains("cache: passed by, the request has a Cookie"), "{text}");
 }

@@ -158,27 +158,25 @@ gs_remove_prefix(struct http *hp, const char *prefix, size_t n)
 	hp->nhd = v;
 }
 
+#define GS_DROP (1U << 31)
+
 /*
- * One look at all headers: drops those whose name begins with one of the prefixes, and says which of the names are there,
- * a bit for each.
+ * One look at all headers: Rust says of each line what it is, in bits, and by GS_DROP that it is to go. Returns the bits of
+ * those that stay.
  */
 unsigned
-gs_survey(struct http *hp, const struct gs_text *prefixes, size_t n, const struct gs_text *names, size_t m)
+gs_survey(struct http *hp, unsigned (*look)(void *priv, const char *line, size_t n), void *priv)
 {
-	unsigned u, v, found = 0;
-	size_t i;
+	unsigned u, v, bits, found = 0;
 
 	for (u = v = HTTP_HDR_FIRST; u < hp->nhd; u++) {
-		for (i = 0; i < n && !gs_begins(&hp->hd[u], prefixes[i].p, prefixes[i].n); i++)
-			continue;
-		if (i < n) {
+		bits = look(priv, hp->hd[u].b, Tlen(hp->hd[u]));
+		if (bits & GS_DROP) {
 			gs_drop(hp, u);
-			continue;
+		} else {
+			found |= bits;
+			gs_keep(hp, &v, u);
 		}
-		for (i = 0; i < m; i++)
-			if (gs_is(&hp->hd[u], names[i].p, names[i].n))
-				found |= 1U << i;
-		gs_keep(hp, &v, u);
 	}
 	hp->nhd = v;
 	return (found);
@@ -604,7 +602,7 @@ gs_healthy(VRT_CTX, VCL_BACKEND d, VCL_TIME *changed)
 /* One of the group's backends, not the one at *at if there is another; *at becomes its position. */
 extern VCL_BACKEND ghost_target_pick(const void *target, size_t *at);
 /* The last hand on the request after all VCL, and on the answer before any. */
-extern void ghost_leaving(struct http *bereq);
+extern void ghost_leaving(const void *target, struct http *bereq);
 extern void ghost_arrived(const void *target, struct http *beresp, const char *backend, double seconds);
 extern void ghost_target_free(void *target);
 /* A fetch has brought an answer, or none, after so many seconds. */
@@ -670,7 +668,7 @@ gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 	vtim_dur took;
 	int i;
 
-	ghost_leaving(ctx->bo->bereq);
+	ghost_leaving(d->priv, ctx->bo->bereq);
 	i = gs_target_try(ctx, d);
 	took = VTIM_mono() - begun;
 	ghost_fetched(d->priv, took, i == 0);
@@ -691,7 +689,7 @@ gs_target_pipe(VRT_CTX, VCL_BACKEND d)
 	vtim_real last;
 	VCL_BACKEND be;
 
-	ghost_leaving(ctx->bo->bereq);
+	ghost_leaving(d->priv, ctx->bo->bereq);
 	for (int tries = 0; tries < 2; tries++) {
 		before = at;
 		be = ghost_target_pick(d->priv, &at);

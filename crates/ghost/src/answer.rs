@@ -26,6 +26,7 @@ pub(crate) enum Answer {
         rule: u32,
     },
     Misdirected,
+    Loop,
     Redirect {
         router: Arc<Router>,
         rule: u32,
@@ -51,6 +52,11 @@ const UNAVAILABLE: &str = concat!(
 const MISDIRECTED: &str = concat!(
     r#"{"status":421,"error":"Misdirected Request","#,
     r#""message":"this connection was made for another listener of the gateway: make one for this host"}"#,
+    "\n"
+);
+const LOOP: &str = concat!(
+    r#"{"status":508,"error":"Loop Detected","#,
+    r#""message":"this request has been through this gateway before: a backend of its route leads back here"}"#,
     "\n"
 );
 
@@ -87,9 +93,12 @@ impl Answer {
             Self::Redirect { router, rule } | Self::EmptyGroup { router, rule } => {
                 router.rules().get(*rule as usize)
             }
-            Self::NotFound | Self::NoBackend | Self::Unavailable | Self::Misdirected | Self::Control(_) => {
-                None
-            }
+            Self::NotFound
+            | Self::NoBackend
+            | Self::Unavailable
+            | Self::Misdirected
+            | Self::Loop
+            | Self::Control(_) => None,
         }
     }
 
@@ -104,6 +113,7 @@ impl Answer {
             }
             Self::Unavailable => Said { status: 503, header: None, body: UNAVAILABLE.to_owned() },
             Self::Misdirected => Said { status: 421, header: None, body: MISDIRECTED.to_owned() },
+            Self::Loop => Said { status: 508, header: None, body: LOOP.to_owned() },
             Self::Control(control) => control.answer(ctx, bereq),
             Self::Redirect { .. } => {
                 // SAFETY: ctx is the fetch's live context.

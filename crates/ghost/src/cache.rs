@@ -7,16 +7,19 @@
 use std::ffi::CStr;
 
 use model::names::{
-    CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, RESCUE_HEADER, SENT_HEADER, TAG_HEADERS,
+    CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, GHOST_PREFIX, RESCUE_HEADER, SENT_HEADER,
+    TAG_HEADERS, socket_parts,
 };
 use router::cache::{Answer, Cache, Keeping, Key, Parameters, is_one_range};
+use router::sent::OwnWord;
 use router::{Decision, NormalHost, Rule};
 
 use crate::ffi::{self, Ctx, Text};
 use crate::index::{self, tags};
 use crate::message::{ClientRequest, Message};
+use crate::socket::Socket;
 use crate::task::Task;
-use crate::{answer, stats, storage, target};
+use crate::{answer, sent, stats, storage, target};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -36,37 +39,57 @@ const LEAST_IN_STORAGE: u64 = 2;
 const SLOW_FAILURE_SECONDS: f64 = 0.5;
 const HOLD_SECONDS: (f64, f64) = (1.0, 10.0);
 
-/// In vcl_recv, once it is decided where the request goes: does it ask the cache?
+/// In vcl_recv, once it is decided where the request goes: does it ask the cache? (User VCL may change that.)
 ///
 /// # Safety
 /// `ctx` must be the live context whose request it is.
-pub(crate) unsafe fn ask(ctx: *const Ctx, task: &Task, decision: &Decision<'_>, request: &ClientRequest<'_>) {
+pub(crate) unsafe fn ask(
+    ctx: *const Ctx,
+    task: &Task,
+    decision: &Decision<'_>,
+    request: &ClientRequest<'_>,
+) -> bool {
+    let mut asks = matches!(request.message.method(), b"GET" | b"HEAD");
     // SAFETY: the lines are static; the caller's promise.
     unsafe {
-        let Some(cache) = decision.cache() else { return request.message.add_static(NO_POLICY) };
+        let Some(cache) = decision.cache() else {
+            request.message.add_static(NO_POLICY);
+            return false;
+        };
         if cache.is_bypassed_by(request) {
             request.message.add_static(BYPASS);
+            asks = false;
         } else if ffi::gs_has_body(ctx) == 1 {
             // The body is no part of the key.
             request.message.add_static(BODY);
+            asks = false;
         }
         if task.rescued {
             request.message.add_static(RESCUE);
         }
         ffi::gs_set_grace(ctx, if task.rescued { -1.0 } else { cache.grace() });
     }
+    asks
 }
 
 /// In vcl_hash.
 ///
 /// # Safety
 /// `ctx` must be the live context whose request `message` is.
-pub(crate) unsafe fn hash(ctx: *const Ctx, decision: Option<&Decision<'_>>, message: Message<'_>) {
+pub(crate) unsafe fn hash(ctx: *const Ctx, task: Option<&mut Task>, message: Message<'_>) {
+    let decision = task.as_ref().and_then(|task| task.decision());
     // Not the listener's: a trusted proxy may have ended TLS.
     let scheme = message.header("X-Forwarded-Proto").unwrap_or(b"http");
     let host = message.header("Host").unwrap_or_default();
-    let key =
+    let mut key =
         Key::new(decision, scheme, host, message.url(), |name, seen| message.headers(name).for_each(seen));
+    if let Some(sent) = task.as_ref().map(|task| task.sent).filter(|sent| *sent != 0) {
+        // SAFETY: the caller's promise.
+        let socket = unsafe { Socket::of(ctx) };
+        let port = std::str::from_utf8(&socket).ok().and_then(socket_parts).map(|(_, port)| port);
+        let own = OwnWord { host, scheme, port };
+        sent::keyed(message, sent, &own, |name, value| key.sent(name, value));
+    }
     // SAFETY: the caller's promise; Varnish reads the key, and keeps nothing of it.
     unsafe { ffi::gs_hash(ctx, key.into_c_bytes().as_ref().as_ptr().cast()) };
 }
@@ -331,6 +354,19 @@ const FOR_THE_CACHE: [Text; 5] = [
     Text::of(TAG_HEADERS[1]),
     Text::of(CACHE_STATUS_HEADER),
 ];
+
+/// What no client ever sees, whoever has set it: user VCL may show tags, but not these.
+pub(crate) fn leave_out_internals(resp: Message<'_>) {
+    resp.survey(|name, _| {
+        let is_internal = name
+            .get(..GHOST_PREFIX.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(GHOST_PREFIX.as_bytes()))
+            || [CACHE_HOST_HEADER, CACHE_URL_HEADER]
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        if is_internal { ffi::DROP } else { 0 }
+    });
+}
 
 /// In vcl_deliver: takes away what is for the cache alone, and says what the cache did. Also gives it back, as a position in
 /// [`model::stats::CACHE_RESULTS`].

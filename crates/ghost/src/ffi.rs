@@ -77,6 +77,11 @@ pub(crate) struct RawAnswer {
     pub(crate) body: Text,
 }
 
+/// Says of a header's line what it is, in bits.
+pub(crate) type Look = unsafe extern "C" fn(private: *mut c_void, line: *const u8, n: usize) -> c_uint;
+/// As a bit: the header is to go.
+pub(crate) const DROP: c_uint = 1 << 31;
+
 unsafe extern "C" {
     pub(crate) fn gs_give_memory_back();
     pub(crate) fn gs_req(ctx: *const Ctx) -> *mut Http;
@@ -90,13 +95,7 @@ unsafe extern "C" {
     pub(crate) fn gs_header(http: *const Http, name: *const u8, n: usize, at: *mut c_uint) -> Text;
     pub(crate) fn gs_remove(http: *mut Http, name: *const u8, n: usize);
     pub(crate) fn gs_remove_any(http: *mut Http, names: *const Text, n: usize);
-    pub(crate) fn gs_survey(
-        http: *mut Http,
-        prefixes: *const Text,
-        n: usize,
-        names: *const Text,
-        m: usize,
-    ) -> c_uint;
+    pub(crate) fn gs_survey(http: *mut Http, look: Look, private: *mut c_void) -> c_uint;
     pub(crate) fn gs_remove_prefix(http: *mut Http, prefix: *const u8, n: usize);
     pub(crate) fn gs_add_static(http: *mut Http, line: *const c_char);
     pub(crate) fn gs_add(http: *mut Http, line: *const u8, n: usize);

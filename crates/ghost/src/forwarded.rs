@@ -9,12 +9,11 @@ use crate::message::{Message, c_bytes};
 use crate::table::{SocketLines, Table};
 
 const FOR: &str = "X-Forwarded-For";
-pub(crate) const PROTO: &str = "X-Forwarded-Proto";
-pub(crate) const PORT: &str = "X-Forwarded-Port";
-pub(crate) const HOST: &str = "X-Forwarded-Host";
+const PROTO: &str = "X-Forwarded-Proto";
+const PORT: &str = "X-Forwarded-Port";
+const HOST: &str = "X-Forwarded-Host";
 
-/// Varnish has already appended the client's address to X-Forwarded-For. Without `any`, none of the others is there.
-/// True where the client is a trusted proxy.
+/// Varnish has already appended the client's address to X-Forwarded-For. `kept`: a trusted proxy's others may be there.
 ///
 /// # Safety
 /// `ctx` must be the live context whose request `message` is, and the table must outlive the request.
@@ -23,16 +22,16 @@ pub(crate) unsafe fn set(
     message: Message<'_>,
     table: &Table,
     socket: &[u8],
-    any: bool,
-) -> bool {
+    trusted: bool,
+    kept: bool,
+) {
     // SAFETY: the session outlives the task.
     let client = unsafe { c_bytes(ffi::gs_client_ip(ctx)) };
-    let trusted = is_trusted(table, client);
     if !trusted && message.header(FOR) != Some(client) {
         message.set_header(FOR, client);
     }
     let lines = table.socket_lines(socket);
-    let claim = |name| !any || claim(message, name, trusted);
+    let claim = |name| !kept || message.header(name).is_none();
     if claim(PROTO) {
         match lines {
             // SAFETY: the caller's promise.
@@ -58,25 +57,17 @@ pub(crate) unsafe fn set(
     {
         message.add_header(HOST, host);
     }
-    trusted
 }
 
-/// Is the header ours to set? What an untrusted client sent is gone then.
-fn claim(message: Message<'_>, name: &str, trusted: bool) -> bool {
-    match message.header(name) {
-        None => true,
-        Some(_) if trusted => false,
-        Some(_) => {
-            message.remove_header(name);
-            true
-        }
-    }
-}
-
-fn is_trusted(table: &Table, client: &[u8]) -> bool {
+/// Is the client a trusted proxy?
+///
+/// # Safety
+/// `ctx` must be the live context of a client's task.
+pub(crate) unsafe fn is_trusted(ctx: *const Ctx, table: &Table) -> bool {
     let proxies = table.router().trusted_proxies();
     !proxies.is_empty()
-        && std::str::from_utf8(client)
+        // SAFETY: the session outlives the task.
+        && std::str::from_utf8(unsafe { c_bytes(ffi::gs_client_ip(ctx)) })
             .ok()
             .and_then(|text| text.parse::<IpAddr>().ok())
             .is_some_and(|address| proxies.contains(address))

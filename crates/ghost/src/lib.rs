@@ -22,6 +22,7 @@ mod message;
 mod object;
 mod preamble;
 mod retire;
+mod sent;
 mod socket;
 mod stats;
 mod storage;

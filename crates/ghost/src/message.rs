@@ -1,6 +1,7 @@
 //! Varnish's messages as `router` wants to see and edit them.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use router::edit::{EditHeaders, EditRequest, HeaderLine};
 
@@ -69,10 +70,26 @@ impl<'a> Message<'a> {
         unsafe { ffi::gs_remove_any(self.http, names.as_ptr(), names.len()) };
     }
 
-    /// In one look at all headers: removes those with a prefix, and says which of the names are there, a bit for each.
-    pub(crate) fn survey(self, prefixes: &[Text], names: &[Text]) -> u32 {
-        // SAFETY: alive, see new(); prefixes and names are only read.
-        unsafe { ffi::gs_survey(self.http, prefixes.as_ptr(), prefixes.len(), names.as_ptr(), names.len()) }
+    /// One look at all headers. `look` says of each, by name and value, what it is in bits, and by [`ffi::DROP`] that it is to
+    /// go. Returns the bits of those that stay.
+    pub(crate) fn survey<F: FnMut(&[u8], &[u8]) -> u32>(self, mut look: F) -> u32 {
+        unsafe extern "C" fn call<F: FnMut(&[u8], &[u8]) -> u32>(
+            look: *mut c_void,
+            line: *const u8,
+            n: usize,
+        ) -> u32 {
+            // SAFETY: what gs_survey was given below; the line and its length belong together.
+            let (look, line) = unsafe { (&mut *look.cast::<F>(), std::slice::from_raw_parts(line, n)) };
+            let Some(end) = line.iter().position(|byte| *byte == b':') else { return 0 };
+            let (name, value) = line.split_at(end);
+            // A panic must not reach varnishd. What was not looked at must not go on.
+            let looked = catch_unwind(AssertUnwindSafe(|| {
+                look(name, value.get(1..).unwrap_or_default().trim_ascii())
+            }));
+            looked.unwrap_or(ffi::DROP)
+        }
+        // SAFETY: alive, see new(); `look` outlives the call.
+        unsafe { ffi::gs_survey(self.http, call::<F>, (&raw mut look).cast()) }
     }
 
     pub(crate) fn remove_headers_with(self, prefix: &str) {

@@ -32,6 +32,7 @@ pub struct Ghost {
     pub(crate) no_backend: OwnedDirector,
     pub(crate) unavailable: OwnedDirector,
     pub(crate) misdirected: OwnedDirector,
+    pub(crate) looped: OwnedDirector,
     /// Set right after the object has its place in memory, which it must know.
     control: std::sync::OnceLock<OwnedDirector>,
     _watching: Watching,
@@ -56,6 +57,7 @@ impl Ghost {
             no_backend: Answer::NoBackend.director(ctx, "ghost.no_backend")?,
             unavailable: Answer::Unavailable.director(ctx, "ghost.unavailable")?,
             misdirected: Answer::Misdirected.director(ctx, "ghost.misdirected")?,
+            looped: Answer::Loop.director(ctx, "ghost.loop")?,
             control: std::sync::OnceLock::new(),
             _watching: Watching::begin(),
         });

@@ -97,6 +97,9 @@ type Id = (RouteKind, Box<str>, u32);
 pub(crate) static ENDPOINTS_ADDED: AtomicU64 = AtomicU64::new(0);
 pub(crate) static ENDPOINTS_REMOVED: AtomicU64 = AtomicU64::new(0);
 
+/// Requests that have been through this Gateway before.
+pub(crate) static LOOPS: AtomicU64 = AtomicU64::new(0);
+
 static KNOWN: Mutex<Option<HashMap<Id, Weak<Counters>>>> = Mutex::new(None);
 static UNROUTED: Mutex<Option<Arc<Counters>>> = Mutex::new(None);
 
@@ -171,6 +174,7 @@ impl RouteCounters {
             in_flight: u64::try_from(IN_FLIGHT.load(Ordering::Relaxed)).unwrap_or(0),
             endpoints_added: ENDPOINTS_ADDED.load(Ordering::Relaxed),
             endpoints_removed: ENDPOINTS_REMOVED.load(Ordering::Relaxed),
+            loops: LOOPS.load(Ordering::Relaxed),
             unrouted: self.unrouted.as_ref().map(|counters| counters.read()).unwrap_or_default(),
             routes,
         }

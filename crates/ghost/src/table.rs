@@ -218,7 +218,7 @@ impl Table {
             Action::Forward { group } => first + group,
             Action::Redirect => first,
             Action::NoBackend | Action::Unavailable => first + decision.group()?,
-            Action::NotFound | Action::Misdirected => return None,
+            Action::NotFound | Action::Misdirected | Action::Loop => return None,
         };
         table.directors.get(at)?.as_ref().map(OwnedDirector::raw)
     }

@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use model::names::GHOST_PREFIX;
+use model::names::{GHOST_PREFIX, LOOP_HEADER};
 use router::{Router, Rule, random};
 
 use crate::backend::Backend;
@@ -95,12 +95,22 @@ unsafe extern "C" fn ghost_target_free(target: *mut c_void) {
     drop(unsafe { Box::from_raw(target.cast::<Target>()) });
 }
 
-/// What user VCL may have set after `router.fetch()`.
+/// After all VCL and all filters: what these may have set goes, and what they must not remove is there.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ghost_leaving(bereq: *mut Http) {
-    // SAFETY: the fetch owns its request.
-    if let Some(message) = unsafe { Message::new(bereq) } {
-        message.remove_headers_with(GHOST_PREFIX);
+unsafe extern "C" fn ghost_leaving(target: *const c_void, bereq: *mut Http) {
+    // SAFETY: the shim passes a director's private part; the fetch owns its request.
+    let (target, message) = unsafe { (&*target.cast::<Target>(), Message::new(bereq)) };
+    let Some(message) = message else { return };
+    message.remove_headers_with(GHOST_PREFIX);
+    if let Some(id) = target.router.gateway_id() {
+        name_us(message, id);
+    }
+}
+
+/// Says in CDN-Loop that the request went through this Gateway; once, however often it is tried.
+pub(crate) fn name_us(message: Message<'_>, id: &str) {
+    if !message.headers(LOOP_HEADER).any(|value| value == id.as_bytes()) {
+        message.add_header(LOOP_HEADER, id.as_bytes());
     }
 }
 

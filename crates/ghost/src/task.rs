@@ -22,6 +22,10 @@ pub(crate) struct Task {
     random: u64,
     /// The origin has failed, and what is stale is to be served.
     pub(crate) rescued: bool,
+    /// What the client sent that its origin may believe: bits of [`crate::sent`].
+    pub(crate) sent: u32,
+    /// The request has been here before.
+    pub(crate) loops: bool,
     /// Where somebody wants spans.
     pub(crate) trace: Option<Trace>,
     /// What is counted at the end; 0 until there is an answer.
@@ -58,6 +62,8 @@ impl Task {
                 table: ghost.table(),
                 random: router::random::next(),
                 rescued: false,
+                sent: 0,
+                loops: false,
                 trace: None,
                 status: 0,
                 cache: stats::OTHER,
@@ -112,7 +118,10 @@ impl Task {
 
     /// Decides by the task's own table.
     pub(crate) fn decide(&mut self, request: &impl router::Request) -> &Decision<'static> {
-        let decision = self.table.router().decide(request, self.random);
+        let mut decision = self.table.router().decide(request, self.random);
+        if self.loops {
+            decision = decision.looped();
+        }
         // SAFETY: the decision borrows from the router inside `table`; an Arc does not move what it holds, and the
         // task never replaces it, so it lives as long as the decision beside it.
         let decision = unsafe { std::mem::transmute::<Decision<'_>, Decision<'static>>(decision) };

@@ -4,18 +4,18 @@ use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
-use model::names::{GATEWAY_PREFIX, GHOST_PREFIX, LISTENER_HEADER, PASS_HEADER, ROUTE_HEADER};
+use model::names::{GHOST_PREFIX, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER, ROUTE_HEADER};
 use router::edit::EditRequest;
 use router::{Action, Decision, is_host};
 
-use crate::ffi::{self, Ctx, Director, OwnedDirector, Text, c_string};
+use crate::ffi::{self, Ctx, Director, OwnedDirector, c_string};
 use crate::message::{ClientRequest, Message, c_bytes};
 use crate::object::{DRAINING, Ghost};
 use crate::socket::Socket;
 use crate::table::Table;
 use crate::task::Task;
 use crate::trace::Trace;
-use crate::{answer, cache, forwarded, journal, retire, stats, target};
+use crate::{answer, cache, forwarded, journal, retire, sent, stats, target};
 
 fn guarded<T>(ctx: *const Ctx, otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
@@ -82,22 +82,6 @@ unsafe extern "C" fn vmod_router_route(ctx: *const Ctx, ghost: *const Ghost) {
     guarded(ctx, (), || unsafe { arrive(ctx, &*ghost, &Socket::of(ctx), Call::Users) });
 }
 
-/// Names that clients may not use.
-const OURS: [Text; 2] = [Text::of(GHOST_PREFIX), Text::of(GATEWAY_PREFIX)];
-
-/// What most requests do not have, and what has to be looked at where it is there.
-const SELDOM: [Text; 6] = [
-    Text::of("Connection"),
-    Text::of("Range"),
-    Text::of(forwarded::PROTO),
-    Text::of(forwarded::PORT),
-    Text::of(forwarded::HOST),
-    Text::of(SCHEME),
-];
-/// What Varnish makes of HTTP/2's `:scheme`. No client has sent it as a header, and no origin asks for it.
-const SCHEME: &str = "scheme";
-const HAS_SCHEME: u32 = 1 << 5;
-
 /// Who asks for the routing.
 #[derive(PartialEq)]
 enum Call {
@@ -119,45 +103,65 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         // As the client sent it: at the first call, and again after std.rollback(req), which ends the task's state too.
         // On a restart it is not.
         let untouched = task.decision().is_none();
+        let trusted = untouched && forwarded::is_trusted(ctx, task.table());
         let mut seldom = 0;
-        if untouched || call == Call::Generated {
-            seldom = message.survey(&OURS, &SELDOM);
+        if untouched {
+            seldom = message.survey(|name, _| sent::of_client(name, trusted));
+        } else if call == Call::Generated {
+            message.survey(|name, _| sent::of_restart(name));
         } else {
             for name in [LISTENER_HEADER, ROUTE_HEADER, PASS_HEADER] {
                 message.remove_header(name);
             }
         }
-        if untouched && seldom & HAS_SCHEME != 0 {
-            seldom &= !HAS_SCHEME;
-            if message.proto() == b"HTTP/2.0" {
-                message.remove_header(SCHEME);
-            }
+        if seldom & sent::SCHEME != 0 && message.proto() == b"HTTP/2.0" {
+            message.remove_header("scheme");
         }
         if untouched {
             take_host_out_of_url(message);
         }
-        if untouched && seldom != 0 {
+        if seldom & sent::CONNECTION != 0 {
             leave_out_hop_by_hop(message);
+        }
+        if seldom & sent::RANGE != 0 {
             cache::leave_out_odd_ranges(message);
         }
         normal_host(message);
         if untouched {
-            let trusted = forwarded::set(ctx, message, task.table(), socket, seldom != 0);
+            forwarded::set(ctx, message, task.table(), socket, trusted, seldom & sent::FORWARDED != 0);
+            task.sent = seldom & (sent::FORWARDED | sent::OVERRIDE | sent::ADDRESS);
+            task.loops = seldom & sent::CDN_LOOP != 0 && has_been_here(message, task.table().router());
+            if task.loops {
+                stats::LOOPS.fetch_add(1, Ordering::Relaxed);
+            }
             let sampling = task.table().router().trace_sampling();
             task.trace = sampling.map(|ratio| Trace::begin(message, ratio, trusted));
         }
         // What the client asked for is held against its connection; a host that user VCL has set since is not.
         let is_clients = task.decision().is_none_or(|d| d.action() == Action::Misdirected);
         let server_name = if is_clients { ffi::gs_server_name(ctx).bytes() } else { None };
-        route(ctx, ghost, task, &ClientRequest { message, socket, server_name });
+        let asks = route(ctx, ghost, task, &ClientRequest { message, socket, server_name });
+        if untouched && asks && task.sent & (sent::OVERRIDE | sent::ADDRESS) != 0 {
+            task.sent = sent::leave_out_overrides(message, task.rule(), task.sent);
+        }
     }
 }
 
-/// Decides, and tells Varnish and user VCL what was decided.
+/// Does the request say that this Gateway has handed it on before? (CDN-Loop, RFC 8586.)
+fn has_been_here(message: Message<'_>, router: &router::Router) -> bool {
+    let Some(ours) = router.gateway_id() else { return false };
+    // Parameters may follow an id.
+    tokens(message, LOOP_HEADER).any(|element| {
+        let id = element.split(|b| *b == b';').next().unwrap_or_default();
+        id.trim_ascii() == ours.as_bytes()
+    })
+}
+
+/// Decides, and tells Varnish and user VCL what was decided. True where the request asks the cache, unless user VCL says otherwise.
 ///
 /// # Safety
 /// `ctx` must be the live context whose request it is.
-unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, request: &ClientRequest<'_>) {
+unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, request: &ClientRequest<'_>) -> bool {
     let ClientRequest { message, socket, .. } = *request;
     let decision = *task.decide(request);
     let table = task.table();
@@ -170,9 +174,10 @@ unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, request: &Clien
         if let Some(line) = table.route_line(&decision) {
             message.add_static(line);
         }
-        cache::ask(ctx, task, &decision, request);
+        let asks = cache::ask(ctx, task, &decision, request);
         ffi::gs_hint(ctx, chosen_director(ghost, table, &decision));
         message.fail_if_lost(ctx);
+        asks
     }
 }
 
@@ -181,6 +186,7 @@ fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Dir
         Action::NotFound => ghost.not_found.raw(),
         Action::Misdirected => ghost.misdirected.raw(),
         Action::Unavailable => ghost.unavailable.raw(),
+        Action::Loop => ghost.looped.raw(),
         _ => ghost.no_backend.raw(),
     })
 }
@@ -312,7 +318,7 @@ unsafe extern "C" fn vmod_router_hash(ctx: *const Ctx, ghost: *const Ghost) {
         let (task, message) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_req(ctx))) };
         if let Some(message) = message {
             // SAFETY: as above.
-            unsafe { cache::hash(ctx, task.and_then(|task| task.decision()), message) };
+            unsafe { cache::hash(ctx, task, message) };
         }
     });
 }
@@ -322,7 +328,7 @@ unsafe extern "C" fn vmod_router_caches(ctx: *const Ctx, ghost: *const Ghost) ->
     guarded(ctx, 0, || {
         // SAFETY: Varnish passes a live context and our object.
         let task = unsafe { Task::existing(ctx, &*ghost) };
-        u32::from(task.and_then(|task| task.decision()?.cache()).is_some())
+        u32::from(task.and_then(|task| task.decision()?.cache()).is_some_and(|cache| !cache.cookies_pass()))
     })
 }
 
@@ -354,7 +360,7 @@ unsafe extern "C" fn vmod_router_rescue(ctx: *const Ctx, ghost: *const Ghost) ->
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, _ghost: *const Ghost) -> u32 {
+unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
     guarded(ctx, 0, || {
         // SAFETY: Varnish passes a live context; the fetch's request is this thread's.
         unsafe {
@@ -362,7 +368,8 @@ unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, _ghost: *const Ghost) ->
             if cache::is_vain(ctx, bereq) {
                 return 1;
             }
-            let target = target::of_director(ffi::gs_bereq_backend(ctx));
+            let director = ffi::gs_bereq_backend(ctx);
+            let target = target::of_director(director);
             // It says so once.
             let is_first = target.is_some() && ffi::gs_first_try(ctx) == 1;
             if !is_first {
@@ -372,6 +379,12 @@ unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, _ghost: *const Ghost) ->
             if let Some(target) = target.filter(|_| is_first) {
                 target.rule().edit_request(bereq.url(), &mut bereq);
                 bereq.fail_if_lost(ctx);
+            } else if target.is_none()
+                && answer::of_director(director).is_none()
+                && let Some(id) = (*ghost).table().router().gateway_id()
+            {
+                // A backend of user VCL's own may lead back here, too.
+                target::name_us(bereq, id);
             }
             0
         }
@@ -407,7 +420,7 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         if DRAINING.load(Ordering::Relaxed) {
             resp.set_header("Connection", b"close");
         }
-        resp.remove_headers_with(GHOST_PREFIX);
+        cache::leave_out_internals(resp);
         // SAFETY: as above.
         unsafe { resp.fail_if_lost(ctx) };
     });
@@ -418,6 +431,10 @@ unsafe extern "C" fn vmod_router_count(ctx: *const Ctx, ghost: *const Ghost) {
     guarded(ctx, (), || {
         // SAFETY: Varnish passes a live context and our object; the response is this thread's.
         let (task, resp) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_resp(ctx))) };
+        if let Some(resp) = resp {
+            // User VCL may have set one since.
+            cache::leave_out_internals(resp);
+        }
         let Some((task, resp)) = task.zip(resp) else { return };
         // SAFETY: as above.
         if unsafe { ffi::gs_in_synth(ctx) } == 1 {

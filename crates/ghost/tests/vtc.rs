@@ -37,6 +37,7 @@ cases! {
     a_policy_that_cannot_be_read_lets_its_rule_pass
     a_policys_grace_and_keep_hold
     a_purge_finds_what_a_former_policy_kept
+    a_request_that_has_been_here_before_gets_508
     a_refresh_that_breaks_off_is_not_shown
     a_refused_websocket_ends_its_connection
     a_reload_swaps_the_configuration
@@ -55,6 +56,7 @@ cases! {
     a_websocket_without_backend_gets_the_answer
     an_empty_group_answers_500_for_its_share
     an_expression_sees_urls_as_the_cache_knows_them
+    an_ingress_without_a_policy_passes_cookies
     an_unreachable_endpoint_is_tried_once_more_on_another
     an_unreachable_group_gets_no_third_try
     bans_take_what_matches_and_nothing_else_gets_in
@@ -71,6 +73,7 @@ cases! {
     gateway_headers_are_not_the_clients_to_send
     ghost_headers_reach_neither_origin_nor_client
     ghosts_own_answers_are_not_cached
+    headers_of_other_spellings_are_not_the_clients_to_send
     hosts_match_exactly_then_by_wildcard_then_without
     http2_streams_are_routed_each_by_itself
     https_listeners_are_told_apart_by_the_port_of_proxy
@@ -80,11 +83,13 @@ cases! {
     no_backend_is_500_as_json_that_vcl_can_shape
     no_route_is_404_as_json_that_vcl_can_shape
     nothing_is_tried_again_once_a_byte_was_sent
+    no_answer_shows_what_is_internal
     odd_ranges_get_the_whole
     odd_requests_are_answered
     one_fetch_serves_all_who_wait_and_uncacheable_ones_do_not_wait
     only_websockets_are_piped
     paths_match_exactly_by_prefix_and_by_regex
+    parameters_that_parsers_read_differently_stay_in_the_key
     precedence_goes_field_by_field
     purge_takes_every_variant_of_a_url
     query_parameters_that_do_not_count_make_one_object
@@ -112,6 +117,7 @@ cases! {
     what_a_header_or_chance_decides_is_in_the_cache_key
     what_is_for_the_cache_alone_reaches_no_client
     what_must_be_revalidated_is_not_served_stale
+    what_trusted_proxies_say_is_in_the_cache_key
     what_would_fill_the_storage_is_not_kept
     without_a_ttl_the_origin_alone_says
     x_cache_says_what_the_cache_did_unless_switched_off

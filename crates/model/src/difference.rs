@@ -81,6 +81,7 @@ impl Routing {
             listeners,
             timeouts,
             trusted_proxies,
+            gateway_id,
             cache_status_header,
             route_metrics,
             request_log,
@@ -101,6 +102,7 @@ impl Routing {
         *version == base.version
             && *timeouts == base.timeouts
             && *trusted_proxies == base.trusted_proxies
+            && *gateway_id == base.gateway_id
             && *cache_status_header == base.cache_status_header
             && *route_metrics == base.route_metrics
             && *request_log == base.request_log
@@ -124,6 +126,7 @@ impl Routing {
             version: self.version,
             timeouts: self.timeouts,
             trusted_proxies: self.trusted_proxies.clone(),
+            gateway_id: self.gateway_id.clone(),
             cache_status_header: self.cache_status_header,
             route_metrics: self.route_metrics,
             request_log: self.request_log,

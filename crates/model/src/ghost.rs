@@ -26,6 +26,8 @@ pub struct Config {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trusted_proxies: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_status_header: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_metrics: Option<bool>,
@@ -54,6 +56,7 @@ impl Default for Config {
             tls_listeners: Vec::new(),
             timeouts: None,
             trusted_proxies: Vec::new(),
+            gateway_id: None,
             cache_status_header: None,
             route_metrics: None,
             request_log: None,
@@ -82,6 +85,7 @@ impl Config {
             tls_listeners: self.tls_listeners.clone(),
             timeouts: self.timeouts,
             trusted_proxies: self.trusted_proxies.clone(),
+            gateway_id: self.gateway_id.clone(),
             cache_status_header: self.cache_status_header,
             route_metrics: self.route_metrics,
             request_log: self.request_log,

@@ -144,6 +144,10 @@ pub struct CachePolicy {
     pub cache_key: Option<CacheKey>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bypass_headers: Vec<BypassHeader>,
+    /// Whether a Cookie takes a request past the cache, as Varnish's builtin VCL has it. So it is for Ingresses without a
+    /// VarnishCachePolicy. Unlike `bypass_headers`, user VCL may remove the Cookie first.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cookies_pass: bool,
 }
 
 /// What beside host and URL tells two objects apart.

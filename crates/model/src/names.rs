@@ -71,8 +71,8 @@ pub const RESCUE_HEADER: &str = "X-Ghost-Rescue";
 /// On a fetch whose answer is there: what went to the origin, `name: value`, or the name alone where nothing did. For another try.
 pub const SENT_HEADER: &str = "X-Ghost-Sent";
 pub const GHOST_PREFIX: &str = "X-Ghost-";
-/// Headers that begin so never come from a client.
-pub const GATEWAY_PREFIX: &str = "X-Gateway-";
+/// On requests to origins: through which gateways and CDNs they went (RFC 8586). A request with the Gateway's own id is refused.
+pub const LOOP_HEADER: &str = "CDN-Loop";
 
 /// The environment variable in which varnishd's child finds ghost.json, unless VCL names the file.
 pub const GHOST_CONFIG_ENV: &str = "GHOST_CONFIG_PATH";

@@ -25,6 +25,9 @@ pub struct Routing {
     /// Networks whose X-Forwarded-* headers are believed, as `10.0.0.0/8`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trusted_proxies: Vec<String>,
+    /// What tells this Gateway from others in CDN-Loop, the same for all its pods. Where absent, loops are not noticed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_id: Option<String>,
     /// Whether answers say in X-Cache what the cache did; they do where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_status_header: Option<bool>,
@@ -154,6 +157,7 @@ impl Default for Routing {
             listeners: Vec::new(),
             timeouts: None,
             trusted_proxies: Vec::new(),
+            gateway_id: None,
             cache_status_header: None,
             route_metrics: None,
             request_log: None,

@@ -41,6 +41,8 @@ pub struct Stats {
     /// Endpoints that came with reloads, and that went with them.
     pub endpoints_added: u64,
     pub endpoints_removed: u64,
+    /// Requests that were refused because they have been through this Gateway before.
+    pub loops: u64,
     /// Requests that no route took.
     pub unrouted: Counts,
     /// In no order. Rules that no request has come to are left out.

@@ -93,7 +93,8 @@ fn decide(router: &Router, requests: &mut Requests, n: u64) -> Duration {
                 | Action::NotFound
                 | Action::NoBackend
                 | Action::Unavailable
-                | Action::Misdirected => 7,
+                | Action::Misdirected
+                | Action::Loop => 7,
             };
             // Keeps the processor from working on the next request already.
             at += 1 + (answer & nothing);

@@ -28,6 +28,7 @@ pub struct Cache {
     key_headers: Box<[Box<str>]>,
     parameters: Option<Parameters>,
     bypass: Box<[Bypass]>,
+    cookies_pass: bool,
 }
 
 /// Who says how long an answer is fresh.
@@ -63,6 +64,7 @@ impl Cache {
             keep: sane(from.keep_seconds.unwrap_or_default()),
             key_headers: key.headers.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
             parameters: Parameters::new(key.query_params_include.as_ref(), key.query_params_exclude.as_ref()),
+            cookies_pass: from.cookies_pass,
             bypass: from.bypass_headers.iter().map(bypass).collect::<Result<_, _>>()?,
         })
     }
@@ -84,6 +86,15 @@ impl Cache {
                 bypass.value.as_ref().is_none_or(|pattern| pattern.is_match(value))
             })
         })
+    }
+
+    /// Whether a Cookie takes a request past the cache, where nothing else does.
+    pub fn cookies_pass(&self) -> bool {
+        self.cookies_pass
+    }
+
+    pub(crate) fn key_headers(&self) -> impl Iterator<Item = &str> {
+        self.key_headers.iter().map(AsRef::as_ref)
     }
 
     /// Where not all query parameters count, or their order does not.

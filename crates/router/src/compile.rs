@@ -72,6 +72,7 @@ impl Router {
             building.add_default(route, &mut problems);
         }
         let mut router = building.finish(config.timeouts.unwrap_or_default(), trusted_proxies);
+        router.gateway_id = config.gateway_id.as_deref().filter(|id| is_token(id)).map(Into::into);
         router.cache_status = config.cache_status_header.unwrap_or(true);
         router.route_metrics = config.route_metrics.unwrap_or(true);
         router.request_log = config.request_log.unwrap_or(false);
@@ -117,6 +118,11 @@ impl Router {
         compiled.router.base = Some(Base { router: Arc::clone(base), covered });
         Ok(Some(compiled))
     }
+}
+
+/// May it stand in CDN-Loop as it is?
+fn is_token(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':'))
 }
 
 /// Ours and TLS listeners by their hostnames, for sockets that have both. Of two with the same hostname ours counts.
@@ -343,6 +349,7 @@ impl Building {
             timeouts,
             trusted_proxies,
             turns,
+            gateway_id: None,
             cache_status: true,
             route_metrics: true,
             request_log: false,

@@ -32,6 +32,8 @@ pub enum Action {
     Misdirected,
     /// 500: the share of an empty or invalid group, or nothing has weight.
     NoBackend,
+    /// 508: the request has been through this Gateway before.
+    Loop,
     /// 503: an Ingress's Service has no endpoints, or there is no Ingress at all.
     Unavailable,
 }
@@ -70,6 +72,11 @@ impl<'r> Decision<'r> {
 
     pub(crate) fn by_the_base(self) -> Self {
         Self { of_base: true, ..self }
+    }
+
+    /// The same for a request that has been through this Gateway before: it goes nowhere.
+    pub fn looped(self) -> Self {
+        Self { action: Action::Loop, group: None, ..self }
     }
 
     /// Did the base decide? Then the rule is one of its.

@@ -26,6 +26,7 @@ pub mod random;
 mod redirect;
 mod rewrite;
 mod rule;
+pub mod sent;
 mod table;
 
 pub use compile::{Compiled, Problem};

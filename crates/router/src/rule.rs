@@ -136,6 +136,13 @@ impl Rule {
         self.cache.as_deref()
     }
 
+    /// Does a header of this name choose the rule, or is it part of the cache key?
+    pub fn looks_at_header(&self, name: &[u8]) -> bool {
+        let key_headers = self.cache.iter().flat_map(|cache| cache.key_headers());
+        let mut names = self.headers.iter().map(|header| &*header.name).chain(key_headers);
+        names.any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    }
+
     /// Tells this rule's cached objects from those of others with the same host and URL.
     pub(crate) fn identity(&self) -> &str {
         &self.identity

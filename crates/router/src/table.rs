@@ -87,6 +87,7 @@ pub struct Router {
     pub(crate) timeouts: Timeouts,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) turns: Turns,
+    pub(crate) gateway_id: Option<Box<str>>,
     pub(crate) cache_status: bool,
     pub(crate) route_metrics: bool,
     pub(crate) request_log: bool,
@@ -218,6 +219,11 @@ impl Router {
             self.turns.take_over(&older.turns);
             self.rules.iter_mut().for_each(|rule| rule.take_over(&older.turns));
         }
+    }
+
+    /// What tells this Gateway from others in CDN-Loop.
+    pub fn gateway_id(&self) -> Option<&str> {
+        self.gateway_id.as_deref()
     }
 
     /// Whether answers are to say in X-Cache what the cache did.

@@ -69,6 +69,12 @@ pub(crate) fn ours<'a>(
     gateways
 }
 
+/// The same for all pods of a Gateway, and no other's: clusters may have Gateways of one name in a row.
+fn gateway_id(key: &Key, uid: &str) -> String {
+    let hash = crate::infra::sha256(&(&key.namespace, &key.name, uid));
+    format!("vg-{}", hash.get(..16).unwrap_or(&hash))
+}
+
 impl<'a> Gateway<'a> {
     fn new(
         key: &'a Key,
@@ -126,6 +132,7 @@ impl<'a> Gateway<'a> {
             tls_limits: parameters.tls_limits.clone(),
             timeouts: parameters.timeouts,
             trusted_proxies: parameters.trusted_proxies.clone(),
+            gateway_id: object.metadata.uid.as_deref().map(|uid| gateway_id(key, uid)),
             cache_status_header: (!parameters.cache_status_header).then_some(false),
             route_metrics: (!parameters.route_metrics).then_some(false),
             request_log: parameters.workload.writes_json().then_some(true),
@@ -301,4 +308,21 @@ impl<'a> Gateway<'a> {
 
 fn routed<'l, 'a>(listeners: &'l [Listener<'a>]) -> impl Iterator<Item = &'l Listener<'a>> {
     listeners.iter().filter(|listener| listener.is_routed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateways_id_is_its_own() {
+        let id = |namespace: &str, name: &str, uid: &str| gateway_id(&Key::new(namespace, name), uid);
+        let ours = id("default", "web", "1");
+        assert_eq!(ours, id("default", "web", "1"));
+        // One of the same name may stand in another cluster, in front of this one.
+        for other in [id("default", "web", "2"), id("default", "api", "1"), id("other", "web", "1")] {
+            assert_ne!(ours, other);
+        }
+        assert!(ours.len() == 19 && ours.starts_with("vg-"), "{ours}");
+    }
 }

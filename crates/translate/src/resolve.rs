@@ -27,6 +27,7 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
         tls_listeners: routing.tls_listeners_beside_https(),
         timeouts: routing.timeouts,
         trusted_proxies: routing.trusted_proxies.clone(),
+        gateway_id: routing.gateway_id.clone(),
         cache_status_header: routing.cache_status_header,
         route_metrics: routing.route_metrics,
         request_log: routing.request_log,

@@ -34,6 +34,12 @@ pub(super) fn add(to: &mut Families, stats: Option<&Stats>) {
         &[],
         stats.in_flight,
     );
+    to.counter(
+        "varnish_gateway_loops_total",
+        "Requests that were refused with 508, as a backend led back to this Gateway",
+        &[],
+        stats.loops,
+    );
     let changes = [("added", stats.endpoints_added), ("removed", stats.endpoints_removed)];
     for (change, count) in changes {
         to.counter(

@@ -55,3 +55,15 @@ fn the_reload_path_is_a_path_like_any_other_on_a_public_listener() {
         assert_eq!(site.origin().last_seen().url, url);
     }
 }
+
+#[test]
+fn a_request_that_has_been_here_before_gets_508() {
+    let site = Site::new(&["shop"], &route_to("shop", "/", "shop"));
+    assert_eq!(get(site.port, "x", "/").status, 200);
+    let id = site.origin().last_seen().header("CDN-Loop").unwrap_or_default().to_owned();
+    assert!(id.starts_with("vg-"), "{id}");
+    let again = |id: &str| Ask::get("x", "/").header("CDN-Loop", id).send(site.port);
+    assert_eq!(again("vg-another").status, 200);
+    let response = again(&format!("vg-another, {id}"));
+    assert_eq!((response.status, response.header("Content-Type")), (508, Some("application/json")));
+}

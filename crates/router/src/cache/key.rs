@@ -48,6 +48,13 @@ impl Key {
         key
     }
 
+    /// A header that the client sent, that the origin sees, and that may change its answer.
+    pub fn sent(&mut self, name: &[u8], value: &[u8]) {
+        let name: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
+        self.part(b'C', &name);
+        self.part(b'V', value);
+    }
+
     fn part(&mut self, kind: u8, text: &[u8]) {
         let mut digits = [0; 20];
         let mut at = digits.len();

@@ -49,6 +49,7 @@ fn read(spec: &VarnishCachePolicySpec) -> Result<CachePolicy, String> {
         keep_seconds: seconds("keep", spec.keep.as_deref())?,
         cache_key: (cache_key != CacheKey::default()).then_some(cache_key),
         bypass_headers: bypass.map(bypass_header).collect::<Result<_, _>>()?,
+        cookies_pass: false,
     })
 }
 

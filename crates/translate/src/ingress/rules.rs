@@ -277,8 +277,9 @@ impl Reader<'_> {
             route_name: self.route_name.clone(),
             rule_index: u32::try_from(index).unwrap_or(u32::MAX),
             balancing: Some(Balancing::RoundRobin),
-            // As the origin says.
-            cache_policy: Some(CachePolicy::default()),
+            // As the origin says, and as Varnish does by itself: whoever brings a Cookie gets no page of others, and others
+            // get none of his.
+            cache_policy: Some(CachePolicy { cookies_pass: true, ..CachePolicy::default() }),
             ..Route::default()
         })
     }

@@ -15,7 +15,7 @@ sub vcl_recv {
 	if (req.method != "GET" && req.method != "HEAD") {
 		return (pass);
 	}
-	# With a cache policy a cookie alone does not pass the cache by.
+	# With a cache policy a Cookie alone does not bypass the cache. An Ingress without one has none here.
 	if (req.http.Authorization || (req.http.Cookie && !router.caches())) {
 		return (pass);
 	}
