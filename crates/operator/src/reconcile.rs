@@ -288,6 +288,32 @@ mod tests {
         );
     }
 
+    /// What does not enter [`workload::Options`] cannot enter the pod template.
+    #[test]
+    fn settings_of_the_operator_itself_roll_no_pods() {
+        let with = |changed: &[(&str, &str)]| {
+            let get = |name: &str| {
+                let all = changed.iter().chain(&[("GATEWAY_IMAGE", "gateway-chaperone:1")]);
+                all.into_iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
+            options(&Settings::from_variables(get).unwrap())
+        };
+        let first = with(&[]);
+        for change in [
+            ("LOG_LEVEL", "debug"),
+            ("POD_NAME", "another"),
+            ("POD_NAMESPACE", "another"),
+            ("LEASE_NAME", "another"),
+            ("HEALTH_ADDR", ":1"),
+            ("METRICS_ADDR", ":2"),
+            ("INGRESS_CLASS", "another"),
+            ("INGRESS_CONTROLLER_NAME", "example.com/another"),
+        ] {
+            assert_eq!(with(&[change]), first, "{change:?}");
+        }
+        assert_ne!(with(&[("CHAPERONE_LOG_LEVEL", "debug")]), first);
+    }
+
     #[test]
     fn a_route_that_cannot_be_read_is_told_so_by_its_gateways_alone() {
         let raw = serde_json::json!({

@@ -26,7 +26,7 @@ pub struct Settings {
     pub health_address: SocketAddr,
     /// `METRICS_ADDR`, by default `:8080`.
     pub metrics_address: SocketAddr,
-    /// `CHAPERONE_LOG_LEVEL`, by default the operator's own: `LOG_LEVEL`.
+    /// `CHAPERONE_LOG_LEVEL`: of the pods. Never the operator's own `LOG_LEVEL`: a change of it would roll all Gateways.
     pub log_level: Option<String>,
     /// `INGRESS_CLASS`, by default `varnish`: what the annotation kubernetes.io/ingress.class of our Ingresses says.
     pub ingress_class: String,
@@ -59,7 +59,7 @@ impl Settings {
             identity: get("POD_NAME").unwrap_or_else(|| format!("operator-{}", std::process::id())),
             health_address: address("HEALTH_ADDR", get("HEALTH_ADDR"), ":8081")?,
             metrics_address: address("METRICS_ADDR", get("METRICS_ADDR"), ":8080")?,
-            log_level: get("CHAPERONE_LOG_LEVEL").or_else(|| get("LOG_LEVEL")),
+            log_level: get("CHAPERONE_LOG_LEVEL"),
             ingress_class: get("INGRESS_CLASS").unwrap_or_else(|| "varnish".to_owned()),
             controllers: controllers(&get)?,
             cluster_role: get("CHAPERONE_CLUSTER_ROLE").unwrap_or_else(|| CHAPERONE_CLUSTER_ROLE.to_owned()),
@@ -124,6 +124,14 @@ mod tests {
         assert_eq!(set.image_pull_secrets, ["a", "b"]);
         assert_eq!(set.health_address.port(), 8081);
         assert_eq!(settings(&[]).unwrap().image, IMAGE);
+    }
+
+    #[test]
+    fn the_pods_log_level_is_not_the_operators() {
+        let set = settings(&[("LOG_LEVEL", "debug")]).unwrap();
+        assert_eq!(set.log_level, None);
+        let set = settings(&[("LOG_LEVEL", "debug"), ("CHAPERONE_LOG_LEVEL", "warn")]).unwrap();
+        assert_eq!(set.log_level.as_deref(), Some("warn"));
     }
 
     #[test]
