@@ -104,9 +104,20 @@ impl Feeder {
             return Err(e);
         }
         let taken = begun.elapsed();
-        self.reporter.set_idle(last.is_idle());
         let slices = self.pod.endpoint_slices(&last.namespaces()).await;
         let certificates = certificates(&self.pod.certificates().await);
+        // A pod that starts without endpoints would be ready, answer 500, and take the place of a good pod. One that starts again
+        // serves what it kept, and would lose it. Later on, a namespace that is new holds nobody else's changes back.
+        if !last.complete {
+            let unanswered = self.pod.unanswered();
+            anyhow::ensure!(
+                unanswered.is_empty(),
+                "not read yet: {}; this configuration is served once the API server has answered",
+                unanswered.join(", ")
+            );
+            last.complete = last.text.is_some();
+        }
+        self.reporter.set_idle(last.is_idle());
         let (desired, tls) = last.desired(&slices, &certificates, None)?;
         tracing::debug!("routing.json read in {taken:?}, ghost.json made in {:?}", begun.elapsed() - taken);
         send(to_varnishd, desired.clone());
@@ -136,6 +147,8 @@ struct Last {
     /// All but the hosts, of both.
     front: Option<Routing>,
     pairs: Pairs,
+    /// All endpoints and certificates of a configuration that the operator wrote were read since we started.
+    complete: bool,
 }
 
 /// A large routing.json that later ones name: it is read once, and resolved once as long as its endpoints are the same.
@@ -440,8 +453,10 @@ fn put(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let beside = path.with_extension("new");
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(bytes)?;
-    std::fs::rename(&beside, path)
+    file.write_all(bytes).and_then(|()| std::fs::rename(&beside, path)).inspect_err(|_| {
+        // Half a file takes room that a full directory needs.
+        let _ = std::fs::remove_file(&beside);
+    })
 }
 
 /// Tells the operator, under the pod's name, whatever changes in what is served.
@@ -485,6 +500,9 @@ pub(super) async fn report(
         }
     }
 }
+
+#[cfg(test)]
+mod starting;
 
 #[cfg(test)]
 mod tests {
@@ -615,6 +633,21 @@ mod tests {
         let wrong = Stored { base: None, ..stored(&base, &base) };
         let error = Last::default().take(wrong, "default").unwrap_err();
         assert!(error.to_string().contains("another base"), "{error}");
+    }
+
+    #[test]
+    fn a_full_directory_keeps_what_was_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("last-configuration.json");
+        put(&path, b"good").unwrap();
+        let beside = path.with_extension("new");
+        std::os::unix::fs::symlink("/dev/full", &beside).unwrap();
+        let error = put(&path, b"newer").unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+        assert_eq!(std::fs::read(&path).unwrap(), b"good");
+        assert!(beside.symlink_metadata().is_err(), "half a file is left");
+        put(&path, b"newer").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"newer");
     }
 
     #[test]

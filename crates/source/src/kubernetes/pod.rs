@@ -213,6 +213,34 @@ impl Pod {
         }
         stores.into_iter().flat_map(|(_, store)| store.objects().into_values()).collect()
     }
+
+    /// What [`Self::endpoint_slices`] and [`Self::certificates`] were asked for and the API server has never answered. A refusal is
+    /// an answer: without rights, or in a namespace that is gone, there is nothing to wait for.
+    pub fn unanswered(&self) -> Vec<String> {
+        let slices = self.slices.lock().unwrap_or_else(PoisonError::into_inner);
+        let namespaces = slices.iter().filter(|(_, store)| is_unanswered(store));
+        let mut all: Vec<String> =
+            namespaces.map(|(namespace, _)| format!("EndpointSlices of namespace {namespace}")).collect();
+        let more = self.more_certificates.lock().unwrap_or_else(PoisonError::into_inner);
+        let secrets = more.iter().zip(1..).filter(|(store, _)| is_unanswered(store));
+        all.extend(
+            secrets.map(|(_, number)| format!("Secret {}", workload::tls_secret(&self.gateway, number))),
+        );
+        all
+    }
+}
+
+fn is_unanswered<T>(store: &Store<T>) -> bool
+where
+    T: kube::Resource<DynamicType = ()>
+        + Clone
+        + serde::de::DeserializeOwned
+        + fmt::Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    !store.is_synced() && !store.is_forbidden()
 }
 
 async fn part(

@@ -97,6 +97,8 @@ struct State<T> {
     coming: Seen<T>,
     /// The cluster does not have this kind.
     missing: bool,
+    /// We may not read this kind here: no rights, or the namespace is gone.
+    forbidden: bool,
     failing: bool,
 }
 
@@ -166,6 +168,7 @@ where
                 now: Seen::default(),
                 coming: Seen::default(),
                 missing: false,
+                forbidden: false,
                 failing: false,
             }),
             synced: watch::Sender::new(false),
@@ -207,6 +210,11 @@ where
     /// The cluster does not have this kind.
     pub fn is_missing(&self) -> bool {
         self.shared.lock().missing
+    }
+
+    /// The API server refused the last attempt to read it: no rights, or the namespace is gone.
+    pub fn is_forbidden(&self) -> bool {
+        self.shared.lock().forbidden
     }
 }
 
@@ -269,6 +277,7 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
                     tracing::info!("{}: the API server answers again", T::kind(&()));
                 }
                 state.missing = false;
+                state.forbidden = false;
                 state.now = coming;
                 first || !same
             }
@@ -293,6 +302,10 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
         let kind = T::kind(&());
         *failures().entry(kind.to_string()).or_default() += 1;
         let mut state = self.lock();
+        let forbidden = code(error) == Some(403);
+        // Who waits for this kind need not wait any longer.
+        let newly_forbidden = forbidden && !state.forbidden;
+        state.forbidden = forbidden;
         if code(error) == Some(404) {
             if !std::mem::replace(&mut state.missing, true) {
                 tracing::warn!("{kind}: the cluster does not have this kind; what needs it does not work");
@@ -304,6 +317,9 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
             tracing::warn!("{kind}: cannot be watched, trying again: {error}");
         } else {
             tracing::debug!("{kind}: cannot be watched, trying again: {error}");
+        }
+        if newly_forbidden {
+            self.changed.raise();
         }
     }
 }
