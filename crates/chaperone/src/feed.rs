@@ -214,12 +214,23 @@ impl Feed {
         Ok(())
     }
 
-    /// A new child reads the file: it must be the one that was good, whoever wrote to it since.
+    /// A new child reads the file: it must be the one that was good, whoever wrote to it since. Where it is, nothing is written:
+    /// a full directory must not keep a child from starting.
     pub(crate) async fn restore(&self) -> Result<(), Error> {
-        match &self.good_ghost {
-            Some(good) => self.write(good, self.good_base.as_ref()).await,
-            None => Ok(()),
+        let Some(good) = &self.good_ghost else { return Ok(()) };
+        let base = self.good_base.as_ref();
+        let has_base = match base {
+            Some(base) => tokio::fs::try_exists(self.base_path(base)).await.unwrap_or(false),
+            None => true,
+        };
+        if has_base && tokio::fs::read(&self.ghost_config).await.is_ok_and(|there| there == **good) {
+            return Ok(());
         }
+        self.write(good, base).await
+    }
+
+    fn base_path(&self, base: &GhostBase) -> PathBuf {
+        self.ghost_config.with_file_name(&*base.name)
     }
 
     /// ghost serves it: nobody asks for other bases any more.
@@ -245,7 +256,7 @@ impl Feed {
     /// The base first: ghost may read at any time.
     async fn write(&self, ghost: &[u8], base: Option<&GhostBase>) -> Result<(), Error> {
         if let Some(base) = base {
-            let path = self.ghost_config.with_file_name(&*base.name);
+            let path = self.base_path(base);
             // Whole, and by its name always the same.
             if !tokio::fs::try_exists(&path).await.unwrap_or(false) {
                 self.put(&base.bytes, &path).await?;
@@ -257,10 +268,59 @@ impl Feed {
     /// Whole or not at all.
     async fn put(&self, bytes: &[u8], path: &Path) -> Result<(), Error> {
         let beside = path.with_extension("json.new");
-        tokio::fs::write(&beside, bytes).await.map_err(|e| match (e.kind(), beside.parent()) {
+        let written = tokio::fs::write(&beside, bytes).await;
+        if written.is_err() {
+            // Half a file takes room that a full directory needs.
+            let _ = tokio::fs::remove_file(&beside).await;
+        }
+        written.map_err(|e| match (e.kind(), beside.parent()) {
             (ErrorKind::NotFound, Some(dir)) => Error::Removed { dir: dir.to_owned() },
             _ => Error::File { path: beside.clone(), source: e },
         })?;
         tokio::fs::rename(&beside, path).await.map_err(Error::file(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(dir: &Path) -> Feed {
+        Feed {
+            ghost_config: dir.join("ghost.json"),
+            loader: VclLoader::new(dir.to_owned()),
+            good_ghost: None,
+            good_base: None,
+            good_vcl: None,
+            last_good: LastGood::default(),
+        }
+    }
+
+    /// The next write to this file finds no room.
+    fn fill(path: &Path) {
+        std::os::unix::fs::symlink("/dev/full", path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_full_directory_keeps_the_file_that_was_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut feed = feed(dir.path());
+        let good: Arc<[u8]> = b"good".as_slice().into();
+        feed.write(&good, None).await.unwrap();
+        feed.is_good(&good, None).await;
+        let beside = dir.path().join("ghost.json.new");
+        fill(&beside);
+        let error = feed.write(b"newer", None).await.unwrap_err().to_string();
+        assert!(error.contains("No space left"), "{error}");
+        assert_eq!(std::fs::read(dir.path().join("ghost.json")).unwrap(), b"good");
+        assert!(!beside.exists() && beside.symlink_metadata().is_err(), "half a file is left");
+        // A child that died is started all the same.
+        fill(&beside);
+        feed.restore().await.unwrap();
+        // What was changed by others is not the good one.
+        std::fs::write(dir.path().join("ghost.json"), "bad").unwrap();
+        assert!(feed.restore().await.is_err());
+        feed.restore().await.unwrap();
+        assert_eq!(std::fs::read(dir.path().join("ghost.json")).unwrap(), b"good");
     }
 }
