@@ -57,14 +57,27 @@ impl FrontSide {
             }
         };
         let mut running = JoinSet::new();
-        running.spawn(front::run_counted(config.subscribe(), upstream, tell, shutdown.subscribe(), counters));
+        let (known, end) = (config.subscribe(), shutdown.subscribe());
+        running.spawn(async move {
+            let run = || {
+                let (upstream, tell, counters) = (upstream.clone(), tell.clone(), Arc::clone(&counters));
+                front::run_counted(known.clone(), upstream, tell, end.clone(), counters)
+            };
+            while tasks::panicked("the front", run()).await {}
+        });
         let (known, of_services, end) = (profiles.subscribe(), peers.subscribe(), shutdown.subscribe());
         running.spawn(async move {
             // Its directory is made when varnishd is started; and most Gateways need none of it.
             let mut wanted = known.clone();
-            if wanted.wait_for(|profiles: &Arc<front::Profiles>| !profiles.is_empty()).await.is_ok() {
-                front::run_backends(known, of_services, backends, tell_backends, end, backend_counters).await;
+            if wanted.wait_for(|profiles: &Arc<front::Profiles>| !profiles.is_empty()).await.is_err() {
+                return;
             }
+            let run = || {
+                let (backends, tell, counters) =
+                    (backends.clone(), tell_backends.clone(), Arc::clone(&backend_counters));
+                front::run_backends(known.clone(), of_services.clone(), backends, tell, end.clone(), counters)
+            };
+            while tasks::panicked("the front of backends", run()).await {}
         });
         Self { config, profiles, peers, retired: HashMap::new(), shutdown, http2, running, tally }
     }

@@ -33,11 +33,18 @@ pub(crate) struct Port {
 
 /// Listens and accepts until the other end of `close` is dropped. Those who wait in the backlog by then are still served.
 pub(crate) async fn listen(port: Arc<Port>, shared: Arc<Shared>, mut close: oneshot::Receiver<()>) {
+    let name = format!("the listener {}", port.socket);
+    while tasks::panicked(&name, accept(&port, &shared, &mut close)).await {
+        (shared.reporter)(Event::Closed { socket: port.socket.clone() });
+    }
+}
+
+async fn accept(port: &Port, shared: &Arc<Shared>, mut close: &mut oneshot::Receiver<()>) {
     let listener = tokio::select! {
-        listener = open(&port, &shared) => listener,
+        listener = open(port, shared) => listener,
         _ = &mut close => return,
     };
-    let mut door = Door { port: &port, shared: &shared, trouble: None };
+    let mut door = Door { port, shared, trouble: None };
     loop {
         let accepted = tokio::select! {
             biased;

@@ -11,6 +11,8 @@ mod clients;
 mod limits;
 #[path = "front/names.rs"]
 mod names;
+#[path = "front/panics.rs"]
+mod panics;
 #[path = "front/passthrough.rs"]
 mod passthrough;
 #[path = "front/programs.rs"]

@@ -80,7 +80,10 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
         None => "chaperone".to_owned(),
     };
     // Not in our own task: whoever is slow there holds up no reload.
-    let exporting = tokio::spawn(observe::export_of_pod(name, reporter.state()));
+    let state = reporter.state();
+    let exporting = tokio::spawn(tasks::without_end("the export of spans", move || {
+        observe::export_of_pod(name.clone(), state.clone())
+    }));
     let running = chaperone::run(settings, desired, last_good, reporter, shutdown);
     let ended = tokio::select! {
         () = running => Ok(ExitCode::SUCCESS),

@@ -155,8 +155,13 @@ impl Instance {
                     }
                 }
             };
+            let run = || {
+                let (settings, last_good) = (settings.clone(), last_good.clone());
+                chaperone::run(settings, desired.clone(), last_good, reporter.clone(), heard.clone())
+            };
+            let running = async { while tasks::panicked(&settings.name, run()).await {} };
             tokio::select! {
-                () = chaperone::run(settings, desired, last_good, reporter, heard) => {}
+                () = running => {}
                 () = pass_on => {}
             }
             observing.abort();

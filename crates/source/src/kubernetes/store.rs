@@ -176,7 +176,10 @@ where
             changed,
             touched,
         });
-        let task = tokio::spawn(follow(api, scope, Arc::clone(&shared)));
+        let watched = Arc::clone(&shared);
+        let task = tokio::spawn(tasks::without_end(format!("the watch of {}", T::kind(&())), move || {
+            follow(api.clone(), scope.clone(), Arc::clone(&watched))
+        }));
         Self { shared, _task: Arc::new(Task(task.abort_handle())) }
     }
 
