@@ -164,3 +164,57 @@ fn an_https_listener_is_in_the_service_and_rolls_no_pods() {
     assert!(ports(without).iter().all(|name| name.starts_with("http-")));
     assert!(ports(with).iter().any(|name| name == "https-443"));
 }
+
+/// Two files of each kind are there at most: the old one goes once the new one is served.
+#[test]
+fn the_work_directory_has_room_for_the_copies_of_twenty_thousand_routes() {
+    const ROUTES: usize = 100;
+    let mut text = CASE.to_owned();
+    for number in 0..ROUTES {
+        let endpoints: Vec<String> =
+            (0..20).map(|at| format!("{{addresses: [10.{number}.0.{at}]}}")).collect();
+        text.push_str(&format!(
+            r#"
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: many-{number}, namespace: infra}}
+spec:
+  parentRefs: [{{name: shop}}]
+  hostnames: [many-{number}.shop.example.com]
+  rules:
+    - matches: [{{path: {{type: PathPrefix, value: /api}}, headers: [{{name: X-Version, value: two}}]}}]
+      filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{set: [{{name: X-Shop, value: many}}]}}}}]
+      backendRefs: [{{name: many-{number}, port: 80}}]
+    - backendRefs: [{{name: many-{number}, port: 80}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: many-{number}, namespace: infra}}
+spec: {{ports: [{{name: web, port: 80}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: many-{number}, namespace: infra, labels: {{kubernetes.io/service-name: many-{number}}}}}
+addressType: IPv4
+ports: [{{name: web, port: 8080}}]
+endpoints: [{}]"#,
+            endpoints.join(", ")
+        ));
+    }
+    let snapshot = read_text(&text);
+    let key = Key::new("infra", "shop");
+    let plan = &translate(&snapshot).gateways[&key];
+    let index = translate::EndpointIndex::new(snapshot.endpoint_slices.values().map(AsRef::as_ref));
+    let ghost = serde_json::to_string(&translate::resolve(&plan.routing, &index).0).unwrap();
+    assert!(ghost.contains("10.99.0.19"), "{ghost}");
+    let pod = objects(&snapshot.gateways[&key], plan, &options()).unwrap().deployment.spec.unwrap();
+    let volumes = pod.template.spec.unwrap().volumes.unwrap();
+    let work = volumes.into_iter().find(|volume| volume.name == "gateway-work").unwrap().empty_dir.unwrap();
+    let limit = work.size_limit.unwrap().0;
+    let limit: usize = limit.strip_suffix("Gi").unwrap().parse::<usize>().unwrap() << 30;
+    // ghost reads one file and the chaperone keeps another, and each is written beside the one before it. routing.json is smaller
+    // than ghost.json. varnishd's log takes 80 MiB, and its counters some.
+    let needed = (128 << 20) + 4 * (ghost.len() / ROUTES) * 20_000;
+    assert!(needed < limit, "{needed} bytes are needed, the limit is {limit}");
+}
