@@ -48,6 +48,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         ending: Vec::new(),
         places: BTreeMap::new(),
         pairs: BTreeMap::new(),
+        former: BTreeMap::new(),
         news: News::new(board.journal.clone()),
         ports: watch::Sender::default(),
         dashboard_port: dashboard_port.subscribe(),
@@ -59,13 +60,27 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let state_dir = machine.state.clone();
     machine.apply(files.load()).await;
     let beside = [
-        tokio::spawn(control::run(state_dir.clone(), Arc::clone(&machine.running), Arc::clone(&board))),
+        tokio::spawn({
+            let (state_dir, running, board) =
+                (state_dir.clone(), Arc::clone(&machine.running), Arc::clone(&board));
+            let run = move || control::run(state_dir.clone(), Arc::clone(&running), Arc::clone(&board));
+            async move { while tasks::panicked("the control socket", run()).await {} }
+        }),
         // It knows the ports of Gateways by now.
         tokio::spawn({
             let board = Arc::clone(&board);
-            async move { dashboard_page::run(&arguments.dashboard, board, ports, dashboard_port).await }
+            async move {
+                let run = || {
+                    let (board, ports, port) = (Arc::clone(&board), ports.clone(), dashboard_port.clone());
+                    dashboard_page::run(&arguments.dashboard, board, ports, port)
+                };
+                while tasks::panicked("the dashboard", run()).await {}
+            }
         }),
-        tokio::spawn(async move { dashboard_page::run_local(&state_dir, board).await }),
+        tokio::spawn(async move {
+            let run = || dashboard_page::run_local(&state_dir, Arc::clone(&board));
+            while tasks::panicked("the control API", run()).await {}
+        }),
     ];
     loop {
         tokio::select! {
@@ -101,6 +116,8 @@ struct Machine {
     places: BTreeMap<Key, u16>,
     /// The last good certificates of each.
     pairs: BTreeMap<Key, Pairs>,
+    /// What parameters of each were last.
+    former: BTreeMap<Key, Arc<str>>,
     news: News,
     invalidations: invalidations::Seen,
     /// For whoever asks from outside.
@@ -122,7 +139,14 @@ impl Machine {
             return;
         }
         snapshot.ingress_settings.class.clone_from(&self.arguments.files.ingress_class);
+        snapshot.former_parameters.clone_from(&self.former);
         let mut translation = translate::translate(&snapshot);
+        self.former.retain(|key, _| translation.gateways.contains_key(key));
+        for (key, plan) in &translation.gateways {
+            if let Some(parameters) = &plan.parameters {
+                self.former.insert(key.clone(), Arc::clone(parameters));
+            }
+        }
         self.news.verdicts(verdict::of(&translation.statuses));
         self.news.no_gateway(translation.gateways.is_empty());
         let endpoints = input::endpoints(&snapshot);

@@ -5,7 +5,7 @@ mod pairs;
 mod parts;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gateway_api::gateways::Gateway;
@@ -19,7 +19,7 @@ use model::names::INFRA_HASH_ANNOTATION;
 use model::routing::Routing;
 use serde_json::json;
 use tokio::sync::watch;
-use translate::workload::{self, Objects};
+use translate::workload::{self, Access, Objects};
 use translate::{GatewayPlan, Key, packing, tls_secrets};
 
 use crate::Error;
@@ -67,6 +67,8 @@ pub(crate) struct Actor {
     pub(crate) metrics: Arc<Metrics>,
     /// Of varnishd's CLI, where we made it.
     pub(crate) secret: OnceLock<Vec<u8>>,
+    /// The main.vcl that was last wanted.
+    pub(crate) last_vcl: Mutex<Option<Arc<str>>>,
 }
 
 /// What follows from one [`Work`] and costs time.
@@ -144,7 +146,7 @@ fn generation(work: &Work) -> i64 {
 }
 
 impl Actor {
-    pub(crate) async fn run(self, mut work: watch::Receiver<Arc<Work>>) {
+    pub(crate) async fn run(&self, mut work: watch::Receiver<Arc<Work>>) {
         let mut ledger = Ledger::new(self.client.clone(), self.key.clone(), self.options.controller.clone());
         let mut owned = self.owned.changed();
         let mut prepared: Option<Prepared> = None;
@@ -192,15 +194,16 @@ impl Actor {
         let Work { gateway, plan } = work.as_ref();
         workload::check_name(&self.key.name).map_err(Error::Name)?;
         let nothing = Runtime::new(generation(work));
-        // What cannot be decided now stays as it is.
-        let Some(main_vcl) = &plan.main_vcl else {
+        // Without parameters the routing is not what its owner wants; without VCL, access rules may be missing. Where both are
+        // known from before, routes and certificates go on changing.
+        let (Some(parameters), Some(main_vcl)) = (&plan.parameters, self.main_vcl(work)) else {
             self.runtimes.set(&self.key, &nothing);
             return Ok(());
         };
         if prepared.as_ref().is_none_or(|prepared| !Arc::ptr_eq(&prepared.work, work)) {
             let new = tokio::task::block_in_place(|| {
                 let before = prepared.as_mut().map_or_else(|| self.found(), Prepared::before);
-                Prepared::new(work, main_vcl, before)
+                Prepared::new(work, &main_vcl, before)
             });
             // Where it fails, the next one goes on from what is in the cluster.
             let new = new.inspect_err(|_| *prepared = None)?;
@@ -217,18 +220,22 @@ impl Actor {
             tls_secrets: pairs.len().max(self.tls_secret_count()),
             ..self.options.clone()
         };
-        let Some(objects) = workload::objects(gateway, plan, &options) else {
+        let objects = workload::objects(gateway, plan, &options);
+        let listens = !plan.routing.listeners.is_empty() || !plan.routing.tls_listeners.is_empty();
+        // With parameters and no objects, no listener is valid. Without parameters, Deployment and Service stay as they are.
+        if objects.is_none() && (plan.workload.is_some() || !listens) {
             self.runtimes.set(&self.key, &nothing);
             return Ok(());
-        };
+        }
+        let access = workload::access(gateway, plan, &options);
         // Labels, annotations and owner are the same on everything.
-        let meta = |name: String| ObjectMeta { name: Some(name), ..objects.service_account.metadata.clone() };
+        let meta = |name: String| ObjectMeta { name: Some(name), ..access.service_account.metadata.clone() };
 
-        ledger.apply(&self.owned.service_accounts, INFRASTRUCTURE, &objects.service_account).await?;
-        ledger.apply(&self.owned.roles, INFRASTRUCTURE, &objects.role).await?;
-        ledger.apply(&self.owned.role_bindings, INFRASTRUCTURE, &objects.role_binding).await?;
+        ledger.apply(&self.owned.service_accounts, INFRASTRUCTURE, &access.service_account).await?;
+        ledger.apply(&self.owned.roles, INFRASTRUCTURE, &access.role).await?;
+        ledger.apply(&self.owned.role_bindings, INFRASTRUCTURE, &access.role_binding).await?;
         // A namespace that refuses its binding must not hold back everybody's routes.
-        let bound = self.bindings(gateway, &objects, ledger).await;
+        let bound = self.bindings(gateway, &access, ledger).await;
         self.admin_secret(&meta, ledger).await?;
         self.tls_secrets(&meta, pairs, ledger).await?;
         let pods =
@@ -244,7 +251,11 @@ impl Actor {
         let name = workload::vcl_config_map(&self.key.name);
         let vcl = ConfigMap {
             metadata: meta(name.clone()),
-            data: Some([(packing::MAIN_VCL.to_owned(), main_vcl.clone())].into()),
+            data: Some(
+                [(packing::MAIN_VCL, &main_vcl), (packing::PARAMETERS, parameters)]
+                    .map(|(key, text)| (key.to_owned(), text.to_string()))
+                    .into(),
+            ),
             ..ConfigMap::default()
         };
         ledger.apply(&self.owned.config_maps, INFRASTRUCTURE, &vcl).await?;
@@ -258,13 +269,23 @@ impl Actor {
             ..ConfigMap::default()
         };
         ledger.apply(&self.owned.config_maps, ROUTES, &routes).await?;
-        let template = objects.deployment.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
+        let there = self.owned.deployments.get(&self.key);
+        let deployment = objects.as_ref().map(|objects| &objects.deployment).or(there.as_deref());
+        let template = deployment.and_then(|deployment| deployment.spec.as_ref()?.template.metadata.as_ref());
         let infra_hash =
             template.and_then(|meta| meta.annotations.as_ref()?.get(INFRA_HASH_ANNOTATION)).cloned();
         let hash_wanted = Some(hash.clone());
         let storage = workload::storages(plan);
         self.runtimes.set(&self.key, &Runtime { hash: hash_wanted, infra_hash, storage, ..nothing });
 
+        if let Some(objects) = &objects {
+            self.infrastructure(objects, ledger).await?;
+        }
+        self.tidy(lately, ledger).await?;
+        bound.map_err(|e| Error::Binding(Box::new(e)))
+    }
+
+    async fn infrastructure(&self, objects: &Objects, ledger: &mut Ledger) -> Result<(), Error> {
         ledger.apply(&self.owned.services, INFRASTRUCTURE, &objects.service).await?;
         ledger.apply(&self.owned.deployments, INFRASTRUCTURE, &objects.deployment).await?;
         match &objects.pod_disruption_budget {
@@ -277,22 +298,35 @@ impl Actor {
             }
             None => {}
         }
-        self.tidy(lately, ledger).await?;
-        bound.map_err(|e| Error::Binding(Box::new(e)))
+        Ok(())
+    }
+
+    /// What pods are to run. Where it cannot be decided, what they were last given, by us or by the operator before us.
+    fn main_vcl(&self, work: &Work) -> Option<Arc<str>> {
+        let mut last = self.last_vcl.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(new) = &work.plan.main_vcl
+            && last.as_deref() != Some(new)
+        {
+            *last = Some(new.as_str().into());
+        }
+        if last.is_none() {
+            *last = written(&self.owned, &self.key, &work.gateway, packing::MAIN_VCL);
+        }
+        last.clone()
     }
 
     /// Rights in other namespaces: the finalizer first, so that they cannot be left behind. Each is tried.
-    async fn bindings(&self, gateway: &Gateway, objects: &Objects, ledger: &mut Ledger) -> Result<(), Error> {
+    async fn bindings(&self, gateway: &Gateway, access: &Access, ledger: &mut Ledger) -> Result<(), Error> {
         // What belongs to an IngressClass goes with it, in all namespaces.
         let of_class = is_of_class(&gateway.metadata);
         let finalizer = finalizer(self.options.controller.as_deref());
         let has = has_finalizer(&gateway.metadata, &finalizer);
-        if !of_class && !objects.role_bindings.is_empty() && !has {
+        if !of_class && !access.role_bindings.is_empty() && !has {
             set_finalizer(&self.client, &self.key, &finalizer, true).await?;
         }
         let mut done = Ok(());
         let mut wanted = BTreeSet::new();
-        for binding in &objects.role_bindings {
+        for binding in &access.role_bindings {
             let key = Key::new(
                 binding.metadata.namespace.clone().unwrap_or_default(),
                 binding.metadata.name.clone().unwrap_or_default(),
@@ -316,7 +350,7 @@ impl Actor {
                 ledger.forget("RoleBinding", &key);
             }
         }
-        if objects.role_bindings.is_empty() && has && done.is_ok() {
+        if access.role_bindings.is_empty() && has && done.is_ok() {
             set_finalizer(&self.client, &self.key, &finalizer, false).await?;
         }
         done
@@ -415,6 +449,16 @@ pub(crate) fn gateway_of<T: Resource>(object: &T) -> Option<Key> {
     let labels = object.meta().labels.as_ref()?;
     let namespace = labels.get(GATEWAY_NAMESPACE_LABEL).or(object.meta().namespace.as_ref())?;
     Some(Key::new(namespace, labels.get(GATEWAY_NAME_LABEL)?))
+}
+
+/// What stands in the ConfigMap `{gateway}-vcl` of this very Gateway, not of one of its name before it.
+pub(crate) fn written(owned: &Owned, key: &Key, gateway: &Gateway, entry: &str) -> Option<Arc<str>> {
+    let map = owned.config_maps.get(&Key::new(&key.namespace, workload::vcl_config_map(&key.name)))?;
+    let owners = map.metadata.owner_references.iter().flatten();
+    let is_owned = owners.map(|owner| Some(&owner.uid)).any(|uid| uid == gateway.metadata.uid.as_ref());
+    let is_ours = is_made_by_us(&map.metadata) && gateway_of(map.as_ref()).as_ref() == Some(key);
+    let text = map.data.as_ref()?.get(entry)?;
+    (is_owned && is_ours).then(|| text.as_str().into())
 }
 
 /// For varnishd's CLI, which nobody outside of the pod can reach.

@@ -1,7 +1,7 @@
 //! From a change in the cluster to what each Gateway is to be.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use gateway_api::gateways::Gateway;
@@ -12,10 +12,12 @@ use source::kubernetes::{Cluster, Unreadable};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use translate::status::{ACCEPTED, RESOLVED_REFS, UNSUPPORTED_FIELDS};
-use translate::{Condition, HttpRouteStatus, Key, ParentStatus, Snapshot, Statuses, Translation, workload};
+use translate::{
+    Condition, HttpRouteStatus, Key, ParentStatus, Snapshot, Statuses, Translation, packing, workload,
+};
 
 use crate::events::Events;
-use crate::gateway::{Actor, Work};
+use crate::gateway::{Actor, Work, written};
 use crate::invalidation::Invalidations;
 use crate::metrics::Metrics;
 use crate::owned::Owned;
@@ -38,7 +40,7 @@ pub(crate) async fn run(
     let statuses = watch::Sender::new(Arc::new(Statuses::default()));
     let mut changed = cluster.changed();
     let mut owned_changed = owned.changed();
-    let first = cluster.snapshot().await;
+    let mut first = cluster.snapshot().await;
     let mut work = Reconciler {
         client: client.clone(),
         options: options(settings),
@@ -48,8 +50,9 @@ pub(crate) async fn run(
         metrics: Arc::clone(&metrics),
         actors: BTreeMap::new(),
         made: BTreeMap::new(),
+        former: BTreeMap::new(),
     };
-    statuses.send_replace(work.bring(&first));
+    statuses.send_replace(work.bring(&mut first));
     let writer = Writer {
         client: client.clone(),
         cluster: Arc::clone(&cluster),
@@ -79,9 +82,9 @@ pub(crate) async fn run(
         tokio::select! {
             _ = changed.changed() => {
                 let begun = Instant::now();
-                let new = cluster.snapshot().await;
+                let mut new = cluster.snapshot().await;
                 let taken = begun.elapsed();
-                let told = work.bring(&new);
+                let told = work.bring(&mut new);
                 tracing::debug!("snapshot taken in {taken:?}, translated in {:?}", begun.elapsed() - taken);
                 // What is old goes when nobody waits for it.
                 statuses.send_replace(told);
@@ -125,11 +128,15 @@ struct Reconciler {
     actors: BTreeMap<Key, (watch::Sender<Arc<Work>>, Task)>,
     /// Gateways that were made for IngressClasses.
     made: BTreeMap<Key, Arc<Gateway>>,
+    /// What parameters of each Gateway were last.
+    former: BTreeMap<Key, Arc<str>>,
 }
 
 impl Reconciler {
-    fn bring(&mut self, snapshot: &Snapshot) -> Arc<Statuses> {
+    fn bring(&mut self, snapshot: &mut Snapshot) -> Arc<Statuses> {
         let begun = Instant::now();
+        self.remember(snapshot);
+        let snapshot = &*snapshot;
         // Others have work to do meanwhile.
         let translation = tokio::task::block_in_place(|| translate::translate(snapshot));
         let Translation { gateways, mut statuses, notices, made } = translation;
@@ -146,7 +153,11 @@ impl Reconciler {
             }
             kept
         });
+        self.former.retain(|key, _| gateways.contains_key(key));
         for (key, plan) in gateways {
+            if let Some(parameters) = &plan.parameters {
+                self.former.insert(key.clone(), Arc::clone(parameters));
+            }
             let object = snapshot.gateways.get(&key).or_else(|| made.get(&key));
             let Some(gateway) = object.filter(|gateway| !sweep::is_going(gateway)) else { continue };
             let work = Work { gateway: Arc::clone(gateway), plan };
@@ -184,6 +195,19 @@ impl Reconciler {
         Arc::new(statuses)
     }
 
+    /// What parameters were last: as we know it, or as the operator before us wrote it. Of a Gateway that was made for an
+    /// IngressClass only as we know it: its parameters say which namespace gets certificates, and an object that stands in a namespace
+    /// must not say that.
+    fn remember(&self, snapshot: &mut Snapshot) {
+        let mut all = self.former.clone();
+        for (key, gateway) in snapshot.gateways.iter().filter(|(key, _)| !self.former.contains_key(key)) {
+            if let Some(text) = written(&self.owned, key, gateway, packing::PARAMETERS) {
+                all.insert(key.clone(), text);
+            }
+        }
+        snapshot.former_parameters = all;
+    }
+
     fn start(&mut self, key: Key, work: Work) {
         self.metrics.to_be_brought(&key);
         let (sender, receiver) = watch::channel(Arc::new(work));
@@ -195,8 +219,12 @@ impl Reconciler {
             runtimes: self.runtimes.clone(),
             metrics: Arc::clone(&self.metrics),
             secret: OnceLock::new(),
+            last_vcl: Mutex::default(),
         };
-        self.actors.insert(key, (sender, Task(tokio::spawn(actor.run(receiver)))));
+        let name = format!("the writer of Gateway {key}");
+        let writing =
+            tokio::spawn(async move { while tasks::panicked(&name, actor.run(receiver.clone())).await {} });
+        self.actors.insert(key, (sender, Task(writing)));
     }
 
     fn count(&self, statuses: &Statuses) {

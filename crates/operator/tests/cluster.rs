@@ -7,6 +7,8 @@
 mod ingress;
 #[path = "cluster/many.rs"]
 mod many;
+#[path = "cluster/missing.rs"]
+mod missing;
 #[path = "cluster/tls.rs"]
 mod tls;
 #[path = "cluster/world.rs"]

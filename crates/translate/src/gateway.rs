@@ -91,7 +91,7 @@ impl<'a> Gateway<'a> {
             Some(Reference { group: &reference.group, kind: &reference.kind, name: &reference.name })
         });
         let own = own.map(|reference| ("spec.infrastructure.parametersRef", reference));
-        let parameters = Parameters::new(of_class, own, &key.namespace, snapshot);
+        let parameters = Parameters::new(of_class, own, key, class.is_none(), snapshot);
 
         let mut listeners = Listener::all(&object.spec.listeners);
         let clients = Clients::new(key, object, grants, snapshot);
@@ -302,7 +302,8 @@ impl<'a> Gateway<'a> {
             upgrade_idle_seconds: parameters.upgrade_idle_seconds,
         });
         let workload = known.then_some(parameters.workload);
-        GatewayPlan { routing: self.routing, certificates, main_vcl, infra, workload }
+        let parameters = parameters.kept;
+        GatewayPlan { routing: self.routing, certificates, parameters, main_vcl, infra, workload }
     }
 }
 

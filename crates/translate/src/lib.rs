@@ -39,6 +39,7 @@ pub mod vcl;
 pub mod workload;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use backend_tls_policy::Policies;
 pub use backend_tls_policy::REFUSED_ANNOTATION;
@@ -76,6 +77,10 @@ pub struct GatewayPlan {
     /// The good pairs among the Secrets that the routing names for listeners and backends, by `namespace/name`. Of one that is
     /// named and not here, whoever serves the Gateway keeps what was good before.
     pub certificates: BTreeMap<String, certificate::Pem>,
+    /// The GatewayClassParameters that the routing was made with, as JSON, for [`Snapshot::former_parameters`]. `None`: some are
+    /// missing, and there are no former ones: the routing has defaults in their place, and must not be served.
+    #[serde(skip)]
+    pub parameters: Option<Arc<str>>,
     /// `None`: cannot be decided now, because a ConfigMap or GatewayClassParameters is missing. Whoever runs this
     /// Gateway keeps the VCL that runs; with none running it does not start, since user VCL may hold access rules.
     pub main_vcl: Option<String>,

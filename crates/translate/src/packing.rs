@@ -24,6 +24,8 @@ pub const PLAIN: &str = "routing.json";
 pub const INDEX: &str = "routing.index.json";
 /// main.vcl, beside it.
 pub const MAIN_VCL: &str = "main.vcl";
+/// The GatewayClassParameters that routing.json was made with, for an operator that starts while they are missing.
+pub const PARAMETERS: &str = "parameters.json";
 /// The key in a shard.
 pub const PART: &str = "part";
 

@@ -1,5 +1,6 @@
 //! GatewayClassParameters as one Gateway sees them: those of its class, overridden field by field by its own.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -12,6 +13,7 @@ use api::{
 };
 use model::names::API_GROUP;
 use model::{Timeouts, TlsLimits};
+use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Key, Snapshot};
 use crate::varnishd_args;
@@ -53,6 +55,35 @@ pub(crate) fn find<'a>(
     })
 }
 
+/// The parameters of a Gateway, in the form in which they are kept for the time when some are missing.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Former<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    own: Option<Cow<'a, GatewayClassParametersSpec>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    class: Option<Cow<'a, GatewayClassParametersSpec>>,
+    /// Nobody wrote the Gateway: it was made for an IngressClass of its name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    made: bool,
+}
+
+impl Former<'_> {
+    fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+/// The Gateway that was made for an IngressClass before its parameters went missing, and the parameters.
+pub(crate) fn former_of_class<'a>(
+    class: &str,
+    snapshot: &'a Snapshot,
+) -> Option<(&'a Key, GatewayClassParametersSpec)> {
+    let named = snapshot.former_parameters.iter().filter(|(key, _)| key.name == class);
+    let mut made =
+        named.filter_map(|(key, text)| Some((key, Former::read(text).filter(|former| former.made)?)));
+    made.find_map(|(key, former)| Some((key, former.own?.into_owned())))
+}
+
 /// What the parameters come to for one Gateway.
 #[derive(Debug)]
 pub(crate) struct Parameters<'a> {
@@ -71,8 +102,11 @@ pub(crate) struct Parameters<'a> {
     pub(crate) ingress: crate::ingress::Options,
     /// There is at least one reference to parameters.
     pub(crate) given: bool,
-    /// References that lead nowhere. With one of these, nothing is known of what varnishd should be started with.
+    /// References that lead nowhere. With one of these, nothing is known of what varnishd should be started with; the rest is
+    /// as it was last, where that is known.
     pub(crate) unresolved: Vec<String>,
+    /// What to come back to once some are missing. `None`: they are, and nothing is known.
+    pub(crate) kept: Option<Arc<str>>,
     /// Fields that are not used as they stand, each with what to do.
     pub(crate) problems: Vec<String>,
 }
@@ -94,18 +128,35 @@ impl<'a> Parameters<'a> {
     pub(crate) fn new(
         class: Option<(&str, Reference<'_>)>,
         own: Option<(&str, Reference<'_>)>,
-        namespace: &str,
+        gateway: &Key,
+        made: bool,
         snapshot: &'a Snapshot,
     ) -> Self {
-        let mut unresolved = Vec::new();
-        let mut layer = |reference: Option<(&str, Reference<'_>)>| {
+        let found = |reference: Option<(&str, Reference<'_>)>| {
             let (whose, reference) = reference?;
-            find(reference, snapshot)
-                .map_err(|problem| unresolved.push(format!("{whose} {problem}")))
-                .ok()
-                .map(|parameters| &parameters.spec)
+            Some(find(reference, snapshot).map_err(|problem| format!("{whose} {problem}")))
         };
-        let layers = Layers { own: layer(own), class: layer(class) };
+        let (found_own, found_class) = (found(own), found(class));
+        let mut unresolved: Vec<String> =
+            [&found_own, &found_class].into_iter().flatten().filter_map(|one| one.clone().err()).collect();
+        // Its defaults could be wider than what the Gateway was given.
+        let former = snapshot.former_parameters.get(gateway).filter(|_| !unresolved.is_empty());
+        let former = former.and_then(|text| Former::read(text));
+        if former.is_some() {
+            for problem in &mut unresolved {
+                problem.push_str(" (until then, the last known parameters stay in use)");
+            }
+        }
+        let known = former.is_some() || unresolved.is_empty();
+        let Former { own: former_own, class: former_class, .. } = former.unwrap_or_default();
+        let layer = |found: Option<Result<&'a Arc<GatewayClassParameters>, String>>, former| match found? {
+            Ok(parameters) => Some(Cow::Borrowed(&parameters.spec)),
+            Err(_) => former,
+        };
+        let both =
+            Former { own: layer(found_own, former_own), class: layer(found_class, former_class), made };
+        let kept = known.then(|| serde_json::to_string(&both).ok()).flatten().map(Arc::from);
+        let layers = Layers { own: both.own.as_deref(), class: both.class.as_deref() };
 
         let mut problems = Vec::new();
         let timeouts = timeouts(layers, &mut problems);
@@ -137,13 +188,16 @@ impl<'a> Parameters<'a> {
                 .unwrap_or(true),
             trace_sampling: trace_sampling(layers, &mut problems),
             varnishd_args,
+            // Nobody knows which VCL is wanted where parameters are missing.
             user_vcl: layers
                 .field(|spec| spec.user_vcl_config_map_ref.as_ref())
-                .map_or(UserVclText::None, |reference| user_vcl(reference, namespace, snapshot)),
+                .filter(|_| unresolved.is_empty())
+                .map_or(UserVclText::None, |reference| user_vcl(reference, &gateway.namespace, snapshot)),
             workload,
             ingress: crate::ingress::Options::new(layers),
             given: class.is_some() || own.is_some(),
             unresolved,
+            kept,
             problems,
         }
     }

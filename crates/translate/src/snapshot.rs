@@ -85,6 +85,9 @@ pub struct Snapshot {
     pub namespaces: Objects<Namespace>,
     pub ingresses: Objects<Ingress>,
     pub ingress_classes: Objects<IngressClass>,
+    /// Of each Gateway that was translated before: [`crate::GatewayPlan::parameters`]. In use while the GatewayClassParameters
+    /// that it names are missing.
+    pub former_parameters: BTreeMap<Key, Arc<str>>,
     /// Of whoever runs us.
     pub ingress_settings: IngressSettings,
     /// Who we are.

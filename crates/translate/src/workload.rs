@@ -81,6 +81,26 @@ pub struct Objects {
     pub role_bindings: Vec<RoleBinding>,
 }
 
+/// What a Gateway's pods may do: of [`Objects`], what needs no parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Access {
+    pub service_account: ServiceAccount,
+    pub role: Role,
+    pub role_binding: RoleBinding,
+    pub role_bindings: Vec<RoleBinding>,
+}
+
+/// The rights of `gateway`'s pods, which follow its routes.
+pub fn access(gateway: &Gateway, plan: &GatewayPlan, options: &Options) -> Access {
+    let owner = metadata::Owner::new(gateway, options);
+    Access {
+        service_account: access::service_account(&owner),
+        role: access::role(&owner, options),
+        role_binding: access::role_binding(&owner),
+        role_bindings: access::role_bindings(&owner, &plan.routing, options),
+    }
+}
+
 /// The objects of `gateway`. `None`: parameters are missing, or no listener is valid, so that there is nothing to listen
 /// on. Then nothing is to be made, and what is there stays as it is: neither address nor cache is lost for a slip.
 pub fn objects(gateway: &Gateway, plan: &GatewayPlan, options: &Options) -> Option<Objects> {
@@ -91,14 +111,15 @@ pub fn objects(gateway: &Gateway, plan: &GatewayPlan, options: &Options) -> Opti
         return None;
     }
     let owner = metadata::Owner::new(gateway, options);
+    let Access { service_account, role, role_binding, role_bindings } = access(gateway, plan, options);
     Some(Objects {
-        service_account: access::service_account(&owner),
-        role: access::role(&owner, options),
-        role_binding: access::role_binding(&owner),
+        service_account,
+        role,
+        role_binding,
         service: service::service(&owner, settings, &ports),
         deployment: deployment::deployment(&owner, settings, infra, &ports, options),
         pod_disruption_budget: deployment::disruption_budget(&owner, settings),
-        role_bindings: access::role_bindings(&owner, &plan.routing, options),
+        role_bindings,
     })
 }
 

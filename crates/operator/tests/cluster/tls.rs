@@ -34,7 +34,7 @@ impl World {
         self.apply::<BackendTlsPolicy>(name, json!({ "spec": spec })).await;
     }
 
-    async fn pair(&self, name: &str, host: &str) -> String {
+    pub(crate) async fn pair(&self, name: &str, host: &str) -> String {
         let made = rcgen::generate_simple_self_signed(vec![host.to_owned()]).unwrap();
         let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
         let data = json!({ "tls.crt": chain, "tls.key": key });

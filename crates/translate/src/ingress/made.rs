@@ -76,8 +76,19 @@ fn meant(
         };
         return Ok((Key::new(namespace, name), None));
     }
-    let found = parameters::find(Reference { group, kind, name }, snapshot)?;
-    let namespace = found.spec.ingress.as_ref().and_then(|ingress| ingress.namespace.as_deref());
+    let former;
+    let (namespace, spec) = match parameters::find(Reference { group, kind, name }, snapshot) {
+        Ok(found) => {
+            let spec = &found.spec;
+            (spec.ingress.as_ref().and_then(|ingress| ingress.namespace.as_deref()), spec)
+        }
+        // What runs goes on as it was.
+        Err(why) => {
+            let (key, spec) = parameters::former_of_class(&class_key.name, snapshot).ok_or(why)?;
+            former = spec;
+            (Some(key.namespace.as_str()), &former)
+        }
+    };
     let key = Key::new(namespace.unwrap_or(&snapshot.ingress_settings.namespace), &class_key.name);
     workload::check_name(&key.name).map_err(|_| {
         format!(
@@ -91,7 +102,7 @@ fn meant(
              ingress.namespace of GatewayClassParameters {name}"
         ));
     }
-    let gateway = gateway(&key, class_key, class, name, &found.spec);
+    let gateway = gateway(&key, class_key, class, name, spec);
     Ok((key, Some(gateway)))
 }
 
