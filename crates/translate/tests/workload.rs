@@ -212,7 +212,7 @@ endpoints: [{}]"#,
     let volumes = pod.template.spec.unwrap().volumes.unwrap();
     let work = volumes.into_iter().find(|volume| volume.name == "gateway-work").unwrap().empty_dir.unwrap();
     let limit = work.size_limit.unwrap().0;
-    let limit: usize = limit.strip_suffix("Gi").unwrap().parse::<usize>().unwrap() << 30;
+    let limit: usize = limit.strip_suffix("Mi").unwrap().parse::<usize>().unwrap() << 20;
     // ghost reads one file and the chaperone keeps another, and each is written beside the one before it. routing.json is smaller
     // than ghost.json. varnishd's log takes 80 MiB, and its counters some.
     let needed = (128 << 20) + 4 * (ghost.len() / ROUTES) * 20_000;

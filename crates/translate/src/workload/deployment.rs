@@ -284,7 +284,7 @@ fn volumes(owner: &Owner<'_>, settings: &Workload) -> Vec<Volume> {
         // varnishd's log is shared memory: on a disk it would be slow.
         medium: Some("Memory".to_owned()),
         // Nothing is taken before it is used. A number that followed the routes would roll the pods with them.
-        size_limit: Some(Quantity("1Gi".to_owned())),
+        size_limit: Some(Quantity("1024Mi".to_owned())),
     };
     let admin = SecretVolumeSource {
         secret_name: Some(admin_secret(owner.name)),
