@@ -4,8 +4,8 @@ use std::fs;
 use std::net::TcpListener;
 
 use crate::support::{
-    Ask, Origin, Program, Scene, class, free_port, gateway, get, parameters, route, route_to, service,
-    shop_on, until,
+    Ask, Origin, Program, Scene, cache_policy, class, free_port, gateway, get, parameters, route, route_to,
+    service, shop_on, until,
 };
 
 /// A gateway that serves `/good`, next to which things go wrong.
@@ -54,7 +54,44 @@ fn an_unknown_field_is_told_with_the_object_and_its_place() {
     site.scene.write("bad.yaml", &bad);
     site.program.wait_for_line(&["error: HTTPRoute default/bad", "bad.yaml", "spec.hostname", "hostnames"]);
     site.still_serves();
-    assert_eq!(get(site.port, "x", "/bad").status, 404);
+    assert_eq!(get(site.port, "x", "/bad").status, 500);
+}
+
+#[test]
+fn a_route_that_is_refused_answers_500_on_its_paths_and_no_other_route_takes_them() {
+    let site = Site::new();
+    site.scene.write("all-else.yaml", &route_to("all", "/", "shop"));
+    until("the wide route serves", || get(site.port, "x", "/admin/a").origin() == "shop");
+    let admin = route_to("admin", "/admin", "shop");
+    site.scene.write("admin.yaml", &admin.replace("backendRefs", "filterz: [], backendRefs"));
+    let line = ["error: HTTPRoute default/admin", "filterz", "until it is mended", "get 500"];
+    site.program.wait_for_line(&line);
+    until("its path is closed", || get(site.port, "x", "/admin/a").status == 500);
+    site.program.wait_for_line(&["HTTPRoute default/admin", "The route cannot be used"]);
+    assert_eq!(get(site.port, "x", "/else").origin(), "shop");
+    site.still_serves();
+    site.scene.write("admin.yaml", &admin);
+    until("it serves once it is mended", || get(site.port, "x", "/admin/a").status == 200);
+}
+
+#[test]
+fn a_narrow_cache_policy_that_is_refused_keeps_its_route_out_of_the_wide_one() {
+    let site = Site::new();
+    let wide = cache_policy("wide", "web", "  defaultTTL: 1m").replace("HTTPRoute", "Gateway");
+    let private = route_to("private", "/private", "shop");
+    let narrow = cache_policy("narrow", "private", "  defaultTTL: 1m\n  bypass: {headers: [{name: Cookie}]}");
+    // From the start: there is no earlier version of it.
+    site.scene.write("caching.yaml", &[wide, private, narrow.replace("bypass", "bypas")].concat());
+    let line = ["error: VarnishCachePolicy default/narrow", "spec.bypas", "its target is not cached"];
+    site.program.wait_for_line(&line);
+    let cache = |path: &str| get(site.port, "x", path).header("X-Cache").map(str::to_owned);
+    until("the wide policy counts", || cache("/good").as_deref() == Some("HIT"));
+    for _ in 0..3 {
+        assert_eq!(cache("/private").as_deref(), Some("PASS"));
+    }
+    let text = fs::read_to_string(site.scene.manifest("caching.yaml")).unwrap();
+    site.scene.write("caching.yaml", &text.replace("bypas:", "bypass:"));
+    until("it counts once it is mended", || cache("/private").as_deref() == Some("HIT"));
 }
 
 #[test]

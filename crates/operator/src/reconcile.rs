@@ -5,16 +5,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use gateway_api::gateways::Gateway;
-use gateway_api::httproutes::HttpRouteParentRefs;
 use kube::Client;
-use serde::Deserialize;
 use source::kubernetes::{Cluster, Unreadable};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use translate::status::{ACCEPTED, RESOLVED_REFS, UNSUPPORTED_FIELDS};
-use translate::{
-    Condition, HttpRouteStatus, Key, ParentStatus, Snapshot, Statuses, Translation, packing, workload,
-};
+use translate::{Condition, HttpRouteStatus, Key, Snapshot, Statuses, Translation, packing, workload};
 
 use crate::events::Events;
 use crate::gateway::{Actor, Work, written};
@@ -264,44 +260,41 @@ fn not_supported(conditions: &mut Vec<Condition>, fields: &[String], generation:
     conditions.push(Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", message, generation));
 }
 
-/// The part of a route that says who should speak of it.
-#[derive(Deserialize)]
-struct Attached {
-    #[serde(default, rename = "parentRefs")]
-    parent_refs: Vec<HttpRouteParentRefs>,
-}
-
-/// Routes with values that we do not know are told so.
+/// An object that cannot be read, and whose last good version counts, is told so: its status follows from that version.
 fn unreadable(all: &[Unreadable], statuses: &mut Statuses) {
-    for Unreadable { kind, key, unread } in all {
-        if *kind != "HTTPRoute" {
-            continue;
-        }
-        let spec = unread.raw.get("spec").cloned().unwrap_or_default();
-        let Ok(Attached { parent_refs }) = serde_json::from_value(spec) else { continue };
-        let generation = unread.raw.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
+    for Unreadable { kind, key, unread, .. } in all.iter().filter(|one| one.is_kept) {
         let message = format!(
-            "The route has a value that this release does not know, and is not served: {}. Remove it, or use a \
-             release that supports it",
-            unread.why
+            "Its last good version stays in use, as it cannot be used as it is now: {}",
+            unread.reason()
         );
-        let condition =
-            Condition::new(ACCEPTED, false, "UnsupportedValue", message, generation.unwrap_or_default());
-        let ours = parent_refs.into_iter().filter(|parent| {
-            let namespace = parent.namespace.clone().unwrap_or_else(|| key.namespace.clone());
-            parent.kind.as_deref().unwrap_or("Gateway") == "Gateway"
-                && statuses.gateways.contains_key(&Key::new(namespace, &parent.name))
-        });
-        let parents: Vec<ParentStatus> =
-            ours.map(|parent_ref| ParentStatus { parent_ref, conditions: vec![condition.clone()] }).collect();
-        if !parents.is_empty() {
-            statuses.http_routes.insert(key.clone(), HttpRouteStatus { parents });
+        let routes = match *kind {
+            "HTTPRoute" => statuses.http_routes.get_mut(key),
+            "TLSRoute" => statuses.tls_routes.get_mut(key),
+            _ => None,
+        };
+        let policies = match *kind {
+            "BackendTLSPolicy" => statuses.backend_tls_policies.get_mut(key),
+            "VarnishCachePolicy" => statuses.cache_policies.get_mut(key),
+            _ => None,
+        };
+        let parents = routes.into_iter().flat_map(|status| &mut status.parents);
+        let ancestors = policies.into_iter().flat_map(|status| &mut status.ancestors);
+        let routes = parents.map(|parent| (&mut parent.conditions, "UnsupportedValue"));
+        let policies = ancestors.map(|ancestor| (&mut ancestor.conditions, "Invalid"));
+        for (conditions, reason) in routes.chain(policies) {
+            for condition in conditions.iter_mut().filter(|condition| condition.kind == ACCEPTED) {
+                let generation = condition.observed_generation;
+                *condition = Condition::new(ACCEPTED, false, reason, message.clone(), generation);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gateway_api::httproutes::HttpRouteParentRefs;
+    use translate::ParentStatus;
+
     use super::*;
 
     #[test]
@@ -343,20 +336,22 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_cannot_be_read_is_told_so_by_its_gateways_alone() {
-        let raw = serde_json::json!({
-            "metadata": { "name": "r", "namespace": "ns", "generation": 7 },
-            "spec": { "parentRefs": [{ "name": "ours" }, { "name": "theirs" }] },
-        });
+    fn one_whose_last_good_version_counts_is_told_that_it_cannot_be_read() {
+        let raw = serde_json::json!({});
         let unread = Arc::new(source::kubernetes::Unread { why: "unknown variant".to_owned(), raw });
-        let mut statuses = Statuses::default();
-        statuses.gateways.insert(Key::new("ns", "ours"), Default::default());
+        let good = |kind: &str| Condition::new(kind, true, "Fine", "fine", 7);
+        let conditions = vec![good(ACCEPTED), good(RESOLVED_REFS)];
+        let parent = ParentStatus { parent_ref: HttpRouteParentRefs::default(), conditions };
         let key = Key::new("ns", "r");
-        unreadable(&[Unreadable { kind: "HTTPRoute", key: key.clone(), unread }], &mut statuses);
-        let parents = &statuses.http_routes[&key].parents;
-        assert_eq!(parents.len(), 1);
-        let condition = &parents[0].conditions[0];
-        assert!(!condition.status && condition.message.contains("unknown variant"), "{condition:?}");
-        assert_eq!(condition.observed_generation, 7);
+        let mut statuses = Statuses::default();
+        statuses.tls_routes.insert(key.clone(), HttpRouteStatus { parents: vec![parent] });
+        unreadable(
+            &[Unreadable { kind: "TLSRoute", key: key.clone(), unread, is_kept: true }],
+            &mut statuses,
+        );
+        let conditions = &statuses.tls_routes[&key].parents[0].conditions;
+        assert!(!conditions[0].status && conditions[0].message.contains("unknown variant"), "{conditions:?}");
+        assert_eq!(conditions[0].observed_generation, 7);
+        assert!(conditions[1].status);
     }
 }

@@ -312,7 +312,17 @@ impl Writer {
             let (version, observed) = as_written(&unread.raw);
             writes.extend(route_status(controller, "HTTPRoute", &key, &version, &observed, status));
         }
+        for (key, unread) in self.cluster.tls_routes.unread() {
+            let status = statuses.tls_routes.get(&key).unwrap_or(&none);
+            let (version, observed) = as_written(&unread.raw);
+            writes.extend(route_status(controller, "TLSRoute", &key, &version, &observed, status));
+        }
         let none = PolicyStatus::default();
+        for (key, unread) in self.cluster.cache_policies.unread() {
+            let status = statuses.cache_policies.get(&key).unwrap_or(&none);
+            let (version, observed) = as_written(&unread.raw);
+            writes.extend(policy_status(controller, "VarnishCachePolicy", &key, &version, &observed, status));
+        }
         for (key, policy) in self.cluster.cache_policies.objects() {
             let status = statuses.cache_policies.get(&key).unwrap_or(&none);
             let (version, observed) = (&policy.metadata.resource_version, to_value(&policy.status));

@@ -71,7 +71,7 @@ pub(crate) async fn sweep(
         return failed.into_values().next().map_or(Ok(()), Err);
     }
     let finalizer = finalizer(controller_label(&snapshot.controllers.gateway).as_deref());
-    for (key, gateway) in &snapshot.gateways {
+    for (key, gateway) in snapshot.gateways.iter().filter(|(key, _)| !unread.contains_key(*key)) {
         if gone(key) && !failed.contains_key(key) && has_finalizer(&gateway.metadata, &finalizer) {
             set_finalizer(client, key, &finalizer, false).await?;
         }

@@ -4,7 +4,7 @@
 //! that one bad object harms only itself, that a file that breaks keeps what it last held, and that an object that has
 //! not changed is the same `Arc` as before. Never stops for bad input.
 
-mod admission;
+pub(crate) mod admission;
 mod document;
 mod kind;
 mod listing;

@@ -12,7 +12,7 @@ mod read;
 mod store;
 
 pub use client::{connect, connect_to};
-pub use cluster::{Cluster, Unreadable};
+pub use cluster::{Cluster, Unreadable, snapshot_of};
 pub use named::Named;
 pub use pod::{Base, Error as PodError, Pod, Stored};
 pub use read::{Read, Unread};

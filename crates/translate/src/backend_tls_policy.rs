@@ -31,9 +31,6 @@ use crate::status::{
 };
 use crate::tls_route;
 
-/// Says why a policy is refused, on what stands for it in a snapshot: its targets are known, and no more.
-pub const REFUSED_ANNOTATION: &str = "gateway.varnish-software.com/refused";
-
 /// The API server takes no more.
 const MOST_ANCESTORS: usize = 16;
 /// Of a policy's name in that of its profile; the rest is the hash.

@@ -1,11 +1,12 @@
 //! VarnishCachePolicies: each finds its target, and the entries of routing.json that it is for.
 //!
 //! The policy of a rule replaces that of its route, which replaces that of the Gateway, as a whole. Of several policies for
-//! one target the oldest counts.
+//! one target the oldest counts, also where it cannot be used: nobody knows what it was to keep apart, so its target is
+//! not cached at all. A policy whose target cannot be told closes all that it may be for.
 
 mod read;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use api::{AncestorRef, PolicyTargetRef, VarnishCachePolicy};
 use gateway_api::httproutes::HttpRoute;
@@ -13,6 +14,7 @@ use model::{CachePolicy, RouteKind};
 
 use crate::gateway::Gateway;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
+use crate::refused;
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{ACCEPTED, AncestorStatus, Condition, IngressStatus, PolicyStatus};
 
@@ -27,6 +29,8 @@ enum Target {
     /// By its name.
     Rule(Key, String),
     Ingress(Key),
+    /// Everything that a policy of this namespace can be for: its targetRef cannot be read. Empty: of all namespaces.
+    Namespace(String),
 }
 
 /// Writes all policies into the routing of our Gateways, and returns their statuses.
@@ -36,19 +40,23 @@ pub(crate) fn translate(
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
 ) -> BTreeMap<Key, PolicyStatus> {
     let mut in_force: BTreeMap<Target, (&Key, Option<CachePolicy>)> = BTreeMap::new();
-    let mut invalid = Vec::new();
+    let mut doubtful = BTreeSet::new();
     let mut statuses = BTreeMap::new();
     for (key, policy) in oldest_first(&snapshot.cache_policies, |policy| &policy.metadata) {
         let target = target(key, &policy.spec.target_ref);
         let ancestors = match ancestors(&target, snapshot, ingresses, gateways) {
-            Ok(ancestors) if ancestors.is_empty() => continue,
+            Ok(ancestors) if ancestors.is_empty() && !matches!(target, Target::Namespace(_)) => continue,
             Ok(ancestors) => ancestors,
             Err(fault) => {
                 statuses.insert(key.clone(), not_found(key, policy, &fault));
                 continue;
             }
         };
-        let verdict = find(&target, snapshot).and_then(|()| read::policy(&policy.spec)).and_then(|read| {
+        let usable = match refused::why(&policy.metadata) {
+            Some(why) => Err(refusal(&target, why)),
+            None => find(&target, snapshot).and_then(|()| read::policy(&policy.spec)),
+        };
+        let verdict = usable.and_then(|read| {
             match in_force.get(&target) {
                 Some((older, _)) => Err(Fault {
                     reason: "Conflicted",
@@ -73,24 +81,40 @@ pub(crate) fn translate(
         statuses.insert(key.clone(), PolicyStatus { ancestors });
         match verdict {
             Ok(read) => drop(in_force.insert(target, (key, Some(read)))),
-            Err(fault) if fault.reason == "Invalid" => invalid.push((target, key)),
-            Err(_) => {}
+            // Nobody knows what it was to keep apart: its target passes the cache by, whatever a wider policy says.
+            Err(fault) if fault.reason == "Invalid" => drop(in_force.entry(target).or_insert((key, None))),
+            Err(fault) => match target {
+                // It may be meant for any of them.
+                Target::Rule(route, _) if fault.reason == "TargetNotFound" => drop(doubtful.insert(route)),
+                _ => {}
+            },
         }
     }
-    // Nobody knows what it was to keep apart: its target passes the cache by, whatever a wider policy says.
-    for (target, key) in invalid {
-        in_force.entry(target).or_insert((key, None));
-    }
-    if !in_force.is_empty() {
-        let force = Force::new(&in_force);
+    if !in_force.is_empty() || !doubtful.is_empty() {
+        let force = Force::new(&in_force, &doubtful);
         gateways.values_mut().for_each(|gateway| force.write(gateway));
     }
     statuses
 }
 
+/// What is said of a stand-in.
+fn refusal(target: &Target, why: &str) -> Fault {
+    let closed = match target {
+        Target::Namespace(namespace) if namespace.is_empty() => {
+            "nothing is cached in any namespace".to_owned()
+        }
+        Target::Namespace(namespace) => {
+            format!("nothing that a policy of namespace {namespace} can be for is cached")
+        }
+        _ => "its target is not cached".to_owned(),
+    };
+    Fault { reason: "Invalid", message: format!("The policy cannot be used, so {closed}: {why}") }
+}
+
 fn target(key: &Key, reference: &PolicyTargetRef) -> Target {
     let target = Key::new(key.namespace.as_str(), reference.name.as_str());
     match (reference.kind.as_str(), &reference.section_name) {
+        ("", _) => Target::Namespace(key.namespace.clone()),
         ("Gateway", _) => Target::Gateway(target),
         ("Ingress", _) => Target::Ingress(target),
         (_, None) => Target::Route(target),
@@ -123,6 +147,13 @@ fn ancestors(
             let route = snapshot.http_routes.get(key).ok_or_else(|| missing("HTTPRoute", key))?;
             Ok(parents(key, route).filter(|gateway| gateways.contains_key(gateway)).collect())
         }
+        Target::Namespace(namespace) => {
+            let within = |key: &Key| namespace.is_empty() || key.namespace == *namespace;
+            let routes = snapshot.http_routes.iter().filter(|(key, _)| within(key));
+            let of_routes = routes.flat_map(|(key, route)| parents(key, route));
+            let own = gateways.keys().map(|key| (*key).clone()).filter(within);
+            Ok(of_routes.filter(|gateway| gateways.contains_key(gateway)).chain(own).collect())
+        }
     }
 }
 
@@ -149,8 +180,8 @@ fn find(target: &Target, snapshot: &Snapshot) -> Result<(), Fault> {
     Err(Fault {
         reason: "TargetNotFound",
         message: format!(
-            "HTTPRoute {key} has no rule named {rule} (rules: {there}): correct spec.targetRef.sectionName, or name the \
-             rule"
+            "HTTPRoute {key} has no rule named {rule} (rules: {there}), so those of its rules that have no policy of \
+             their own are not cached: correct spec.targetRef.sectionName, or name the rule"
         ),
     })
 }
@@ -193,6 +224,8 @@ struct Force<'a> {
     gateways: HashMap<&'a Key, Directions<'a>>,
     routes: HashMap<String, OfRoute<'a>>,
     ingresses: HashMap<String, Directions<'a>>,
+    /// Nothing of theirs is cached. An empty one stands for all.
+    closed: HashSet<&'a str>,
 }
 
 /// `None`: to pass.
@@ -202,11 +235,21 @@ type Directions<'a> = Option<&'a CachePolicy>;
 struct OfRoute<'a> {
     whole: Option<Directions<'a>>,
     rules: HashMap<&'a str, Directions<'a>>,
+    /// A policy is for a rule that is not there: it may be meant for any.
+    is_doubtful: bool,
 }
 
 impl<'a> Force<'a> {
-    fn new(in_force: &'a BTreeMap<Target, (&Key, Option<CachePolicy>)>) -> Self {
-        let mut force = Self { gateways: HashMap::new(), routes: HashMap::new(), ingresses: HashMap::new() };
+    fn new(in_force: &'a BTreeMap<Target, (&Key, Option<CachePolicy>)>, doubtful: &'a BTreeSet<Key>) -> Self {
+        let mut force = Self {
+            gateways: HashMap::new(),
+            routes: HashMap::new(),
+            ingresses: HashMap::new(),
+            closed: HashSet::new(),
+        };
+        for route in doubtful {
+            force.routes.entry(route.to_string()).or_default().is_doubtful = true;
+        }
         for (target, (_, policy)) in in_force {
             let policy = policy.as_ref();
             match target {
@@ -216,17 +259,28 @@ impl<'a> Force<'a> {
                 Target::Rule(key, rule) => {
                     force.routes.entry(key.to_string()).or_default().rules.insert(rule, policy);
                 }
+                Target::Namespace(namespace) => drop(force.closed.insert(namespace)),
             }
         }
         force
     }
 
     fn write(&self, gateway: &mut Gateway<'_>) {
-        let of_gateway = self.gateways.get(gateway.key).copied();
+        let is_closed = |namespace: &str| self.closed.contains(namespace) || self.closed.contains("");
+        let of_gateway = if is_closed(&gateway.key.namespace) {
+            Some(None)
+        } else {
+            self.gateways.get(gateway.key).copied()
+        };
         let routing = &mut gateway.routing;
         for route in
             routing.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes).chain(&mut routing.default)
         {
+            let namespace = route.route_name.split('/').next().unwrap_or_default();
+            if !self.closed.is_empty() && is_closed(namespace) {
+                route.cache_policy = None;
+                continue;
+            }
             if route.kind == RouteKind::Ingress {
                 // Without any, as the origin says: that is there already.
                 if let Some(policy) = self.ingresses.get(&route.route_name).copied().or(of_gateway) {
@@ -240,7 +294,8 @@ impl<'a> Force<'a> {
             }
             let of_route = self.routes.get(&route.route_name);
             let of_rule = of_route.zip(route.rule_name.as_deref()).and_then(|(of, name)| of.rules.get(name));
-            let policy = of_rule.copied().or_else(|| of_route?.whole).or(of_gateway);
+            let doubt = of_route.filter(|of| of.is_doubtful).map(|_| None);
+            let policy = of_rule.copied().or(doubt).or_else(|| of_route?.whole).or(of_gateway);
             route.cache_policy = policy.flatten().cloned();
         }
     }

@@ -9,6 +9,7 @@ mod rules;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_api::httproutes::{HttpRoute, HttpRouteParentRefs};
+use model::matches::PathMatch;
 
 use self::rules::{Context, Rules};
 use crate::attach::{Attachment, Candidate, Section, attach};
@@ -33,6 +34,7 @@ pub(crate) fn translate(
 ) -> BTreeMap<Key, HttpRouteStatus> {
     let mut context = Context::new(snapshot, grants, backend_tls);
     let mut statuses = BTreeMap::new();
+    let mut rough = Vec::new();
     // Age decides between routes whose matches are equally specific.
     for (key, route) in oldest_first(&snapshot.http_routes, |route| &route.metadata) {
         let refs = route.spec.parent_refs.as_deref().unwrap_or_default();
@@ -41,8 +43,13 @@ pub(crate) fn translate(
             continue;
         }
         let rules = Rules::new(key, route, &mut context);
-        let status = add(key, route, &rules, &parents, gateways, snapshot);
+        let status = add(key, route, &rules, &parents, gateways, snapshot, &mut rough);
         statuses.insert(key.clone(), status);
+    }
+    for Rough { gateway, hosts, entries } in rough {
+        if let Some(gateway) = gateways.get_mut(&gateway) {
+            write(gateway, hosts, &entries);
+        }
     }
     statuses
 }
@@ -89,6 +96,13 @@ pub(crate) fn parents<'r>(
 /// Hosts of one route with the listeners that they come by, in one Gateway.
 type Hosts = BTreeMap<String, BTreeSet<usize>>;
 
+/// Entries that go behind those of all routes.
+struct Rough {
+    gateway: Key,
+    hosts: Hosts,
+    entries: Vec<model::routing::Route>,
+}
+
 fn add(
     key: &Key,
     route: &HttpRoute,
@@ -96,6 +110,7 @@ fn add(
     parents: &[(Key, &HttpRouteParentRefs)],
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     snapshot: &Snapshot,
+    rough: &mut Vec<Rough>,
 ) -> HttpRouteStatus {
     let candidate = Candidate {
         kind: RouteKind::HttpRoute,
@@ -138,9 +153,23 @@ fn add(
             gateway.listeners[listener].attached_routes += 1;
         }
     }
+    // Every path of every host is no part of a route that can be told from others.
+    let all_hosts = candidate.hostnames.is_empty();
+    let is_told = |entry: &&model::routing::Route| {
+        !all_hosts || entry.path_match.as_ref().is_some_and(|path| *path != PathMatch::everything())
+    };
+    let entries: Vec<_> = rules.rough.iter().filter(is_told).cloned().collect();
     for (gateway_key, hosts) in hosts {
+        if !entries.is_empty() {
+            let (gateway, hosts) = (gateway_key.clone(), hosts.clone());
+            rough.push(Rough { gateway, hosts, entries: entries.clone() });
+        }
+        // A stand-in without hosts that can be read claims none.
+        if rules.refused.is_some() && rules.entries.is_empty() {
+            continue;
+        }
         if let Some(gateway) = gateways.get_mut(gateway_key) {
-            write(gateway, hosts, rules);
+            write(gateway, hosts, &rules.entries);
         }
     }
     status
@@ -149,6 +178,9 @@ fn add(
 /// The route is accepted by a parent that it attaches to, unless not one of its rules can be served.
 fn accepted(attachment: &Result<Attachment, Fault>, rules: &Rules) -> Result<(), Fault> {
     if let Err(fault) = attachment {
+        return Err(fault.clone());
+    }
+    if let Some(fault) = &rules.refused {
         return Err(fault.clone());
     }
     match rules.dropped.first() {
@@ -174,7 +206,10 @@ fn conditions(accepted: &Result<(), Fault>, rules: &Rules, generation: i64) -> V
             conditions.push(Condition::new(ACCEPTED, false, fault.reason, &fault.message, generation));
         }
     }
-    conditions.push(resolved(&rules.unresolved, generation));
+    // Of a stand-in's references nothing is known.
+    if rules.refused.is_none() {
+        conditions.push(resolved(&rules.unresolved, generation));
+    }
     if !rules.unsupported_fields.is_empty() {
         let message =
             format!("Not supported yet, and without effect: {}", rules.unsupported_fields.join(", "));
@@ -197,7 +232,7 @@ pub(crate) fn resolved(unresolved: &[Fault], generation: i64) -> Condition {
 }
 
 /// The route's entries for every host, behind those of the routes that come before it.
-fn write(gateway: &mut Gateway<'_>, hosts: Hosts, rules: &Rules) {
+fn write(gateway: &mut Gateway<'_>, hosts: Hosts, entries: &[model::routing::Route]) {
     for (host, listeners) in hosts {
         let listeners: Vec<_> = listeners.into_iter().map(|at| &gateway.listeners[at]).collect();
         let names: BTreeSet<&str> = listeners.iter().map(|listener| listener.name()).collect();
@@ -205,7 +240,7 @@ fn write(gateway: &mut Gateway<'_>, hosts: Hosts, rules: &Rules) {
         let sockets: BTreeSet<String> = listeners.iter().map(|listener| listener.socket()).collect();
         let sockets: Vec<String> = sockets.into_iter().collect();
         let vhost = gateway.routing.vhosts.entry(host.clone()).or_default();
-        vhost.routes.extend(rules.entries.iter().map(|entry| model::routing::Route {
+        vhost.routes.extend(entries.iter().map(|entry| model::routing::Route {
             hostname: host.clone(),
             listeners: sockets.clone(),
             listener_names: names.clone(),

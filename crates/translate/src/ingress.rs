@@ -31,6 +31,7 @@ use self::tls::Claim;
 use self::varnish::Varnishes;
 use crate::gateway::Gateway;
 use crate::listener::Fault;
+use crate::refused;
 use crate::snapshot::{Key, Snapshot};
 use crate::status::{ACCEPTED, Condition, GatewayClassStatus, IngressStatus, RESOLVED_REFS};
 
@@ -52,6 +53,12 @@ pub(crate) fn translate(
             Ok(varnish)
         });
         let status = match taken {
+            Ok(_) if refused::why(&one.object.metadata).is_some() => {
+                let why = refused::why(&one.object.metadata).unwrap_or_default();
+                let message = format!("The Ingress cannot be used, so requests for its hosts get 503: {why}");
+                let rejected = Condition::new(ACCEPTED, false, "Invalid", message, generation);
+                IngressStatus { varnish_service: None, conditions: vec![rejected] }
+            }
             Ok(varnish) => {
                 let message = format!("Served by Varnish Service {varnish}");
                 let accepted = Condition::new(ACCEPTED, true, "Accepted", message, generation);

@@ -15,6 +15,7 @@ use crate::http_route::backends::target;
 use crate::http_route::{parents, resolved};
 use crate::listener::{Fault, RouteKind};
 use crate::notice::Notice;
+use crate::refused;
 use crate::service_port::{self, Wanted};
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{ACCEPTED, Condition, HttpRouteStatus, ParentStatus};
@@ -35,7 +36,12 @@ pub(crate) fn translate(
         if parents.is_empty() {
             continue;
         }
-        let backends = backends(key, route, snapshot, grants, backend_tls);
+        let refused = refused::why(&route.metadata);
+        // Without backends, connections for its names are closed.
+        let backends = match refused {
+            Some(_) => Vec::new(),
+            None => backends(key, route, snapshot, grants, backend_tls),
+        };
         let candidate = Candidate {
             kind: RouteKind::TlsRoute,
             namespace: &key.namespace,
@@ -51,6 +57,18 @@ pub(crate) fn translate(
             let section = Section { name: parent.section_name.as_deref(), port: parent.port };
             let mut decrypted = false;
             let accepted = match attach(&candidate, section, gateway, snapshot) {
+                Ok(attachment) if refused.is_some() => {
+                    // Without names that can be read it claims none.
+                    if !candidate.hostnames.is_empty() {
+                        let of_gateway = hosts.entry(gateway_key).or_default();
+                        of_gateway.extend(attachment.hosts.into_iter().map(|(host, at)| (at, host)));
+                    }
+                    let message = format!(
+                        "The route cannot be used, so connections for its hostnames are closed: {}",
+                        refused.unwrap_or_default()
+                    );
+                    Condition::new(ACCEPTED, false, "UnsupportedValue", message, generation)
+                }
                 Ok(attachment) => {
                     decrypted = attachment.listeners.iter().any(|at| gateway.listeners[*at].ends_tls());
                     attached.entry(gateway_key).or_default().extend(attachment.listeners);
@@ -60,10 +78,11 @@ pub(crate) fn translate(
                 }
                 Err(fault) => Condition::new(ACCEPTED, false, fault.reason, fault.message, generation),
             };
-            status.parents.push(ParentStatus {
-                parent_ref: (*parent).clone(),
-                conditions: vec![accepted, resolved(&unresolved(&backends, decrypted), generation)],
-            });
+            let mut conditions = vec![accepted];
+            if refused.is_none() {
+                conditions.push(resolved(&unresolved(&backends, decrypted), generation));
+            }
+            status.parents.push(ParentStatus { parent_ref: (*parent).clone(), conditions });
         }
         for (gateway_key, listeners) in attached {
             let Some(gateway) = gateways.get_mut(gateway_key) else { continue };

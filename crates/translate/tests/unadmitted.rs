@@ -129,7 +129,8 @@ fn a_path_without_slash_is_refused() {
     let accepted = accepted(&translation);
     assert_eq!(
         accepted.message,
-        "No rule can be served: spec.rules[0].matches[0].path: `login` does not begin with a slash: write `/login`"
+        "No rule can be served: spec.rules[0].matches[0].path: `login` does not begin with a slash: write `/login` \
+         (requests that the rule can be seen to be for get 500)"
     );
     assert_eq!(entries(&translation), []);
 }

@@ -6,7 +6,7 @@
 mod backend_tls_policy;
 mod cache;
 mod endpoint_slice;
-mod format;
+pub(crate) mod format;
 mod gateway;
 mod gateway_class;
 mod http_route;
@@ -45,7 +45,7 @@ pub(crate) enum Verdict {
         shown: Option<String>,
         message: String,
         /// What counts in its place where there is no good version of it.
-        stand_in: Option<(ObjectId, Object)>,
+        stand_in: Option<StandIn>,
     },
     /// Not a kind that is read. With a trace where it may be a slip.
     Skipped {
@@ -53,6 +53,15 @@ pub(crate) enum Verdict {
         shown: Option<String>,
         message: String,
     },
+}
+
+/// What counts in the place of a refused object, so that its absence opens nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct StandIn {
+    pub(crate) id: ObjectId,
+    pub(crate) object: Object,
+    /// What it does, for people.
+    pub(crate) effect: String,
 }
 
 static SCHEMAS: LazyLock<BTreeMap<Kind, Node>> =
@@ -109,10 +118,22 @@ pub(crate) fn items(document: Value) -> Vec<Value> {
 }
 
 pub(crate) fn admit(value: Value) -> Verdict {
-    let policy = (text(&value, "kind") == "BackendTLSPolicy"
-        && text(&value, "apiVersion").starts_with("gateway.networking.k8s.io/"))
-    .then(|| value.clone());
-    with_stand_in(judge(value), policy)
+    let raw = kind_of_stand_in(&value).map(|kind| (kind, value.clone()));
+    with_stand_in(judge(value), raw)
+}
+
+/// The kind of an object that must not merely be left out where it is refused.
+fn kind_of_stand_in(value: &Value) -> Option<Kind> {
+    let name = text(value, "kind");
+    // Nobody else has a kind of such a name.
+    if Kind::meant(name) == Some(Kind::CachePolicy) {
+        return Some(Kind::CachePolicy);
+    }
+    let kind = [Kind::HttpRoute, Kind::TlsRoute, Kind::BackendTlsPolicy, Kind::Ingress];
+    let kind = kind.into_iter().find(|kind| kind.name() == name)?;
+    let (group, _) = text(value, "apiVersion").rsplit_once('/').unwrap_or_default();
+    // Without a group it is a slip; with another one it is somebody else's.
+    (group.is_empty() || kind.api_version().starts_with(&format!("{group}/"))).then_some(kind)
 }
 
 fn judge(mut value: Value) -> Verdict {
@@ -142,6 +163,14 @@ fn judge(mut value: Value) -> Verdict {
             let hint = namesake.map_or_else(String::new, |kind| {
                 format!(" (the {kind} that is read has the apiVersion {})", kind.api_versions())
             });
+            if trace.is_of(Kind::CachePolicy) {
+                let kind = Kind::CachePolicy;
+                let versions = kind.api_versions();
+                let message = format!(
+                    "the kind {kind_name} of {api_version} is not read; write kind {kind} and apiVersion {versions}"
+                );
+                return refused(trace.id(), trace, shown, message);
+            }
             let message = format!("the kind {kind_name} of {api_version} is not read; skipped{hint}");
             return Verdict::Skipped { trace: trace.of_a_slip(&api_version, object), shown, message };
         }
@@ -204,23 +233,61 @@ fn refused(id: Option<ObjectId>, trace: Trace, shown: Option<String>, message: i
     Verdict::Refused { id, trace, shown, message: message.into(), stand_in: None }
 }
 
-/// A BackendTLSPolicy that is refused must not leave its Services with plain text.
-fn with_stand_in(verdict: Verdict, raw: Option<Value>) -> Verdict {
-    let (Some(raw), Verdict::Refused { id, trace, shown, message, .. }) = (raw, &verdict) else {
+/// Its absence must not leave requests to a wider route or policy, nor Services with plain text.
+fn with_stand_in(mut verdict: Verdict, raw: Option<(Kind, Value)>) -> Verdict {
+    let (Some((kind, raw)), Verdict::Refused { message, stand_in, .. }) = (raw, &mut verdict) else {
         return verdict;
     };
-    let Some(mut policy) = stand_in::backend_tls_policy(&raw, message) else { return verdict };
-    let Some(name) = policy.metadata.name.clone() else { return verdict };
-    let namespace = policy.metadata.namespace.get_or_insert_with(|| "default".to_owned()).clone();
-    let own = ObjectId { kind: Kind::BackendTlsPolicy, key: Key::new(namespace, name) };
-    let stand_in = Some((own, Object::BackendTlsPolicy(Arc::new(policy))));
-    Verdict::Refused {
-        id: id.clone(),
-        trace: trace.clone(),
-        shown: shown.clone(),
-        message: message.clone(),
-        stand_in,
+    macro_rules! stand_in {
+        ($kind:ident, $object:expr, $effect:expr) => {{
+            let mut object = $object;
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let namespace = object.metadata.namespace.get_or_insert_with(|| "default".to_owned()).clone();
+            let id = ObjectId { kind, key: Key::new(namespace, name) };
+            *stand_in =
+                Some(StandIn { id, object: Object::$kind(Arc::new(object)), effect: $effect.to_owned() });
+        }};
     }
+    match kind {
+        Kind::HttpRoute => stand_in!(
+            HttpRoute,
+            stand_in::http_route(&raw, message),
+            "the requests that it can be seen to be for get 500"
+        ),
+        Kind::TlsRoute => stand_in!(
+            TlsRoute,
+            stand_in::tls_route(&raw, message),
+            "connections for its hostnames are closed"
+        ),
+        Kind::Ingress => {
+            stand_in!(Ingress, stand_in::ingress(&raw, message), "requests for its hosts get 503");
+        }
+        Kind::CachePolicy => {
+            let policy = stand_in::cache_policy(&raw, message);
+            let effect = if policy.spec.target_ref.name.is_empty() {
+                "its target cannot be told, so nothing that a policy of its namespace can be for is cached"
+            } else {
+                "its target is not cached"
+            };
+            stand_in!(CachePolicy, policy, effect);
+        }
+        Kind::BackendTlsPolicy => {
+            if let Some(policy) = stand_in::backend_tls_policy(&raw, message) {
+                stand_in!(BackendTlsPolicy, policy, "requests to the Services that it is for get 500");
+            }
+        }
+        _ => {}
+    }
+    verdict
+}
+
+/// What stands for all cache policies that a file may hold: they may be for anything.
+pub(crate) fn closes_all(file: &str) -> (ObjectId, Object) {
+    let mut policy = stand_in::cache_policy(&Value::Null, "its file cannot be parsed");
+    let key = Key::cluster(file);
+    policy.metadata.name = Some(key.name.clone());
+    policy.metadata.namespace = None;
+    (ObjectId { kind: Kind::CachePolicy, key }, Object::CachePolicy(Arc::new(policy)))
 }
 
 /// As much of `HTTPRoute default/shop` as is there.

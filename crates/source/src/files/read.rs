@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::admission::{self, Trace, Verdict};
+use super::admission::{self, StandIn, Trace, Verdict};
 use super::document;
 use super::object::{Object, ObjectId};
 use super::problem::{Problem, Severity};
@@ -38,7 +38,7 @@ enum Outcome {
         was: Vec<ObjectId>,
         shown: Option<String>,
         message: String,
-        stand_in: Option<(ObjectId, Object)>,
+        stand_in: Option<StandIn>,
     },
     Skipped {
         was: Vec<ObjectId>,
@@ -72,7 +72,20 @@ impl File {
         self.digest = Some(digest);
         match self.parse(origin, bytes) {
             Ok(documents) => self.take(origin, documents),
-            Err(error) => self.keep(origin, &error),
+            Err(error) => {
+                self.close(origin, bytes);
+                self.keep(origin, &error);
+            }
+        }
+    }
+
+    /// A file that never could be parsed may hold a cache policy for anything.
+    fn close(&mut self, origin: &str, bytes: &[u8]) {
+        let name = b"VarnishCachePolicy";
+        if self.objects.is_empty() && bytes.windows(name.len()).any(|window| window == name) {
+            let (id, object) = admission::closes_all(origin);
+            self.stand_ins.insert(id.clone());
+            self.objects.push((id, object));
         }
     }
 
@@ -83,7 +96,11 @@ impl File {
     }
 
     fn keep(&mut self, origin: &str, error: &Error) {
-        let remains = match self.objects.len() {
+        let remains = match self.objects.len() - self.stand_ins.len() {
+            0 if !self.stand_ins.is_empty() => {
+                "nothing of this file is used, and it has a VarnishCachePolicy, so nothing is cached at all"
+                    .to_owned()
+            }
             0 => "nothing of this file is used".to_owned(),
             1 => "its last good object stays in use".to_owned(),
             count => format!("its last {count} good objects stay in use"),
@@ -166,12 +183,12 @@ impl Content {
         };
         let known = known.iter().filter_map(|outcome| match outcome {
             Outcome::Used(id) => Some(id),
-            Outcome::Refused { id, stand_in, .. } => id.as_ref().or(stand_in.as_ref().map(|(id, _)| id)),
+            Outcome::Refused { id, stand_in, .. } => id.as_ref().or(stand_in.as_ref().map(|own| &own.id)),
             Outcome::Skipped { .. } => None,
         });
         let new = new.iter().filter_map(|verdict| match verdict {
             Verdict::Admitted { id, .. } => Some(id),
-            Verdict::Refused { id, stand_in, .. } => id.as_ref().or(stand_in.as_ref().map(|(id, _)| id)),
+            Verdict::Refused { id, stand_in, .. } => id.as_ref().or(stand_in.as_ref().map(|own| &own.id)),
             Verdict::Skipped { .. } => None,
         });
         known.chain(new)
@@ -264,20 +281,20 @@ impl Taking<'_> {
         match outcome {
             Outcome::Used(_) => {}
             Outcome::Refused { id, was, shown, message, stand_in } => {
-                let id = id.as_ref().or(stand_in.as_ref().map(|(id, _)| id));
+                let id = id.as_ref().or(stand_in.as_ref().map(|own| &own.id));
                 let id = id.filter(|&id| !self.good.contains(id) && !self.stand_ins.contains(id));
                 let remains = if let Some(kept) = id.and_then(|id| self.before.remove_entry(id)) {
                     self.objects.push(kept);
                     "; the last good version stays in use".to_owned()
                 } else if let Some(remains) = self.keep(was) {
                     remains
-                } else if let Some((own, object)) = stand_in
+                } else if let Some(StandIn { id: own, object, effect }) = stand_in
                     && id.is_some()
                     && !self.taken.contains_key(own)
                 {
                     self.objects.push((own.clone(), object.clone()));
                     self.stand_ins.insert(own.clone());
-                    "; until it is mended, requests to the Services that it is for get 500".to_owned()
+                    format!("; until it is mended, {effect}")
                 } else {
                     String::new()
                 };

@@ -14,13 +14,14 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use kube::{Api, Client, Resource};
+use serde_json::Value;
 use tokio::sync::watch;
-use translate::snapshot::{Checked, Controllers, IngressSettings, Objects};
+use translate::snapshot::{Checked, Controllers, IngressSettings};
 use translate::{Key, Snapshot};
 
 use super::named::Named;
 use super::read::Unread;
-use super::store::{Scope, Signal, Store, never_same};
+use super::store::{Scope, Signal, Store, list, never_same};
 use crate::stand_in;
 
 /// Secrets of other types hold no certificates.
@@ -62,6 +63,8 @@ pub struct Unreadable {
     pub kind: &'static str,
     pub key: Key,
     pub unread: Arc<Unread>,
+    /// Its last good version counts. Otherwise a stand-in does, where its absence would open something.
+    pub is_kept: bool,
 }
 
 impl Cluster {
@@ -139,19 +142,19 @@ impl Cluster {
 
     pub async fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot {
-            gateway_classes: self.gateway_classes.objects(),
-            gateways: self.gateways.objects(),
-            http_routes: self.http_routes.objects(),
-            tls_routes: self.tls_routes.objects(),
-            backend_tls_policies: self.backend_tls_policies(),
-            reference_grants: self.reference_grants.objects(),
-            parameters: self.parameters.objects(),
-            cache_policies: self.cache_policies.objects(),
-            services: self.services.objects(),
-            secrets: self.secrets.objects(),
-            namespaces: self.namespaces.objects(),
-            ingresses: self.ingresses.objects(),
-            ingress_classes: self.ingress_classes.objects(),
+            gateway_classes: self.gateway_classes.usable(|_| None),
+            gateways: self.gateways.usable(|_| None),
+            http_routes: self.http_routes.usable(http_route),
+            tls_routes: self.tls_routes.usable(tls_route),
+            backend_tls_policies: self.backend_tls_policies.usable(backend_tls_policy),
+            reference_grants: self.reference_grants.usable(|_| None),
+            parameters: self.parameters.usable(|_| None),
+            cache_policies: self.cache_policies.usable(cache_policy),
+            services: self.services.usable(|_| None),
+            secrets: self.secrets.usable(|_| None),
+            namespaces: self.namespaces.usable(|_| None),
+            ingresses: self.ingresses.usable(ingress),
+            ingress_classes: self.ingress_classes.usable(|_| None),
             ingress_settings: self.ingress_settings.clone(),
             controllers: self.controllers.clone(),
             checked: self.checked.clone(),
@@ -164,31 +167,24 @@ impl Cluster {
         snapshot
     }
 
-    /// One that cannot be read still keeps plain text from its Services.
-    fn backend_tls_policies(&self) -> Objects<BackendTlsPolicy> {
-        let mut policies = self.backend_tls_policies.objects();
-        for (key, unread) in self.backend_tls_policies.unread() {
-            if let Some(policy) = stand_in::backend_tls_policy(&unread.raw, &unread.why) {
-                policies.insert(key, Arc::new(policy));
-            }
-        }
-        policies
-    }
-
     /// Objects that hold something newer than we know.
     pub fn unreadable(&self) -> Vec<Unreadable> {
-        let of = |kind, unread: std::collections::BTreeMap<Key, Arc<Unread>>| {
-            unread.into_iter().map(move |(key, unread)| Unreadable { kind, key, unread })
-        };
-        of("GatewayClass", self.gateway_classes.unread())
-            .chain(of("Gateway", self.gateways.unread()))
-            .chain(of("HTTPRoute", self.http_routes.unread()))
-            .chain(of("TLSRoute", self.tls_routes.unread()))
-            .chain(of("BackendTLSPolicy", self.backend_tls_policies.unread()))
-            .chain(of("ReferenceGrant", self.reference_grants.unread()))
-            .chain(of("GatewayClassParameters", self.parameters.unread()))
-            .chain(of("VarnishCachePolicy", self.cache_policies.unread()))
-            .collect()
+        let mut all = Vec::new();
+        macro_rules! add {
+            ($($kind:literal in $store:ident),+) => {$(
+                for (key, unread) in self.$store.unread() {
+                    let is_kept = self.$store.is_kept(&key);
+                    all.push(Unreadable { kind: $kind, key, unread, is_kept });
+                }
+            )+};
+        }
+        add!(
+            "GatewayClass" in gateway_classes, "Gateway" in gateways, "HTTPRoute" in http_routes,
+            "TLSRoute" in tls_routes, "BackendTLSPolicy" in backend_tls_policies,
+            "ReferenceGrant" in reference_grants, "GatewayClassParameters" in parameters,
+            "VarnishCachePolicy" in cache_policies
+        );
+        all
     }
 
     /// Kinds that the cluster does not have.
@@ -207,6 +203,55 @@ impl Cluster {
         .into_iter()
         .filter_map(|(kind, missing)| missing.then_some(kind))
         .collect()
+    }
+}
+
+fn http_route(unread: &Unread) -> Option<HttpRoute> {
+    Some(stand_in::http_route(&unread.raw, &unread.reason()))
+}
+
+fn tls_route(unread: &Unread) -> Option<TlsRoute> {
+    Some(stand_in::tls_route(&unread.raw, &unread.reason()))
+}
+
+fn cache_policy(unread: &Unread) -> Option<VarnishCachePolicy> {
+    Some(stand_in::cache_policy(&unread.raw, &unread.reason()))
+}
+
+fn backend_tls_policy(unread: &Unread) -> Option<BackendTlsPolicy> {
+    stand_in::backend_tls_policy(&unread.raw, &unread.reason())
+}
+
+fn ingress(unread: &Unread) -> Option<Ingress> {
+    Some(stand_in::ingress(&unread.raw, &unread.reason()))
+}
+
+/// What a cluster with these objects gives at once. For tests and tools. Objects without readable metadata, which no API
+/// server has, are left out.
+pub fn snapshot_of(objects: &[Value]) -> Snapshot {
+    macro_rules! all {
+        ($type:ty, $stand_in:expr) => {
+            list::<$type>(objects, $stand_in)
+        };
+    }
+    Snapshot {
+        gateway_classes: all!(GatewayClass, |_| None),
+        gateways: all!(Gateway, |_| None),
+        http_routes: all!(HttpRoute, http_route),
+        tls_routes: all!(TlsRoute, tls_route),
+        backend_tls_policies: all!(BackendTlsPolicy, backend_tls_policy),
+        reference_grants: all!(ReferenceGrant, |_| None),
+        parameters: all!(GatewayClassParameters, |_| None),
+        cache_policies: all!(VarnishCachePolicy, cache_policy),
+        cache_invalidations: all!(VarnishCacheInvalidation, |_| None),
+        services: all!(Service, |_| None),
+        endpoint_slices: all!(EndpointSlice, |_| None),
+        secrets: all!(Secret, |_| None),
+        config_maps: all!(ConfigMap, |_| None),
+        namespaces: all!(Namespace, |_| None),
+        ingresses: all!(Ingress, ingress),
+        ingress_classes: all!(IngressClass, |_| None),
+        ..Snapshot::default()
     }
 }
 

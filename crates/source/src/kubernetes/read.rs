@@ -24,7 +24,17 @@ pub struct Unread {
     pub raw: Value,
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Read<T> {
+impl Unread {
+    /// For people, with what to do.
+    pub fn reason(&self) -> String {
+        let why = &self.why;
+        format!(
+            "it has a value that this release does not know: {why}; remove it, or use a release that supports it"
+        )
+    }
+}
+
+impl<'de, T: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for Read<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut raw = Value::deserialize(deserializer)?;
         if let Some(metadata) = raw.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -37,15 +47,38 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Read<T> {
         let metadata = raw.get("metadata").cloned().unwrap_or_default();
         let metadata = ObjectMeta::deserialize(metadata).map_err(D::Error::custom)?;
         let mut ignored = Vec::new();
-        let object = serde_ignored::deserialize(&raw, |field| {
+        let read = serde_ignored::deserialize(&raw, |field| {
             let field = field.to_string();
             if field.starts_with("spec.") {
                 // `spec.rules.0.retry`, without serde's marks of optional values.
                 ignored.push(field.replace("?.", "").replace(".?", ""));
             }
-        })
-        .map_err(|e: serde_json::Error| Unread { why: e.to_string(), raw });
+        });
+        let kind = T::kind(&());
+        let object = match read {
+            Err(e) => Err(e.to_string()),
+            Ok(object) => match ignored.iter().find(|field| narrows(&kind, field)) {
+                Some(field) => Err(format!("the field {field}")),
+                None => Ok(object),
+            },
+        };
+        let object = object.map_err(|why: String| Unread { why, raw });
+        if object.is_err() {
+            ignored.clear();
+        }
         Ok(Self { metadata, ignored, object })
+    }
+}
+
+/// May the object be wider without this field, which we do not know? A condition, a filter or a check must not be skipped.
+fn narrows(kind: &str, field: &str) -> bool {
+    let within = |part: &str| field.split('.').any(|one| one == part);
+    match kind {
+        "VarnishCachePolicy" | "ReferenceGrant" => true,
+        "HTTPRoute" | "TLSRoute" => within("matches") || within("filters"),
+        "BackendTLSPolicy" => within("validation"),
+        "Gateway" => within("tls") || within("allowedRoutes"),
+        _ => false,
     }
 }
 
@@ -75,5 +108,47 @@ impl<T: Resource> Resource for Read<T> {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::VarnishCachePolicy;
+    use gateway_api::gateways::Gateway;
+    use gateway_api::httproutes::HttpRoute;
+    use serde_json::json;
+
+    use super::*;
+
+    fn why<T: DeserializeOwned + Resource<DynamicType = ()>>(spec: &Value) -> Option<String> {
+        let raw = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": spec});
+        let read: Read<T> = serde_json::from_value(raw).unwrap();
+        read.object.err().map(|unread| unread.why)
+    }
+
+    #[test]
+    fn a_field_of_a_newer_release_that_may_narrow_the_object_makes_it_unreadable() {
+        let target = json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "shop"});
+        let policy = |bypass: Value| json!({"targetRef": target, "defaultTTL": "1m", "bypass": bypass});
+        let known = policy(json!({"headers": [{"name": "Cookie"}]}));
+        assert_eq!(why::<VarnishCachePolicy>(&known), None);
+        let newer = policy(json!({"headers": [{"name": "Cookie"}], "cookies": ["session"]}));
+        assert_eq!(why::<VarnishCachePolicy>(&newer).as_deref(), Some("the field spec.bypass.cookies"));
+
+        let route = |field: Value| json!({"rules": [{"matches": [{"path": {"value": "/a"}}]}, field]});
+        assert_eq!(why::<HttpRoute>(&route(json!({"retry": {"attempts": 3}}))), None);
+        let newer = route(json!({"matches": [{"path": {"value": "/b"}, "cookies": []}]}));
+        assert_eq!(why::<HttpRoute>(&newer).as_deref(), Some("the field spec.rules.1.matches.0.cookies"));
+
+        let gateway = |tls: Value| {
+            let listener = json!({"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls});
+            json!({"gatewayClassName": "varnish", "listeners": [listener]})
+        };
+        assert_eq!(why::<Gateway>(&gateway(json!({"certificateRefs": [{"name": "a"}]}))), None);
+        let older = gateway(json!({"frontendValidation": {"caCertificateRefs": [{"name": "ca"}]}}));
+        assert_eq!(
+            why::<Gateway>(&older).as_deref(),
+            Some("the field spec.listeners.0.tls.frontendValidation")
+        );
     }
 }

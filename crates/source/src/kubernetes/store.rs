@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
+use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use translate::Key;
@@ -106,31 +108,66 @@ struct State<T> {
 struct Seen<T> {
     objects: Objects<T>,
     unread: BTreeMap<Key, Arc<Unread>>,
+    /// The last good version of those, where there was one, with the metadata of now.
+    kept: Objects<T>,
     /// Fields that we do not know, of those objects that have any.
     ignored: BTreeMap<Key, Vec<String>>,
 }
 
 impl<T> Default for Seen<T> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), unread: BTreeMap::new(), ignored: BTreeMap::new() }
+        Self {
+            objects: BTreeMap::new(),
+            unread: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            ignored: BTreeMap::new(),
+        }
     }
 }
 
-impl<T> Seen<T> {
-    fn insert(&mut self, key: Key, ignored: Vec<String>, object: Result<T, Unread>) {
+impl<T: Resource + Clone> Seen<T> {
+    /// `last_good`: what counts where this one cannot be read.
+    fn insert(&mut self, key: Key, read: Read<T>, last_good: Option<T>) {
         self.remove(&key);
-        if !ignored.is_empty() {
-            self.ignored.insert(key.clone(), ignored);
+        if !read.ignored.is_empty() {
+            self.ignored.insert(key.clone(), read.ignored);
         }
-        match object {
+        match read.object {
             Ok(object) => drop(self.objects.insert(key, Arc::new(object))),
-            Err(unread) => drop(self.unread.insert(key, Arc::new(unread))),
+            Err(unread) => {
+                self.unread.insert(key.clone(), Arc::new(unread));
+                self.kept.extend(last_good.map(|object| (key, Arc::new(object))));
+            }
         }
+    }
+
+    /// The last version of this very object that could be read, for one that cannot.
+    fn last_good(&self, key: &Key, read: &Read<T>) -> Option<T> {
+        if read.object.is_ok() {
+            return None;
+        }
+        let known = self.objects.get(key).or_else(|| self.kept.get(key))?;
+        (known.meta().uid == read.meta().uid).then(|| {
+            let mut object = known.as_ref().clone();
+            *object.meta_mut() = read.meta().clone();
+            object
+        })
+    }
+
+    /// What counts: all objects as they are, the last good version of those that cannot be read, else a stand-in.
+    fn usable(&self, stand_in: impl Fn(&Unread) -> Option<T>) -> Objects<T> {
+        let mut all = self.objects.clone();
+        all.extend(self.kept.iter().map(|(key, object)| (key.clone(), Arc::clone(object))));
+        for (key, unread) in self.unread.iter().filter(|(key, _)| !self.kept.contains_key(*key)) {
+            all.extend(stand_in(unread).map(|object| (key.clone(), Arc::new(object))));
+        }
+        all
     }
 
     /// True where it was there.
     fn remove(&mut self, key: &Key) -> bool {
         self.ignored.remove(key);
+        self.kept.remove(key);
         self.objects.remove(key).is_some() | self.unread.remove(key).is_some()
     }
 }
@@ -197,6 +234,16 @@ where
         self.shared.lock().now.objects.clone()
     }
 
+    /// All that counts: also the last good version of objects that cannot be read, else what stands for them.
+    pub fn usable(&self, stand_in: impl Fn(&Unread) -> Option<T>) -> Objects<T> {
+        self.shared.lock().now.usable(stand_in)
+    }
+
+    /// Does the last good version of an object that cannot be read count?
+    pub fn is_kept(&self, key: &Key) -> bool {
+        self.shared.lock().now.kept.contains_key(key)
+    }
+
     pub fn get(&self, key: &Key) -> Option<Arc<T>> {
         self.shared.lock().now.objects.get(key).cloned()
     }
@@ -251,7 +298,7 @@ where
     }
 }
 
-impl<T: Resource<DynamicType = ()>> Shared<T> {
+impl<T: Resource<DynamicType = ()> + Clone> Shared<T> {
     /// True where somebody should look.
     fn apply(&self, event: Event<Read<T>>) -> bool {
         let mut state = self.lock();
@@ -262,7 +309,8 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
             }
             Event::InitApply(read) => {
                 let key = key(read.meta());
-                state.coming.insert(key, read.ignored, read.object);
+                let last_good = state.now.last_good(&key, &read);
+                state.coming.insert(key, read, last_good);
                 false
             }
             Event::InitDone => {
@@ -293,7 +341,8 @@ impl<T: Resource<DynamicType = ()>> Shared<T> {
                         false
                     }
                 };
-                state.now.insert(key, read.ignored, read.object);
+                let last_good = state.now.last_good(&key, &read);
+                state.now.insert(key, read, last_good);
                 !same
             }
             Event::Delete(read) => state.now.remove(&key(read.meta())),
@@ -348,6 +397,75 @@ fn code(error: &watcher::Error) -> Option<u16> {
     }
 }
 
+/// The objects of a kind among these, as a watch would have them.
+pub(super) fn list<T>(objects: &[Value], stand_in: impl Fn(&Unread) -> Option<T>) -> Objects<T>
+where
+    T: Resource<DynamicType = ()> + Clone + DeserializeOwned,
+{
+    let mut seen = Seen::default();
+    let of_kind = |object: &&Value| {
+        let is = |field: &str, wanted: &str| object.get(field).and_then(Value::as_str) == Some(wanted);
+        is("kind", &T::kind(&())) && is("apiVersion", &T::api_version(&()))
+    };
+    for read in objects.iter().filter(of_kind).filter_map(|object| Read::<T>::deserialize(object).ok()) {
+        seen.insert(key(read.meta()), read, None);
+    }
+    seen.usable(stand_in)
+}
+
 fn key(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Key {
     Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use api::VarnishCachePolicy;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(uid: &str, generation: i64, ttl: &Value) -> (Key, Read<VarnishCachePolicy>) {
+        let raw = json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": uid, "generation": generation},
+            "spec": {"targetRef": {"group": "", "kind": "HTTPRoute", "name": "shop"}, "defaultTTL": ttl},
+        });
+        (Key::new("n", "p"), serde_json::from_value(raw).unwrap())
+    }
+
+    fn take(seen: &mut Seen<VarnishCachePolicy>, (key, read): (Key, Read<VarnishCachePolicy>)) {
+        let last_good = seen.last_good(&key, &read);
+        seen.insert(key, read, last_good);
+    }
+
+    fn ttl(seen: &Seen<VarnishCachePolicy>) -> Option<String> {
+        let usable = seen.usable(|unread| Some(crate::stand_in::cache_policy(&unread.raw, &unread.why)));
+        usable[&Key::new("n", "p")].spec.default_ttl.clone()
+    }
+
+    #[test]
+    fn an_object_that_becomes_unreadable_counts_as_it_last_was() {
+        let mut seen = Seen::default();
+        take(&mut seen, read("1", 1, &json!("1m")));
+        take(&mut seen, read("1", 2, &json!(["1m"])));
+        assert_eq!(ttl(&seen).as_deref(), Some("1m"));
+        assert_eq!(seen.kept[&Key::new("n", "p")].metadata.generation, Some(2));
+        assert!(seen.objects.is_empty(), "statuses are not written for it as for a good one");
+        take(&mut seen, read("1", 3, &json!(7)));
+        assert_eq!(ttl(&seen).as_deref(), Some("1m"));
+        take(&mut seen, read("1", 4, &json!("2m")));
+        assert_eq!(ttl(&seen).as_deref(), Some("2m"));
+        assert!(seen.kept.is_empty() && seen.unread.is_empty());
+    }
+
+    #[test]
+    fn one_that_never_was_good_or_is_another_gets_a_stand_in() {
+        let mut seen = Seen::default();
+        take(&mut seen, read("1", 1, &json!(7)));
+        assert_eq!(ttl(&seen), None);
+        take(&mut seen, read("1", 2, &json!("1m")));
+        take(&mut seen, read("2", 1, &json!(7)));
+        assert_eq!(ttl(&seen), None);
+        assert!(seen.remove(&Key::new("n", "p")));
+        assert!(seen.usable(|_| None).is_empty());
+    }
 }

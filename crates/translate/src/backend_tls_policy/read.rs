@@ -6,10 +6,10 @@ use gateway_api::backendtlspolicies::{
 };
 use model::{BackendTls, SubjectAltName};
 
-use super::REFUSED_ANNOTATION;
 use crate::authorities::{self, Bundle, Reference, Refused};
 use crate::grants::{From, Grants};
 use crate::listener::{Fault, GATEWAY_API_GROUP};
+use crate::refused;
 use crate::snapshot::{Key, Snapshot};
 
 /// The well-known CAs that we know.
@@ -33,7 +33,7 @@ impl Validation {
         snapshot: &Snapshot,
     ) -> Self {
         let spec = &policy.spec.validation;
-        if let Some(why) = policy.metadata.annotations.as_ref().and_then(|all| all.get(REFUSED_ANNOTATION)) {
+        if let Some(why) = refused::why(&policy.metadata) {
             let message = format!("The policy cannot be used, so requests to what it is for get 500: {why}");
             let tls = Err(Fault { reason: "Invalid", message });
             return Self { tls, bundles: Vec::new(), unresolved: None };

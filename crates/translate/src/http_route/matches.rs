@@ -18,24 +18,37 @@ pub(super) struct Match {
     pub(super) query_params: Vec<ValueMatch>,
 }
 
-/// All matches of the rule at `rule`; without any, the one for everything. An error tells where, what and the remedy.
-pub(super) fn read(
-    rule: &str,
-    specs: &[HttpRouteRulesMatches],
-    context: &mut Context<'_>,
-) -> Result<Vec<Match>, String> {
+/// The matches of a rule, as far as they can be read.
+#[derive(Debug, Default)]
+pub(super) struct Matches {
+    pub(super) exact: Vec<Match>,
+    /// What is left of each one that cannot be read: its path, or every path. Wider than what was meant.
+    pub(super) rough: Vec<Match>,
+    /// Of the first that cannot be read: where, what and the remedy.
+    pub(super) fault: Option<String>,
+}
+
+/// All matches of the rule at `rule`; without any, the one for everything.
+pub(super) fn read(rule: &str, specs: &[HttpRouteRulesMatches], context: &mut Context<'_>) -> Matches {
     let default = [HttpRouteRulesMatches::default()];
     let specs = if specs.is_empty() { &default } else { specs };
-    let mut matches: Vec<Match> = Vec::with_capacity(specs.len());
+    let mut matches = Matches { exact: Vec::with_capacity(specs.len()), ..Matches::default() };
     for (index, spec) in specs.iter().enumerate() {
-        let one = read_one(spec, context)
-            .map_err(|(field, why)| format!("{rule}.matches[{index}].{field}: {why}"))?;
-        // Twice the same would count its backends twice.
-        if !matches.contains(&one) {
-            matches.push(one);
+        match read_one(spec, context) {
+            // Twice the same would count its backends twice.
+            Ok(one) if matches.exact.contains(&one) => {}
+            Ok(one) => matches.exact.push(one),
+            Err((field, why)) => {
+                let path = path(spec, context).unwrap_or_else(|_| PathMatch::everything());
+                let one = Match { path, method: None, headers: Vec::new(), query_params: Vec::new() };
+                if !matches.rough.contains(&one) {
+                    matches.rough.push(one);
+                }
+                matches.fault.get_or_insert_with(|| format!("{rule}.matches[{index}].{field}: {why}"));
+            }
         }
     }
-    Ok(matches)
+    matches
 }
 
 fn read_one(spec: &HttpRouteRulesMatches, context: &mut Context<'_>) -> Result<Match, (String, String)> {
@@ -90,6 +103,10 @@ fn add_first(
     same: impl Fn(&str, &str) -> bool,
     context: &mut Context<'_>,
 ) -> Result<(), String> {
+    // So a stand-in says that a condition cannot be read.
+    if name.is_empty() {
+        return Err("it has no name: give it one".to_owned());
+    }
     if values.iter().any(|first| same(&first.name, name)) {
         return Ok(());
     }

@@ -9,10 +9,11 @@ use model::routing::Route;
 
 use super::backends::{self, Backend};
 use super::filters;
-use super::matches::{self, Match};
+use super::matches::{self, Match, Matches};
 use crate::backend_tls_policy::Policies;
 use crate::grants::Grants;
 use crate::listener::Fault;
+use crate::refused;
 use crate::snapshot::{Key, Snapshot};
 
 /// What all rules of all routes share.
@@ -46,6 +47,11 @@ impl<'a> Context<'a> {
 pub(super) struct Rules {
     /// In order of rule, match and backendRef.
     pub(super) entries: Vec<Route>,
+    /// 500 for matches that cannot be read, as far as they can be told. They may be wider than what was meant, so any other
+    /// entry that is as specific goes before them.
+    pub(super) rough: Vec<Route>,
+    /// The route is a stand-in: no rule of it is served.
+    pub(super) refused: Option<Fault>,
     /// One for each rule that cannot be served as it stands.
     pub(super) dropped: Vec<Fault>,
     /// One for each reference that leads nowhere.
@@ -57,6 +63,9 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(key: &Key, route: &HttpRoute, context: &mut Context<'_>) -> Self {
+        if let Some(why) = refused::why(&route.metadata) {
+            return Self::refused(key, route, why, context);
+        }
         // The API server's default: one rule for everything, which goes nowhere.
         let default = [HttpRouteRules::default()];
         let specs = route.spec.rules.as_deref().filter(|rules| !rules.is_empty()).unwrap_or(&default);
@@ -65,6 +74,26 @@ impl Rules {
             rules.add(key, index, spec, context);
         }
         rules
+    }
+
+    /// 500 for all that can be told of a stand-in's requests.
+    fn refused(key: &Key, route: &HttpRoute, why: &str, context: &mut Context<'_>) -> Self {
+        let message =
+            format!("The route cannot be used, so the requests that it can be seen to be for get 500: {why}");
+        let mut rules =
+            Self { refused: Some(Fault { reason: "UnsupportedValue", message }), ..Self::default() };
+        for (index, spec) in route.spec.rules.iter().flatten().enumerate() {
+            let matches = matches::read("", spec.matches.as_deref().unwrap_or_default(), context);
+            rules.close(&Rule::new(key, index, spec), &matches);
+        }
+        rules
+    }
+
+    /// A rule that cannot be served answers its requests with 500: they must not fall to a wider rule.
+    fn close(&mut self, rule: &Rule, matches: &Matches) {
+        let close = |m: &Match| rule.entries(m, &Filters::default(), &[]);
+        self.entries.extend(matches.exact.iter().flat_map(close));
+        self.rough.extend(matches.rough.iter().flat_map(close));
     }
 
     pub(super) fn none_is_valid(&self) -> bool {
@@ -85,26 +114,21 @@ impl Rules {
         // References are judged also where the rule is dropped, so that one look shows all that is to be done.
         let backends = backends::resolve(key, &path, spec, context, &mut self.unresolved);
 
-        let rule = Rule {
-            route_name: key.to_string(),
-            rule_name: spec.name.clone(),
-            rule_index: u32::try_from(index).unwrap_or(u32::MAX),
-        };
-        let matches = match matches::read(&path, spec.matches.as_deref().unwrap_or_default(), context) {
-            Ok(matches) => matches,
-            Err(message) => {
-                // What cannot be matched has no requests that could be answered: the rule is not there.
-                self.dropped.push(Fault { reason: "UnsupportedValue", message });
-                return;
-            }
-        };
-        match filters::read(&path, spec, &matches) {
+        let rule = Rule::new(key, index, spec);
+        let matches = matches::read(&path, spec.matches.as_deref().unwrap_or_default(), context);
+        if let Some(fault) = &matches.fault {
+            self.close(&rule, &matches);
+            let message = format!("{fault} (requests that the rule can be seen to be for get 500)");
+            self.dropped.push(Fault { reason: "UnsupportedValue", message });
+            return;
+        }
+        match filters::read(&path, spec, &matches.exact) {
             Ok(filters) => {
-                self.entries.extend(matches.iter().flat_map(|m| rule.entries(m, &filters, &backends)));
+                self.entries.extend(matches.exact.iter().flat_map(|m| rule.entries(m, &filters, &backends)));
             }
             Err(fault) => {
-                // A filter must not be skipped, nor its requests fall to a wider rule: they are answered with 500.
-                self.entries.extend(matches.iter().flat_map(|m| rule.entries(m, &Filters::default(), &[])));
+                // A filter must not be skipped.
+                self.close(&rule, &matches);
                 let message = format!("{} (its requests get 500)", fault.message);
                 self.dropped.push(Fault { reason: fault.reason, message });
                 self.unresolved.extend(fault.unresolved);
@@ -121,6 +145,14 @@ struct Rule {
 }
 
 impl Rule {
+    fn new(key: &Key, index: usize, spec: &HttpRouteRules) -> Self {
+        Self {
+            route_name: key.to_string(),
+            rule_name: spec.name.clone(),
+            rule_index: u32::try_from(index).unwrap_or(u32::MAX),
+        }
+    }
+
     /// One entry for each backend; one without service where there is none: it redirects, or answers 500.
     fn entries(&self, m: &Match, filters: &Filters, backends: &[Backend]) -> Vec<Route> {
         let entry = Route {

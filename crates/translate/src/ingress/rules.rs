@@ -14,6 +14,7 @@ use super::options::Options;
 use crate::backend_tls_policy;
 use crate::hostname;
 use crate::listener::Fault;
+use crate::refused;
 use crate::service_port::{self, Wanted};
 use crate::snapshot::{Key, Snapshot};
 
@@ -73,6 +74,7 @@ pub(super) fn read(
     let mut reader = Reader {
         key: ours.key,
         route_name: ours.key.to_string(),
+        is_refused: refused::why(&ours.object.metadata).is_some(),
         options,
         snapshot,
         rules: Rules::default(),
@@ -140,6 +142,8 @@ pub(super) fn read(
 struct Reader<'a> {
     key: &'a Key,
     route_name: String,
+    /// It is a stand-in: what it is for gets 503.
+    is_refused: bool,
     options: &'a Options,
     snapshot: &'a Snapshot,
     rules: Rules,
@@ -233,6 +237,16 @@ impl Reader<'_> {
         path_match: Option<PathMatch>,
         index: usize,
     ) -> Result<Route, Fault> {
+        if self.is_refused {
+            return Ok(Route {
+                priority: path_match.as_ref().map_or(0, |path| priority(path, None, 0, 0)),
+                path_match,
+                kind: RouteKind::Ingress,
+                route_name: self.route_name.clone(),
+                rule_index: u32::try_from(index).unwrap_or(u32::MAX),
+                ..Route::default()
+            });
+        }
         if let Some(resource) = &backend.resource {
             return Err(Fault {
                 reason: "ResourceBackend",

@@ -36,6 +36,10 @@ impl Trace {
         Some(ObjectId { kind, key: Key::new(namespace, name) })
     }
 
+    pub(super) fn is_of(&self, kind: Kind) -> bool {
+        self.kind == Some(kind)
+    }
+
     /// Of a kind that is not read: it is a slip where the kind's name is nearly one of ours, and where a document of a group of
     /// ours has not even a name, as one that is half-written. A Job with `generateName` is none.
     pub(super) fn of_a_slip(self, api_version: &str, object: &Map<String, Value>) -> Option<Self> {
