@@ -211,6 +211,7 @@ fn expressions_are_linear_and_say_what_is_wrong_with_them() {
         (r"(a)\1", "backreferences are not supported"),
         ("a(?=b)", "look-around"),
         ("(.{1000}){1000}", "too large"),
+        ("(?u)/a.c", "needs Unicode for `(?u)`"),
     ] {
         let said = urls::check(&bad.to_owned()).unwrap_err();
         assert!(said.starts_with("Regex compile error: ") && said.contains(why), "{bad}: {said}");

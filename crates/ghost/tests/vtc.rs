@@ -90,6 +90,7 @@ cases! {
     only_websockets_are_piped
     paths_match_exactly_by_prefix_and_by_regex
     parameters_that_parsers_read_differently_stay_in_the_key
+    patterns_match_any_byte
     precedence_goes_field_by_field
     purge_takes_every_variant_of_a_url
     query_parameters_that_do_not_count_make_one_object

@@ -40,6 +40,12 @@ impl Matches for Urls {
 
 /// Why it makes no sense.
 pub fn check(expression: &String) -> Result<(), String> {
+    // `(?u)` would not match URLs that are not UTF-8: the ban would leave them in the cache.
+    if let Err(error @ router::pattern::Error::Unicode { .. }) =
+        router::pattern::check_matches_bytes(expression)
+    {
+        return Err(format!("Regex compile error: {error}"));
+    }
     match build(std::slice::from_ref(expression), LARGEST) {
         Ok(_) => Ok(()),
         Err(regex::Error::CompiledTooBig(_)) => Err("Regex compile error: it is too large".to_owned()),
@@ -53,5 +59,10 @@ pub fn check(expression: &String) -> Result<(), String> {
 }
 
 fn build(expressions: &[String], largest: usize) -> Result<RegexSet, regex::Error> {
-    RegexSetBuilder::new(expressions).unicode(false).size_limit(largest).dfa_size_limit(MEMORY).build()
+    RegexSetBuilder::new(expressions)
+        .unicode(false)
+        .dot_matches_new_line(true)
+        .size_limit(largest)
+        .dfa_size_limit(MEMORY)
+        .build()
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use model::ghost::{Config, Route};
 use model::matches::{PathMatch, PathMatchType, ValueMatch, ValueMatchType};
-use regex::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 
 use crate::request::Sample;
 
@@ -104,7 +104,7 @@ fn compiles(route: &Route) -> bool {
         route.path_match.iter().filter(|p| p.kind == PathMatchType::RegularExpression).map(|p| &p.value);
     let values = route.headers.iter().chain(&route.query_params);
     let values = values.filter(|v| v.kind == ValueMatchType::RegularExpression).map(|v| &v.value);
-    path.chain(values).all(|pattern| Regex::new(pattern).is_ok())
+    path.chain(values).all(|pattern| of_bytes(pattern).is_some())
 }
 
 fn fits(route: &Route, request: &Sample) -> bool {
@@ -138,7 +138,11 @@ fn without_final_slash(prefix: &str) -> &str {
 }
 
 fn fits_whole(pattern: &str, text: &str) -> bool {
-    Regex::new(&format!(r"\A(?:{pattern})\z")).is_ok_and(|regex| regex.is_match(text))
+    of_bytes(&format!(r"\A(?:{pattern})\z")).is_some_and(|regex| regex.is_match(text.as_bytes()))
+}
+
+fn of_bytes(pattern: &str) -> Option<Regex> {
+    RegexBuilder::new(pattern).unicode(false).dot_matches_new_line(true).build().ok()
 }
 
 fn fits_value(asked: &ValueMatch, value: &str) -> bool {

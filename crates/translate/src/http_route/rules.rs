@@ -36,7 +36,7 @@ impl<'a> Context<'a> {
         if let Some(known) = self.patterns.get(pattern) {
             return known.clone();
         }
-        let checked = router::pattern::check(pattern).map_err(|error| error.to_string());
+        let checked = router::pattern::check(pattern).map(drop).map_err(|error| error.to_string());
         self.patterns.insert(pattern.to_owned(), checked.clone());
         checked
     }

@@ -224,8 +224,12 @@ impl Reader<'_> {
         }
         if kind == PathMatchType::RegularExpression {
             // From the beginning on, and then whatever follows.
-            router::pattern::check(value).map_err(|error| format!("{error}: correct it"))?;
-            return Ok(PathMatch { kind, value: format!("(?:{value}).*") });
+            let and_more = format!("(?:{value}).*");
+            // By itself first: `a)|(b` would compile once it stands in parentheses.
+            router::pattern::check_matches_bytes(value)
+                .and_then(|()| router::pattern::check(&and_more))
+                .map_err(|error| format!("{error}: correct it"))?;
+            return Ok(PathMatch { kind, value: and_more });
         }
         Ok(PathMatch { kind, value: value.to_owned() })
     }
