@@ -193,7 +193,7 @@ fn facts(router: &Router, rules: &[serde_json::Value], request: &Sample, random:
         // Of one that comes twice nobody knows which counts.
         let all = pairs.clone();
         let once = |name: &String| all.iter().filter(|(other, _)| other == name).count() == 1;
-        pairs.retain(|(name, _)| !(exclude.contains(name) && once(name)) && !name.is_empty());
+        pairs.retain(|(name, _)| !(name.is_empty() || exclude.contains(name) && once(name)));
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
     }
     let group = rule["backend_groups"].as_array().filter(|all| all.len() > 1).map(|_| decision.group());
