@@ -20,6 +20,7 @@ fn main() {
 
     cc::Build::new()
         .include(&out)
+        .include("c")
         .includes(&varnish.include_paths)
         // rustc's export list would hide a symbol of C: varnishd finds the descriptor in a static of Rust's (src/lib.rs)
         // that a constructor of the shim fills from the one that vmodtool made.
@@ -29,11 +30,11 @@ fn main() {
         .file(out.join("vcc_if.c"))
         .file("c/shim.c")
         .file("c/index.c")
+        .file("c/tunnel.c")
         .link_lib_modifier("+whole-archive")
         .compile("ghostshim");
     println!("cargo:rustc-env=VARNISH_VERSION={}", varnish.version);
-    println!("cargo:rerun-if-changed=c/shim.c");
-    println!("cargo:rerun-if-changed=c/index.c");
+    println!("cargo:rerun-if-changed=c");
     println!("cargo:rerun-if-changed=ghost.vcc");
     println!("cargo:rerun-if-changed={vmodtool}");
 }

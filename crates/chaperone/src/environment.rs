@@ -48,6 +48,8 @@ pub struct Environment {
     pub extra_args: Vec<String>,
     /// `UPGRADE_IDLE_SECONDS`, by default 300: a WebSocket on which nothing moves is closed after this time.
     pub upgrade_idle: Duration,
+    /// `UPGRADE_TOTAL_SECONDS`, by default 86400, a day: a WebSocket is closed after this time.
+    pub upgrade_total: Duration,
     /// `DRAIN_DELAY`, by default 0: seconds to go on serving, not ready, after SIGTERM.
     pub drain_delay: Duration,
     /// `DRAIN_TIMEOUT`: seconds that requests may take to finish after that.
@@ -94,6 +96,7 @@ impl Environment {
             health_address: address("HEALTH_ADDR", &text("HEALTH_ADDR", ":8081"), Ipv4Addr::UNSPECIFIED)?,
             extra_args: list(&text("VARNISHD_EXTRA_ARGS", "")).map(str::to_owned).collect(),
             upgrade_idle: seconds("UPGRADE_IDLE_SECONDS", "300")?,
+            upgrade_total: seconds("UPGRADE_TOTAL_SECONDS", "86400")?,
             drain_delay: seconds("DRAIN_DELAY", "0")?,
             drain_timeout: match text("DRAIN_TIMEOUT", "").as_str() {
                 "" => None,

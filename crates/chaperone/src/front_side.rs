@@ -33,8 +33,15 @@ pub(crate) struct FrontSide {
 }
 
 impl FrontSide {
-    /// Without a public socket yet. `upstream` is varnishd's; to `backends` varnishd connects.
-    pub(crate) fn start(upstream: PathBuf, backends: PathBuf, http2: bool, reporter: Reporter) -> Self {
+    /// Without a public socket yet. `upstream` is varnishd's; to `backends` varnishd connects. By `proof` ghost knows the
+    /// front's own answers.
+    pub(crate) fn start(
+        upstream: PathBuf,
+        backends: PathBuf,
+        http2: bool,
+        proof: Arc<str>,
+        reporter: Reporter,
+    ) -> Self {
         let (config, shutdown) = (watch::Sender::default(), watch::Sender::default());
         let profiles = watch::Sender::default();
         let peers: watch::Sender<Arc<front::Peers>> = watch::Sender::default();
@@ -75,7 +82,9 @@ impl FrontSide {
             let run = || {
                 let (backends, tell, counters) =
                     (backends.clone(), tell_backends.clone(), Arc::clone(&backend_counters));
-                front::run_backends(known.clone(), of_services.clone(), backends, tell, end.clone(), counters)
+                let (known, of_services, end) = (known.clone(), of_services.clone(), end.clone());
+                let proof = Arc::clone(&proof);
+                front::run_backends(known, of_services, backends, tell, end, counters, proof)
             };
             while tasks::panicked("the front of backends", run()).await {}
         });

@@ -24,6 +24,7 @@ mod storage;
 mod supervise;
 mod tally;
 mod tls;
+mod token;
 mod varnishd;
 pub mod varnishstat;
 mod vcl;

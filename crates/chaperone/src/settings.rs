@@ -31,8 +31,10 @@ pub struct Settings {
     pub log_readers: usize,
     /// Those that the varnishd before this one had, where they differ: with them it starts, if it does not with these.
     pub former_args: Option<Vec<String>>,
-    /// A piped connection on which nothing moves is closed after this time.
+    /// A WebSocket on which nothing moves is closed after this time.
     pub upgrade_idle: Duration,
+    /// A WebSocket is closed after this time, whatever moves on it.
+    pub upgrade_total: Duration,
     /// How long to go on serving, not ready, once we are asked to stop: whoever sends us requests has to hear of it.
     pub drain_delay: Duration,
     /// How long requests may take to finish once we are asked to stop.

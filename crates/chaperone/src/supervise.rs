@@ -18,7 +18,7 @@ use crate::feed::{Desired, Feed, LastGood};
 use crate::front_side::FrontSide;
 use crate::log::Readers;
 use crate::varnishd::{Varnishd, speaks_http2, varnishd_dir};
-use crate::{Error, ListenSocket, Settings, ports, reload};
+use crate::{Error, ListenSocket, Settings, ports, reload, token};
 
 /// From the start of varnishd to its first word on the CLI.
 const STARTING: Duration = Duration::from_secs(30);
@@ -43,13 +43,18 @@ pub async fn run(
     shutdown: watch::Receiver<Shutdown>,
 ) {
     let feed = Feed::new(&settings, last_good);
+    let front_proof = token::generate();
     let front = FrontSide::start(
         settings.https_socket(),
         settings.backends_socket(),
         speaks_http2(&settings.extra_args),
+        Arc::clone(&front_proof),
         reporter.clone(),
     );
-    Supervisor { settings, desired, reporter, shutdown, feed, front, drain_at: None, lock: None }.run().await;
+    let (drain_at, lock) = (None, None);
+    Supervisor { settings, desired, reporter, shutdown, feed, front, front_proof, drain_at, lock }
+        .run()
+        .await;
 }
 
 struct Supervisor {
@@ -59,6 +64,8 @@ struct Supervisor {
     shutdown: watch::Receiver<Shutdown>,
     feed: Feed,
     front: FrontSide,
+    /// By this ghost knows the front's own answers.
+    front_proof: Arc<str>,
     /// We were asked to stop, and go on serving until then.
     drain_at: Option<Instant>,
     /// Nobody else uses the work directory as long as this is open.
@@ -153,7 +160,7 @@ impl Supervisor {
             None => Secret::generate()?,
         };
         let listener = ReverseListener::bind(&settings.admin_address.to_string()).await?;
-        let mut varnishd = Varnishd::spawn(&settings, &listener, &secret).await?;
+        let mut varnishd = Varnishd::spawn(&settings, &listener, &secret, &self.front_proof).await?;
         let admin = tokio::select! {
             admin = listener.accept(&secret, STARTING) => admin?,
             output = varnishd.ended() => return Err(Error::Start { output }),

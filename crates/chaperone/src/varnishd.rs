@@ -8,8 +8,10 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use model::names::{GHOST_CONFIG_ENV, GHOST_STORAGE_ENV, HTTPS_SOCKET, RELOAD_SOCKET};
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use model::names::{
+    FRONT_PROOF_ENV, GHOST_CONFIG_ENV, GHOST_STORAGE_ENV, HTTPS_SOCKET, RELOAD_SOCKET, UPGRADE_TOTAL_ENV,
+};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::Notify;
 use varnishadm::{ReverseListener, Secret};
@@ -18,6 +20,8 @@ use crate::{Error, Settings, storage};
 
 /// Lines that say why varnishd ended.
 const REMEMBERED: usize = 20;
+/// Longer lines of its output are cut into several.
+const LONGEST_LINE: u64 = 64 << 10;
 
 /// A log record for every header and VCL step costs a tenth of the throughput of hits. These stay out, unless
 /// `-p vsl_mask=+…` in the user's arguments asks for them again: no access log, counter or tool of ours reads them.
@@ -43,6 +47,7 @@ impl Varnishd {
         settings: &Settings,
         listener: &ReverseListener,
         secret: &Secret,
+        front_proof: &str,
     ) -> Result<Self, Error> {
         let secret_file = settings.work_dir.join("secret");
         secret.write(&secret_file)?;
@@ -50,6 +55,9 @@ impl Varnishd {
         command
             .args(arguments(settings, &listener.local_addr().to_string(), &secret_file))
             .env(GHOST_CONFIG_ENV, settings.ghost_config())
+            // Not on the command line, which everyone on the machine can read.
+            .env(FRONT_PROOF_ENV, front_proof)
+            .env(UPGRADE_TOTAL_ENV, settings.upgrade_total.as_secs_f64().to_string())
             .env(GHOST_STORAGE_ENV, storage::sizes(&settings.extra_args))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -182,9 +190,11 @@ fn follow(
 ) {
     let (name, last_lines, child_news) = (name.to_owned(), Arc::clone(last_lines), Arc::clone(child_news));
     tokio::spawn(async move {
-        let mut lines = BufReader::new(output).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            let line = line.trim_end().to_owned();
+        let (mut output, mut bytes) = (BufReader::new(output), Vec::new());
+        while let Ok(1..) = (&mut output).take(LONGEST_LINE).read_until(b'\n', &mut bytes).await {
+            // A panic shows memory, and user VCL writes what it likes: any bytes may come.
+            let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+            bytes.clear();
             if line.is_empty() {
                 continue;
             }
@@ -209,6 +219,20 @@ fn follow(
 mod tests {
     use super::*;
     use crate::ListenSocket;
+
+    #[tokio::test]
+    async fn output_that_is_not_utf_8_does_not_end_the_log() {
+        let (last_lines, news) = (LastLines::default(), Arc::new(Notify::new()));
+        let long = vec![b'x'; 3 * LONGEST_LINE as usize];
+        let output: &'static [u8] =
+            [&b"Error: \xff\xfe\n"[..], &long, b"\n\x80\n\0 Child died\n"].concat().leak();
+        follow(output, "test", &last_lines, &news);
+        tokio::time::timeout(Duration::from_secs(5), news.notified()).await.expect("the last line is read");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let lines: Vec<String> = last_lines.lock().unwrap().iter().cloned().collect();
+        assert_eq!(lines.first().map(String::as_str), Some("Error: \u{fffd}\u{fffd}"));
+        assert_eq!(lines.last().map(String::as_str), Some("\0 Child died"));
+    }
 
     #[test]
     fn the_user_may_switch_http_2_off() {
@@ -237,6 +261,7 @@ mod tests {
             log_readers: 0,
             former_args: None,
             upgrade_idle: Duration::from_secs(300),
+            upgrade_total: Duration::from_secs(86_400),
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),
         };

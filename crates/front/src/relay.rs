@@ -19,6 +19,9 @@ const SCRATCH: usize = 64 << 10;
 
 /// How long a client may be silent after the other side is done with it.
 const LINGER: Duration = Duration::from_secs(10);
+/// How long a client may go on sending, in all, once nothing takes what it sends. An upload to a side that has only finished
+/// its answer is not limited by this.
+const LINGER_TOTAL: Duration = Duration::from_secs(30);
 
 thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
@@ -60,11 +63,34 @@ where
         }
     })
     .await?;
+    // In a box: most of the time nobody lingers.
+    Box::pin(linger(&mut up, client, upstream, LINGER, LINGER_TOTAL)).await
+}
+
+/// What the client still sends, once it has its answer. It may be silent for `silence`, and send for `total` what nothing takes.
+async fn linger<C, U>(
+    up: &mut Pump<'_>,
+    client: &mut C,
+    upstream: &mut U,
+    silence: Duration,
+    total: Duration,
+) -> io::Result<()>
+where
+    C: AsyncRead + Unpin,
+    U: AsyncWrite + Unpin,
+{
+    let mut end = None;
     loop {
         let before = up.moved;
-        // In a box: most of the time nobody lingers.
-        let rest = Box::pin(timeout(LINGER, poll_fn(|cx| up.poll_forgiving(cx, client, upstream))));
-        match rest.await {
+        if up.discard {
+            end.get_or_insert_with(|| Instant::now() + total);
+        }
+        let left = end.map_or(silence, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(());
+        }
+        let rest = poll_fn(|cx| up.poll_forgiving(cx, client, upstream));
+        match timeout(silence.min(left), rest).await {
             Ok(result) => return result,
             Err(_) if up.moved == before => return Ok(()),
             Err(_) => {}
@@ -240,5 +266,51 @@ impl<'a> Pump<'a> {
             }
             Poll::Ready(Ok(()))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    use super::*;
+
+    /// A client that goes on sending, and its connection's end. `taken`: does the other side still take it?
+    async fn lingers(taken: bool) -> Duration {
+        let (mut client, mut far_client) = duplex(64);
+        let (mut upstream, far_upstream) = duplex(1 << 20);
+        let mut kept = Some(far_upstream);
+        if !taken {
+            kept = None;
+        }
+        let sending = tokio::spawn(async move {
+            for _ in 0..40 {
+                if far_client.write_all(b"x").await.is_err() {
+                    return;
+                }
+                sleep(Duration::from_millis(25)).await;
+            }
+        });
+        let count = AtomicU64::new(0);
+        let mut up = Pump::new(&count);
+        let began = Instant::now();
+        let (silence, total) = (Duration::from_millis(200), Duration::from_millis(300));
+        linger(&mut up, &mut client, &mut upstream, silence, total).await.unwrap();
+        let lasted = began.elapsed();
+        drop((client, kept));
+        sending.await.unwrap();
+        lasted
+    }
+
+    #[tokio::test]
+    async fn what_nothing_takes_is_not_read_for_ever() {
+        let lasted = lingers(false).await;
+        assert!(lasted < Duration::from_millis(900), "{lasted:?}");
+    }
+
+    #[tokio::test]
+    async fn an_upload_to_a_side_that_reads_on_goes_on() {
+        let lasted = lingers(true).await;
+        assert!(lasted >= Duration::from_millis(950), "{lasted:?}");
     }
 }

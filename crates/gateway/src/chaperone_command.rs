@@ -164,6 +164,7 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         log_readers: observe::log_readers_of_pod(),
         former_args: None,
         upgrade_idle: environment.upgrade_idle,
+        upgrade_total: environment.upgrade_total,
         drain_delay: environment.drain_delay,
         drain_timeout: environment.drain_timeout.unwrap_or(arguments.drain_timeout),
     }

@@ -131,6 +131,8 @@ struct Machine {
 
 /// For the dashboard to give its port to a listener.
 const GIVING_WAY: Duration = Duration::from_secs(1);
+/// How long a WebSocket may last.
+const UPGRADE_TOTAL: Duration = Duration::from_secs(86_400);
 
 impl Machine {
     async fn apply(&mut self, Loaded { mut snapshot, problems, changed }: Loaded) {
@@ -352,6 +354,7 @@ impl Machine {
             log_readers: self.arguments.observe.log_readers(),
             former_args: None,
             upgrade_idle: Duration::from_secs_f64(infra.upgrade_idle_seconds.max(0.001)),
+            upgrade_total: UPGRADE_TOTAL,
             drain_delay: Duration::ZERO,
             drain_timeout: self.arguments.drain_timeout,
         }

@@ -21,6 +21,8 @@
 #include "vsa.h"
 #include "vtim.h"
 
+#include "tunnel.h"
+
 #ifndef NO_VXID
 #  define NO_VXID 0
 #endif
@@ -40,8 +42,6 @@ gs_export_descriptor(void)
 /*--------------------------------------------------------------------
  * Messages: client request, backend request, response
  */
-
-struct gs_text { const char *p; size_t n; };
 
 struct http *gs_req(VRT_CTX) { return (ctx->http_req); }
 struct http *gs_bereq(VRT_CTX) { return (ctx->http_bereq); }
@@ -609,16 +609,12 @@ extern void ghost_target_free(void *target);
 extern void ghost_fetched(const void *target, double seconds, int answered);
 
 /* What the front says of a backend that it has not reached, or not verified (front/src/backend/serve.rs). */
-static const char gs_tls_failed[] = "Backend TLS: ";
+extern int ghost_is_fronts(struct http *beresp);
 
 static int
 gs_not_verified(const struct busyobj *bo)
 {
-	txt reason = bo->beresp->hd[HTTP_HDR_REASON];
-	size_t n = sizeof gs_tls_failed - 1;
-
-	return (bo->beresp->status == 502 && reason.b != NULL && (size_t)Tlen(reason) > n &&
-	    memcmp(reason.b, gs_tls_failed, n) == 0);
+	return (bo->beresp->status == 502 && ghost_is_fronts(bo->beresp));
 }
 
 /*
@@ -644,7 +640,8 @@ gs_target_try(VRT_CTX, VCL_BACKEND d)
 		i = be->vdir->methods->gethdrs(ctx, be);
 		if (i == 0 && gs_not_verified(bo)) {
 			/* The front took the request, and told the backend nothing of it. */
-			VSLb(bo->vsl, SLT_FetchError, "%s", bo->beresp->hd[HTTP_HDR_REASON].b);
+			VSLb(bo->vsl, SLT_FetchError, "%s", bo->beresp->hd[HTTP_HDR_REASON].b == NULL ?
+			    "Backend TLS" : bo->beresp->hd[HTTP_HDR_REASON].b);
 			bo->htc->doclose = SC_REM_CLOSE;
 			be->vdir->methods->finish(ctx, be);
 			HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
@@ -677,9 +674,138 @@ gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 	return (i);
 }
 
-/* Varnish would close without a word. */
-static const char gs_unreachable[] =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+/*--------------------------------------------------------------------
+ * WebSockets. The origin's answer is read whole before a byte of what the client sends behind its request goes there.
+ */
+
+extern int ghost_is_websocket(struct http *req);
+extern int ghost_tunnel_begins(uint64_t most);
+extern void ghost_tunnel_ends(void);
+/* 0: it cannot be handed on; 1: a tunnel; 2: an answer with this framing. */
+extern int ghost_tunnel_answer(const void *target, struct http *beresp, void **framing);
+extern void ghost_framing_free(void *framing);
+
+static stream_close_t
+gs_say(VRT_CTX, unsigned status, const char *reason)
+{
+	char line[128];
+	int n = snprintf(line, sizeof line, "HTTP/1.1 %u %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+	    status, reason);
+
+	if (gs_send(ctx->req->sp->fd, line, (size_t)n, cache_param->idle_send_timeout) != 0)
+		return (SC_REM_CLOSE);
+	ctx->req->acct.resp_hdrbytes += (uint64_t)n;
+	gs_part(ctx->req->sp->fd);
+	return (SC_TX_ERROR);
+}
+
+static int
+gs_send_head(VRT_CTX, const struct http *hp)
+{
+	struct vsb *vsb = VSB_new_auto();
+	txt reason = hp->hd[HTTP_HDR_REASON];
+	int i = -1;
+
+	if (vsb == NULL)
+		return (-1);
+	VSB_printf(vsb, "HTTP/1.1 %03u ", http_GetStatus(hp));
+	if (reason.b != NULL)
+		VSB_bcat(vsb, reason.b, Tlen(reason));
+	VSB_cat(vsb, "\r\n");
+	for (unsigned u = HTTP_HDR_FIRST; u < hp->nhd; u++) {
+		if (hp->hd[u].b == NULL)
+			continue;
+		VSB_bcat(vsb, hp->hd[u].b, Tlen(hp->hd[u]));
+		VSB_cat(vsb, "\r\n");
+	}
+	VSB_cat(vsb, "\r\n");
+	if (VSB_finish(vsb) == 0 && gs_send(ctx->req->sp->fd, VSB_data(vsb), (size_t)VSB_len(vsb),
+	    cache_param->idle_send_timeout) == 0) {
+		ctx->req->acct.resp_hdrbytes += (uint64_t)VSB_len(vsb);
+		i = 0;
+	}
+	VSB_destroy(&vsb);
+	return (i);
+}
+
+static struct gs_text
+gs_behind(const struct http_conn *htc)
+{
+	struct gs_text t = { NULL, 0 };
+
+	if (htc != NULL && htc->pipeline_b != NULL) {
+		t.p = htc->pipeline_b;
+		t.n = (size_t)(htc->pipeline_e - htc->pipeline_b);
+	}
+	return (t);
+}
+
+static stream_close_t
+gs_answered(VRT_CTX, VCL_BACKEND d)
+{
+	struct busyobj *bo = ctx->bo;
+	struct req *req = ctx->req;
+	int client = req->sp->fd, origin = *bo->htc->rfd;
+	void *framing = NULL;
+	struct gs_text behind = gs_behind(bo->htc);
+	stream_close_t closed = SC_TX_PIPE;
+	uint64_t down = 0;
+
+	switch (ghost_tunnel_answer(d->priv, bo->beresp, &framing)) {
+	case 1:
+		if (gs_send_head(ctx, bo->beresp) != 0 ||
+		    gs_send(client, behind.p, behind.n, cache_param->idle_send_timeout) != 0)
+			break;
+		down = behind.n;
+		gs_relay(client, origin, gs_behind(req->htc), &down);
+		break;
+	case 2:
+		if (gs_send_head(ctx, bo->beresp) != 0)
+			break;
+		gs_hand_on(client, origin, behind, framing, bo->htc->between_bytes_timeout, &down);
+		gs_part(client);
+		break;
+	default:
+		VSLb(bo->vsl, SLT_FetchError, "The answer to a WebSocket request cannot be handed on");
+		closed = gs_say(ctx, 502, "Bad Gateway");
+	}
+	ghost_framing_free(framing);
+	req->acct.resp_bodybytes += down;
+	return (closed);
+}
+
+static stream_close_t
+gs_tunnel(VRT_CTX, VCL_BACKEND d)
+{
+	struct busyobj *bo = ctx->bo;
+	vtim_mono begun = VTIM_mono();
+	stream_close_t closed;
+	VCL_BACKEND be;
+	int i;
+
+	if (!ghost_tunnel_begins(gs_most_tunnels())) {
+		VSLb(bo->vsl, SLT_FetchError, "Too many WebSockets: half of thread_pools x thread_pool_max");
+		return (gs_say(ctx, 503, "Service Unavailable"));
+	}
+	/* As Varnish does before it fetches. */
+	HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
+	VFP_Setup(bo->vfc, ctx->req->wrk);
+	bo->vfc->resp = bo->beresp;
+	bo->vfc->req = bo->bereq;
+	i = gs_target_try(ctx, d);
+	ghost_fetched(d->priv, VTIM_mono() - begun, i == 0);
+	VSLb_ts_req(ctx->req, "Pipe", W_TIM_real(ctx->req->wrk));
+	if (i == 0) {
+		closed = gs_answered(ctx, d);
+		be = bo->director_resp;
+		bo->htc->doclose = SC_TX_PIPE;
+		be->vdir->methods->finish(ctx, be);
+	} else
+		closed = gs_say(ctx, 503, "Service Unavailable");
+	VSLb_ts_req(ctx->req, "PipeSess", W_TIM_real(ctx->req->wrk));
+	ghost_tunnel_ends();
+	return (closed);
+}
 
 static stream_close_t
 gs_target_pipe(VRT_CTX, VCL_BACKEND d)
@@ -690,6 +816,9 @@ gs_target_pipe(VRT_CTX, VCL_BACKEND d)
 	VCL_BACKEND be;
 
 	ghost_leaving(d->priv, ctx->bo->bereq);
+	if (ghost_is_websocket(ctx->http_req))
+		return (gs_tunnel(ctx, d));
+	/* User VCL pipes by itself: this is Varnish's own pipe, from the first byte on. */
 	for (int tries = 0; tries < 2; tries++) {
 		before = at;
 		be = ghost_target_pick(d->priv, &at);
@@ -701,9 +830,8 @@ gs_target_pipe(VRT_CTX, VCL_BACKEND d)
 		if (closed != SC_TX_ERROR || ctx->req->t_prev != last)
 			return (closed);
 	}
-	if (write(ctx->req->sp->fd, gs_unreachable, sizeof gs_unreachable - 1) < 0)
-		return (SC_REM_CLOSE);
-	return (SC_TX_ERROR);
+	/* Varnish would close without a word. */
+	return (gs_say(ctx, 503, "Service Unavailable"));
 }
 
 static void gs_target_destroy(VCL_BACKEND d) { ghost_target_free(d->priv); }

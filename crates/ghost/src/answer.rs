@@ -2,7 +2,6 @@
 //! no backend, redirects, and ghost's loopback socket.
 
 use std::ffi::{c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use model::RouteKind;
@@ -12,6 +11,7 @@ use router::{Router, Rule};
 use crate::control::Control;
 use crate::error::Error;
 use crate::ffi::{self, Ctx, Director, OwnedDirector, RawAnswer, Text, c_string};
+use crate::guard::stopped;
 use crate::message::Message;
 use crate::socket::Socket;
 
@@ -142,16 +142,23 @@ pub(crate) unsafe fn of_director<'a>(director: Director) -> Option<&'a Answer> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_answer(ctx: *const Ctx, answer: *const c_void, to: *mut RawAnswer) -> c_int {
-    let said = catch_unwind(AssertUnwindSafe(|| {
+    stopped(-1, || {
         // SAFETY: the shim passes a director's private part and the fetch's own request.
         let (answer, bereq) = unsafe { (&*answer.cast::<Answer>(), Message::new(ffi::gs_bereq(ctx))) };
-        bereq.map_or_else(Said::default, |bereq| answer.say(ctx, bereq))
-    }))
-    .unwrap_or_else(|_| Said {
-        status: 500,
-        header: Some(format!("{ERROR_HEADER}: ghost panicked: this is a bug").into_bytes()),
-        body: String::new(),
-    });
+        let panicked = || Said {
+            status: 500,
+            header: Some(format!("{ERROR_HEADER}: ghost panicked: this is a bug").into_bytes()),
+            body: String::new(),
+        };
+        let say = || Some(bereq.map_or_else(Said::default, |bereq| answer.say(ctx, bereq)));
+        // SAFETY: ctx is live, and the place is the shim's.
+        unsafe { hand_over(ctx, stopped(None, say).unwrap_or_else(panicked), to) }
+    })
+}
+
+/// # Safety
+/// `ctx` must be live, and `to` a place for the answer.
+unsafe fn hand_over(ctx: *const Ctx, said: Said, to: *mut RawAnswer) -> c_int {
     let mut header = said.header.unwrap_or_default();
     header.iter_mut().filter(|b| matches!(b, b'\r' | b'\n' | b'\0')).for_each(|b| *b = b' ');
     // SAFETY: ctx is live; the copy lives in the task's workspace, as long as the task. NULL: out of workspace.
@@ -175,14 +182,16 @@ unsafe extern "C" fn ghost_answer(ctx: *const Ctx, answer: *const c_void, to: *m
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_body_free(p: *mut u8, n: usize) {
-    if !p.is_null() {
-        // SAFETY: made by Box::into_raw in ghost_answer, of this length, freed once.
-        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(p, n)) });
-    }
+    stopped((), || {
+        if !p.is_null() {
+            // SAFETY: made by Box::into_raw in ghost_answer, of this length, freed once.
+            drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(p, n)) });
+        }
+    });
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_answer_free(answer: *mut c_void) {
     // SAFETY: made by Box::into_raw in Answer::director, freed once, by Varnish.
-    drop(unsafe { Box::from_raw(answer.cast::<Answer>()) });
+    stopped((), || drop(unsafe { Box::from_raw(answer.cast::<Answer>()) }));
 }

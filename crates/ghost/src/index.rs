@@ -12,13 +12,13 @@ pub(crate) mod urls;
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, TAG_HEADERS};
 use router::cache::Parameters;
 
 use crate::ffi::{self, RawObject, RawWorker};
+use crate::guard::stopped;
 use bans::{Bans, Matches};
 use known::Known;
 use map::Map;
@@ -251,7 +251,7 @@ pub(crate) fn without_port(host: &[u8]) -> &[u8] {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_index_insert(worker: *mut RawWorker, object: *mut RawObject) {
-    let _ = catch_unwind(AssertUnwindSafe(|| {
+    stopped((), || {
         // SAFETY: Varnish shows its own worker, and an object that has its headers and is alive.
         let stored = unsafe { Stored::read(worker, object) };
         let mut keys = Vec::with_capacity(2 + stored.tags.len());
@@ -270,10 +270,10 @@ unsafe extern "C" fn ghost_index_insert(worker: *mut RawWorker, object: *mut Raw
             // SAFETY: as above.
             unsafe { ffi::gs_forget(object) };
         }
-    }));
+    });
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_index_remove(object: *mut RawObject) {
-    let _ = catch_unwind(|| MAP.remove(object as usize));
+    stopped((), || MAP.remove(object as usize));
 }

@@ -6,7 +6,7 @@
 //! The way of a request: `vmod.rs` (what VCL calls) → `task.rs` (the decision, kept while the request lives) →
 //! `target.rs` (a director that carries the decision to the fetch and picks the endpoint) or `answer.rs` (404, 500,
 //! redirects); `cache.rs` carries out the rule's cache policy on both sides. The way of a reload: `control.rs` → `object.rs` → `table.rs` → `backend.rs`, and
-//! `retire.rs` for endpoints that are gone. What is counted: `stats.rs`. The way out of the cache: `control.rs` → `invalidate.rs` → `index.rs`.
+//! `retire.rs` for endpoints that are gone. What is counted: `stats.rs`. WebSockets: `tunnel.rs`. The way out of the cache: `control.rs` → `invalidate.rs` → `index.rs`.
 
 mod answer;
 mod backend;
@@ -15,6 +15,8 @@ mod control;
 mod error;
 mod ffi;
 mod forwarded;
+mod framing;
+mod guard;
 mod index;
 mod invalidate;
 mod journal;
@@ -22,6 +24,7 @@ mod message;
 mod object;
 mod preamble;
 mod retire;
+mod secret;
 mod sent;
 mod socket;
 mod stats;
@@ -30,6 +33,7 @@ mod table;
 mod target;
 mod task;
 mod trace;
+mod tunnel;
 mod vmod;
 
 /// Where varnishd finds the VMOD's descriptor; the shim's constructor fills it.

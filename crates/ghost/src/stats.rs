@@ -13,6 +13,7 @@ use model::stats::{BUCKETS, CACHE_RESULTS, CODES, Counts, Histogram, RouteStats,
 use router::{Router, Rule};
 
 use crate::object::IN_FLIGHT;
+use crate::tunnel;
 
 /// Positions in [`CACHE_RESULTS`].
 pub(crate) const HIT: u8 = 0;
@@ -172,6 +173,8 @@ impl RouteCounters {
         Stats {
             per_route: self.unrouted.is_some(),
             in_flight: u64::try_from(IN_FLIGHT.load(Ordering::Relaxed)).unwrap_or(0),
+            upgraded: tunnel::OPEN.load(Ordering::Relaxed),
+            upgrades_refused: tunnel::REFUSED.load(Ordering::Relaxed),
             endpoints_added: ENDPOINTS_ADDED.load(Ordering::Relaxed),
             endpoints_removed: ENDPOINTS_REMOVED.load(Ordering::Relaxed),
             loops: LOOPS.load(Ordering::Relaxed),

@@ -4,14 +4,16 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use model::names::{GHOST_PREFIX, LOOP_HEADER};
+use model::names::{FRONT_HEADER, FRONT_PROOF_ENV, GHOST_PREFIX, LOOP_HEADER};
 use router::{Router, Rule, random};
 
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ffi::{self, Ctx, Director, Http, OwnedDirector, c_string};
+use crate::guard::stopped;
 use crate::journal;
 use crate::message::{Message, c_bytes};
+use crate::secret;
 use crate::stats::Counters;
 
 pub(crate) struct Target {
@@ -70,41 +72,47 @@ pub(crate) unsafe fn of_director<'a>(director: Director) -> Option<&'a Target> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_target_pick(target: *const c_void, at: *mut usize) -> Director {
-    // SAFETY: the shim passes a director's private part and a valid position.
-    let (target, at) = unsafe { (&*target.cast::<Target>(), &mut *at) };
-    match target.pick(Some(*at)) {
-        Some(picked) => {
-            *at = picked;
-            target.backends.get(picked).map_or(std::ptr::null(), |b| b.raw())
+    stopped(std::ptr::null(), || {
+        // SAFETY: the shim passes a director's private part and a valid position.
+        let (target, at) = unsafe { (&*target.cast::<Target>(), &mut *at) };
+        match target.pick(Some(*at)) {
+            Some(picked) => {
+                *at = picked;
+                target.backends.get(picked).map_or(std::ptr::null(), |b| b.raw())
+            }
+            None => std::ptr::null(),
         }
-        None => std::ptr::null(),
-    }
+    })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_fetched(target: *const c_void, seconds: f64, answered: c_int) {
-    // SAFETY: the shim passes a director's private part.
-    if let Some(counters) = unsafe { &(*target.cast::<Target>()).counters } {
-        counters.fetched(seconds, answered == 1);
-    }
+    stopped((), || {
+        // SAFETY: the shim passes a director's private part.
+        if let Some(counters) = unsafe { &(*target.cast::<Target>()).counters } {
+            counters.fetched(seconds, answered == 1);
+        }
+    });
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_target_free(target: *mut c_void) {
     // SAFETY: made by Box::into_raw in Target::director, freed once, by Varnish.
-    drop(unsafe { Box::from_raw(target.cast::<Target>()) });
+    stopped((), || drop(unsafe { Box::from_raw(target.cast::<Target>()) }));
 }
 
 /// After all VCL and all filters: what these may have set goes, and what they must not remove is there.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_leaving(target: *const c_void, bereq: *mut Http) {
-    // SAFETY: the shim passes a director's private part; the fetch owns its request.
-    let (target, message) = unsafe { (&*target.cast::<Target>(), Message::new(bereq)) };
-    let Some(message) = message else { return };
-    message.remove_headers_with(GHOST_PREFIX);
-    if let Some(id) = target.router.gateway_id() {
-        name_us(message, id);
-    }
+    stopped((), || {
+        // SAFETY: the shim passes a director's private part; the fetch owns its request.
+        let (target, message) = unsafe { (&*target.cast::<Target>(), Message::new(bereq)) };
+        let Some(message) = message else { return };
+        message.remove_headers_with(GHOST_PREFIX);
+        if let Some(id) = target.router.gateway_id() {
+            name_us(message, id);
+        }
+    });
 }
 
 /// Says in CDN-Loop that the request went through this Gateway; once, however often it is tried.
@@ -121,14 +129,26 @@ unsafe extern "C" fn ghost_arrived(
     backend: *const c_char,
     seconds: f64,
 ) {
-    // SAFETY: the shim passes a director's private part, the fetch's own response, and a backend's name.
-    let (target, message, backend) =
-        unsafe { (&*target.cast::<Target>(), Message::new(beresp), c_bytes(backend)) };
-    let Some(message) = message else { return };
-    message.remove_headers_with(GHOST_PREFIX);
-    let router = &target.router;
-    if router.logs_requests() || router.trace_sampling().is_some() {
-        let value = format!("{} {seconds:.6}", String::from_utf8_lossy(backend));
-        message.set_header(journal::BACKEND_HEADER, value.as_bytes());
-    }
+    stopped((), || {
+        // SAFETY: the shim passes a director's private part, the fetch's own response, and a backend's name.
+        let (target, message, backend) =
+            unsafe { (&*target.cast::<Target>(), Message::new(beresp), c_bytes(backend)) };
+        let Some(message) = message else { return };
+        message.remove_headers_with(GHOST_PREFIX);
+        let router = &target.router;
+        if router.logs_requests() || router.trace_sampling().is_some() {
+            let value = format!("{} {seconds:.6}", String::from_utf8_lossy(backend));
+            message.set_header(journal::BACKEND_HEADER, value.as_bytes());
+        }
+    });
+}
+
+/// Is it the front's own answer? Origins can write the same words, but they do not have the front's secret of this start.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_is_fronts(beresp: *mut Http) -> c_int {
+    stopped(0, || {
+        // SAFETY: the fetch owns its response.
+        let given = unsafe { Message::new(beresp) }.and_then(|message| message.header(FRONT_HEADER));
+        c_int::from(given.is_some_and(|given| secret::is(FRONT_PROOF_ENV, given)))
+    })
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use router::{Action, Decision, Rule};
 
 use crate::ffi::{self, Ctx};
+use crate::guard::stopped;
 use crate::object::{Ghost, IN_FLIGHT};
 use crate::retire;
 use crate::stats;
@@ -141,14 +142,16 @@ fn id(ghost: &Ghost) -> *const c_void {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_task_fini(task: *mut c_void, bytes: u64, seconds: f64) {
-    IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
-    // SAFETY: written by Task::of, taken once; the memory is the workspace's.
-    let Task { table, decision, status, cache, .. } = unsafe { task.cast::<Task>().read() };
-    // std.rollback(req) ends a task's state before there is an answer.
-    if status != 0
-        && let Some(counters) = table.counters_of(decision.as_ref())
-    {
-        counters.answered(status, cache, bytes, seconds);
-    }
-    retire::release(table);
+    stopped((), || {
+        IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: written by Task::of, taken once; the memory is the workspace's.
+        let Task { table, decision, status, cache, .. } = unsafe { task.cast::<Task>().read() };
+        // std.rollback(req) ends a task's state before there is an answer.
+        if status != 0
+            && let Some(counters) = table.counters_of(decision.as_ref())
+        {
+            counters.answered(status, cache, bytes, seconds);
+        }
+        retire::release(table);
+    });
 }

@@ -1,7 +1,6 @@
-//! What VCL calls. Every function stops a panic at its border: across it, varnishd's child would abort.
+//! What VCL calls. Every function stops a panic at its border ([`crate::guard`]).
 
 use std::ffi::c_char;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use model::names::{GHOST_PREFIX, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER, ROUTE_HEADER};
@@ -9,21 +8,15 @@ use router::edit::EditRequest;
 use router::{Action, Decision, is_host};
 
 use crate::ffi::{self, Ctx, Director, OwnedDirector, c_string};
+use crate::guard::{guarded, stopped};
 use crate::message::{ClientRequest, Message, c_bytes};
 use crate::object::{DRAINING, Ghost};
 use crate::socket::Socket;
 use crate::table::Table;
 use crate::task::Task;
 use crate::trace::Trace;
+use crate::tunnel::{asks_for_websocket, tokens};
 use crate::{answer, cache, forwarded, journal, retire, sent, stats, target};
-
-fn guarded<T>(ctx: *const Ctx, otherwise: T, body: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
-        // SAFETY: ctx is the caller's live context.
-        unsafe { ffi::gs_fail(ctx, c"ghost panicked: this is a bug in ghost".as_ptr()) };
-        otherwise
-    })
-}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router__init(
@@ -49,13 +42,15 @@ unsafe extern "C" fn vmod_router__init(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router__fini(object: *mut *mut Ghost) {
-    // SAFETY: made by Box::into_raw in init, given back once, when no request of this VCL is left.
-    let ghost = unsafe { std::mem::replace(&mut *object, std::ptr::null_mut()) };
-    if !ghost.is_null() {
-        // SAFETY: as above.
-        drop(unsafe { Box::from_raw(ghost) });
-        retire::finish();
-    }
+    stopped((), || {
+        // SAFETY: made by Box::into_raw in init, given back once, when no request of this VCL is left.
+        let ghost = unsafe { std::mem::replace(&mut *object, std::ptr::null_mut()) };
+        if !ghost.is_null() {
+            // SAFETY: as above.
+            drop(unsafe { Box::from_raw(ghost) });
+            retire::finish();
+        }
+    });
 }
 
 #[unsafe(no_mangle)]
@@ -224,11 +219,6 @@ fn leave_out_hop_by_hop(message: Message<'_>) {
     }
 }
 
-/// The elements of a header that is a list.
-fn tokens<'a>(message: Message<'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-    message.headers(name).flat_map(|value| value.split(|b| *b == b',')).map(<[u8]>::trim_ascii)
-}
-
 /// In lower case, as Varnish's builtin VCL has it, so that the cache key does not depend on the case. What is no host goes: without
 /// one the postamble answers 400.
 fn normal_host(message: Message<'_>) {
@@ -272,13 +262,6 @@ fn forwards(ctx: *const Ctx, ghost: *const Ghost) -> Option<bool> {
     // SAFETY: Varnish passes a live context and our object.
     let task = unsafe { Task::existing(ctx, &*ghost) };
     task?.decision().map(|decision| matches!(decision.action(), Action::Forward { .. }))
-}
-
-/// No other protocol is piped: `Upgrade: h2c` would take requests past the gateway's rules.
-fn asks_for_websocket(message: Message<'_>) -> bool {
-    message.method() == b"GET"
-        && tokens(message, "Upgrade").any(|t| t.eq_ignore_ascii_case(b"websocket"))
-        && tokens(message, "Connection").any(|t| t.eq_ignore_ascii_case(b"upgrade"))
 }
 
 #[unsafe(no_mangle)]
@@ -470,22 +453,22 @@ unsafe extern "C" fn vmod_router_backend(ctx: *const Ctx, ghost: *const Ghost) -
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router_route_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
-    text(ctx, ghost, |chosen| chosen.rule.map(router::Rule::route_name))
+    guarded(ctx, std::ptr::null(), || text(ctx, ghost, |chosen| chosen.rule.map(router::Rule::route_name)))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router_rule_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
-    text(ctx, ghost, |chosen| chosen.rule?.rule_name())
+    guarded(ctx, std::ptr::null(), || text(ctx, ghost, |chosen| chosen.rule?.rule_name()))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router_listener_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
-    text(ctx, ghost, |chosen| chosen.listener)
+    guarded(ctx, std::ptr::null(), || text(ctx, ghost, |chosen| chosen.listener))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router_group_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
-    text(ctx, ghost, |chosen| chosen.group)
+    guarded(ctx, std::ptr::null(), || text(ctx, ghost, |chosen| chosen.group))
 }
 
 #[unsafe(no_mangle)]
@@ -535,12 +518,10 @@ fn text<'a>(
     ghost: *const Ghost,
     of: impl FnOnce(Chosen<'a>) -> Option<&'a str>,
 ) -> *const c_char {
-    guarded(ctx, std::ptr::null(), || {
-        // SAFETY: Varnish passes a live context and our object.
-        let chosen = unsafe { chosen(ctx, &*ghost) };
-        // SAFETY: as above.
-        chosen.and_then(of).map_or(std::ptr::null(), |text| unsafe { copied(ctx, text) })
-    })
+    // SAFETY: Varnish passes a live context and our object.
+    let chosen = unsafe { chosen(ctx, &*ghost) };
+    // SAFETY: as above.
+    chosen.and_then(of).map_or(std::ptr::null(), |text| unsafe { copied(ctx, text) })
 }
 
 /// # Safety

@@ -52,11 +52,13 @@ cases! {
     a_thousand_endpoints_come_and_go
     a_thousand_rules_work_and_reload
     a_tls_front_speaks_proxy_over_a_unix_socket
+    a_tunnel_opens_with_101_only
     a_websocket_to_an_unreachable_endpoint_finds_another
     a_websocket_without_backend_gets_the_answer
     an_empty_group_answers_500_for_its_share
     an_expression_sees_urls_as_the_cache_knows_them
     an_ingress_without_a_policy_passes_cookies
+    an_origin_cannot_pretend_to_be_the_front
     an_unreachable_endpoint_is_tried_once_more_on_another
     an_unreachable_group_gets_no_third_try
     bans_take_what_matches_and_nothing_else_gets_in
@@ -107,6 +109,7 @@ cases! {
     those_who_wait_for_a_slow_failure_get_the_stale_object
     timeouts_of_the_file_hold
     too_little_workspace_fails_the_request_alone
+    tunnels_have_limits
     urls_are_rewritten_for_the_origin_only
     user_vcl_has_the_last_word_on_a_policy
     user_vcl_reads_what_was_decided_on_both_sides

@@ -73,9 +73,24 @@ pub const SENT_HEADER: &str = "X-Ghost-Sent";
 pub const GHOST_PREFIX: &str = "X-Ghost-";
 /// On requests to origins: through which gateways and CDNs they went (RFC 8586). A request with the Gateway's own id is refused.
 pub const LOOP_HEADER: &str = "CDN-Loop";
+/// On the front's own answer to varnishd: the backend was not reached, or not verified, and was sent nothing. Its value is
+/// what [`FRONT_PROOF_ENV`] says; from anyone else it means nothing.
+pub const FRONT_HEADER: &str = "X-Ghost-Front";
 
 /// The environment variable in which varnishd's child finds ghost.json, unless VCL names the file.
 pub const GHOST_CONFIG_ENV: &str = "GHOST_CONFIG_PATH";
+/// The one in which it finds what the front's own answers carry: a secret of this start, which no origin knows.
+pub const FRONT_PROOF_ENV: &str = "GHOST_FRONT_PROOF";
+/// The one in which it finds where to open its control socket, a unix socket. Without it, it opens none.
+pub const CONTROL_SOCKET_ENV: &str = "GHOST_CONTROL_SOCKET";
+/// The one in which it finds what requests to that socket must carry: a secret of this start.
+pub const CONTROL_TOKEN_ENV: &str = "GHOST_CONTROL_TOKEN";
+/// The request header that carries it.
+pub const CONTROL_TOKEN_HEADER: &str = "X-Ghost-Token";
+/// The only Host that the control socket answers to.
+pub const CONTROL_HOST: &str = "ghost";
+/// The one in which it finds for how many seconds a WebSocket may last.
+pub const UPGRADE_TOTAL_ENV: &str = "GHOST_UPGRADE_TOTAL_SECONDS";
 /// The one in which it finds how many bytes each storage holds: `s0=104857600 disk=21474836480`.
 pub const GHOST_STORAGE_ENV: &str = "GHOST_STORAGE";
 

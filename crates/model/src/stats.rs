@@ -38,6 +38,9 @@ pub struct Stats {
     pub per_route: bool,
     /// Requests that were routed and are not yet over.
     pub in_flight: u64,
+    /// WebSockets that are open, and those that there was no place for.
+    pub upgraded: u64,
+    pub upgrades_refused: u64,
     /// Endpoints that came with reloads, and that went with them.
     pub endpoints_added: u64,
     pub endpoints_removed: u64,

@@ -40,6 +40,13 @@ pub(super) fn add(to: &mut Families, stats: Option<&Stats>) {
         &[],
         stats.loops,
     );
+    to.gauge("varnish_gateway_upgraded_connections", "WebSockets that are open", &[], stats.upgraded);
+    to.counter(
+        "varnish_gateway_upgrades_refused_total",
+        "WebSockets that got 503, because half of varnishd's threads already serve others",
+        &[],
+        stats.upgrades_refused,
+    );
     let changes = [("added", stats.endpoints_added), ("removed", stats.endpoints_removed)];
     for (change, count) in changes {
         to.counter(

@@ -31,8 +31,10 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For varnishd to read that a backend was not reached.
 const PARTING: Duration = Duration::from_secs(1);
-/// What the reason of a 502 begins with where a backend was not reached or not verified. ghost's shim.c knows it.
+/// What the reason of a 502 begins with where a backend was not reached or not verified: for people who read the log.
 const REFUSED: &str = "Backend TLS: ";
+/// The header that carries the proof: `model::names::FRONT_HEADER`.
+const FRONT_HEADER: &str = "X-Ghost-Front";
 const PAUSE: Duration = Duration::from_millis(500);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -76,6 +78,7 @@ struct Shared {
     reporter: Box<dyn Fn(BackendEvent) + Send + Sync>,
     /// What was last told of each endpoint.
     told: Mutex<HashMap<(String, SocketAddr), String>>,
+    proof: Arc<str>,
     shutdown: watch::Receiver<Shutdown>,
     _alive: mpsc::Sender<Infallible>,
 }
@@ -86,7 +89,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Serves varnishd on `socket` until `shutdown` says otherwise.
+/// Serves varnishd on `socket` until `shutdown` says otherwise. `proof` marks our own answers: ghost has it, and no origin.
 pub async fn run_backends(
     mut profiles: watch::Receiver<Arc<Profiles>>,
     peers: watch::Receiver<Arc<Peers>>,
@@ -94,6 +97,7 @@ pub async fn run_backends(
     reporter: impl Fn(BackendEvent) + Send + Sync + 'static,
     mut shutdown: watch::Receiver<Shutdown>,
     counters: Arc<BackendCounters>,
+    proof: Arc<str>,
 ) {
     let (alive, mut all_gone) = mpsc::channel(1);
     let shared = Arc::new(Shared {
@@ -102,6 +106,7 @@ pub async fn run_backends(
         counters,
         reporter: Box::new(reporter),
         told: Mutex::new(HashMap::new()),
+        proof,
         shutdown: shutdown.clone(),
         _alive: alive,
     });
@@ -263,7 +268,7 @@ async fn exchange(mut stream: UnixStream, shared: &Shared) {
         (endpoint, Err(failed)) => (endpoint, failed),
     };
     shared.ill(profile, endpoint, reason, why);
-    refuse(stream, reason).await;
+    refuse(stream, reason, &shared.proof).await;
 }
 
 /// Not a byte was sent: another endpoint of the Service may do, for every request. varnishd has given its body away already, and
@@ -291,11 +296,13 @@ fn pick(count: usize) -> usize {
         .unwrap_or_default()
 }
 
-/// Tells varnishd why, in the one language that it understands: ghost knows by the reason that the backend was sent nothing,
-/// and may try another.
-async fn refuse(mut stream: UnixStream, reason: BackendFailure) {
-    let answer =
-        format!("HTTP/1.1 502 {REFUSED}{}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", reason.name());
+/// Tells varnishd why, in the one language that it understands: ghost knows by the proof that this is no origin's answer, so
+/// that the backend was sent nothing, and may try another.
+async fn refuse(mut stream: UnixStream, reason: BackendFailure, proof: &str) {
+    let answer = format!(
+        "HTTP/1.1 502 {REFUSED}{}\r\n{FRONT_HEADER}: {proof}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        reason.name()
+    );
     if stream.write_all(answer.as_bytes()).await.is_err() || stream.shutdown().await.is_err() {
         return;
     }

@@ -24,6 +24,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::support::{Authority, PATIENCE};
 
+/// What the front's own answers carry.
+const PROOF: &str = "a secret of this start";
+
 /// What a backend saw of a connection.
 #[derive(Debug, PartialEq)]
 struct Seen {
@@ -87,7 +90,15 @@ impl Way {
         };
         let socket = directory.path().join("backend.sock");
         let peers = watch::Sender::default().subscribe();
-        tokio::spawn(run_backends(watched, peers, socket.clone(), report, shutdowns, Arc::clone(&counters)));
+        tokio::spawn(run_backends(
+            watched,
+            peers,
+            socket.clone(),
+            report,
+            shutdowns,
+            Arc::clone(&counters),
+            PROOF.into(),
+        ));
         let mut way = Self { directory, profiles, counters, events, _shutdown: shutdown };
         assert_eq!(way.event().await, BackendEvent::Listening { path: socket });
         way
@@ -115,6 +126,7 @@ impl Way {
             stream.shutdown().await.unwrap();
             timeout(PATIENCE, stream.read_to_string(&mut rest)).await.unwrap().unwrap();
             assert!(rest.starts_with("1.1 502 Backend TLS: "), "{rest}");
+            assert!(rest.contains(&format!("\r\nX-Ghost-Front: {PROOF}\r\n")), "{rest}");
             return None;
         }
         Some(got)
