@@ -57,6 +57,11 @@ pub struct VarnishCachePolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION))]
     pub keep: Option<String>,
+    /// A larger answer is delivered and not kept. By default one that takes more than an eighth of its storage; more than half of
+    /// the storage is never taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::SIZE))]
+    pub max_object_size: Option<String>,
     /// What tells two answers apart beside host and URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<CacheKeyParameters>,

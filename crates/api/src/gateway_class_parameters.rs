@@ -86,7 +86,7 @@ pub struct GatewayClassParametersSpec {
     /// CPU and memory of varnishd's container. Where absent it requests 20m of CPU and 128Mi of memory, without limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceParameters>,
-    /// Where varnishd keeps its objects. Where absent: in memory, three quarters of what resources.limits.memory
+    /// Where varnishd keeps its objects. Where absent: in memory, five eighths of what resources.limits.memory
     /// leaves beside 128Mi for varnishd itself; 256Mi without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(

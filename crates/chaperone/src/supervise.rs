@@ -17,8 +17,8 @@ use crate::event::{Event, Reporter};
 use crate::feed::{Desired, Feed, LastGood};
 use crate::front_side::FrontSide;
 use crate::log::Readers;
-use crate::varnishd::{Varnishd, speaks_http2, varnishd_dir};
-use crate::{Error, ListenSocket, Settings, ports, reload, token};
+use crate::varnishd::{Varnishd, speaks_http2, varnishd_dir, with_storages};
+use crate::{Error, ListenSocket, Settings, ports, reload, storage, token};
 
 /// From the start of varnishd to its first word on the CLI.
 const STARTING: Duration = Duration::from_secs(30);
@@ -27,9 +27,6 @@ const ASK: Duration = Duration::from_secs(1);
 /// For readers of varnishd's log to find it, which takes them a tenth of a second; they are looked for so often.
 const FINDING_LOG: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
-
-/// Of an answer that is not kept, so much is fetched ahead of what its client has taken.
-const TRANSIT_BUFFER: &str = "4m";
 
 /// sockaddr_un has 108 bytes, and one of them ends the path.
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -172,7 +169,8 @@ impl Supervisor {
         }
         // Whoever takes a large answer slowly, without the cache, does not have it all in our memory. Varnish 7.1 does not know how.
         if !self.settings.extra_args.iter().any(|argument| argument.contains("transit_buffer")) {
-            let _ = admin.param_set("transit_buffer", TRANSIT_BUFFER).await;
+            let bytes = storage::transit_buffer(&with_storages(&self.settings.extra_args));
+            let _ = admin.param_set("transit_buffer", &format!("{bytes}b")).await;
         }
         self.reporter.works_in(&varnishd_dir(&settings));
         Ok(Running { varnishd, listener, secret, admin, missing })

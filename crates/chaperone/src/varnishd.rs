@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::names::{
-    FRONT_PROOF_ENV, GHOST_CONFIG_ENV, GHOST_STORAGE_ENV, HTTPS_SOCKET, RELOAD_SOCKET, UPGRADE_TOTAL_ENV,
+    FRONT_PROOF_ENV, GHOST_CONFIG_ENV, GHOST_INDEX_ENV, GHOST_STORAGE_ENV, HTTPS_SOCKET, RELOAD_SOCKET,
+    UPGRADE_TOTAL_ENV,
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -52,13 +53,15 @@ impl Varnishd {
         let secret_file = settings.work_dir.join("secret");
         secret.write(&secret_file)?;
         let mut command = Command::new(&settings.varnishd);
+        let storages = with_storages(&settings.extra_args);
         command
             .args(arguments(settings, &listener.local_addr().to_string(), &secret_file))
             .env(GHOST_CONFIG_ENV, settings.ghost_config())
             // Not on the command line, which everyone on the machine can read.
             .env(FRONT_PROOF_ENV, front_proof)
             .env(UPGRADE_TOTAL_ENV, settings.upgrade_total.as_secs_f64().to_string())
-            .env(GHOST_STORAGE_ENV, storage::sizes(&settings.extra_args))
+            .env(GHOST_STORAGE_ENV, storage::sizes(&storages))
+            .env(GHOST_INDEX_ENV, storage::index_bytes(&storages, storage::memory()).to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -143,8 +146,12 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     add(&["-p", "rush_exponent=1000"]);
     // Ours must not cost a client the room for its own: the default is 64.
     add(&["-p", "http_max_hdr=128"]);
-    // A large answer takes the place of as many small objects as it needs. Beyond the default of 50 it would break off.
+    // A large answer takes the place of as many small objects as it needs. Beyond the default of 50 it would break off. How large
+    // it may be, ghost decides.
     add(&["-p", "nuke_limit=1000000"]);
+    // By default memory for up to 256 MB of an answer is taken at once, by its Content-Length. Transient would be full before a
+    // byte has come.
+    add(&["-p", "fetch_maxchunksize=256k"]);
     // Tags come by the hundred, in one header: the defaults are 8k and 32k, and an answer beyond is 503. It must fit into the
     // workspace, with room for what is done with it.
     for parameter in ["http_resp_hdr_len=32k", "http_resp_size=64k", "workspace_backend=128k"] {
@@ -159,9 +166,16 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     if settings.log_readers == 0 {
         add(&["-p", REQUEST_TAGS]);
     }
-    let extra: Vec<&str> = settings.extra_args.iter().map(String::as_str).collect();
-    add(&extra);
+    let extra = with_storages(&settings.extra_args);
+    add(&extra.iter().map(String::as_str).collect::<Vec<_>>());
     all
+}
+
+/// The user's arguments, after those for storages that they do not name.
+pub(crate) fn with_storages(extra_args: &[String]) -> Vec<String> {
+    let added = storage::added(extra_args, storage::memory());
+    let added = added.into_iter().flat_map(|argument| ["-s".to_owned(), argument]);
+    added.chain(extra_args.iter().cloned()).collect()
 }
 
 /// Does varnishd speak HTTP/2? We switch it on, and the user's arguments have the last word.

@@ -78,6 +78,9 @@ gs_forget(struct objcore *oc)
 	oc->ttl = oc->grace = oc->keep = 0.;
 }
 
+/* An object without content: it says that requests for it do not wait for each other. */
+int gs_is_hit_for_miss(const struct objcore *oc) { return ((oc->flags & OC_F_HFM) != 0); }
+
 /*--------------------------------------------------------------------
  * The body of a request to the loopback socket
  */

@@ -397,13 +397,18 @@ struct http *gs_bereq0(VRT_CTX) { return (ctx->bo->bereq0); }
 int gs_uncacheable(VRT_CTX) { return (ctx->bo->uncacheable); }
 /* Does the client send a body, or has it sent one? */
 int gs_has_body(VRT_CTX) { return (ctx->req != NULL && ctx->req->req_body_status != BS_NONE); }
-/* The name in VCL of the storage that the answer would go to. Varnish does not tell the size of each kind: asked for that of a file,
+/* What the fetch's object is found by: 32 bytes. */
+const uint8_t *gs_digest(VRT_CTX) { return (ctx->bo->digest); }
+/* The name in VCL of the storage that the answer would go to: what lives for seconds only goes to Transient. Varnish does not tell the size of each kind: asked for that of a file,
  * 7.1 dies. */
 const char *
 gs_storage_name(VRT_CTX)
 {
 	VCL_STEVEDORE storage = VRT_r_beresp_storage(ctx);
+	const struct objcore *oc = ctx->bo->fetch_objcore;
 
+	if (oc->ttl + oc->grace + oc->keep < cache_param->shortlived)
+		return ("storage.Transient");
 	return (storage == NULL ? NULL : VRT_STEVEDORE_string(storage));
 }
 int gs_is_bgfetch(VRT_CTX) { return (ctx->bo->is_bgfetch); }
@@ -658,9 +663,73 @@ gs_target_try(VRT_CTX, VCL_BACKEND d)
 	return (i);
 }
 
+/*--------------------------------------------------------------------
+ * An answer that is to be kept may take so much of its storage and no more. One that does not say how long it is shows it only as it
+ * comes: then the fetch ends, and Varnish drops the object.
+ */
+
+extern uint64_t ghost_most_bytes(const void *target, const char *storage);
+extern void ghost_outgrown(const uint8_t *digest);
+
+#if VRT_MAJOR_VERSION >= 17
+#  define GS_SO_FAR fetched_so_far
+#else
+#  define GS_SO_FAR len_so_far
+#endif
+
+struct gs_bound {
+	struct busyobj	*bo;
+	const void	*target;
+	uint64_t	most;		/* 0: not yet known */
+};
+
+static enum vfp_status
+gs_bound_pull(struct vfp_ctx *vc, struct vfp_entry *ve, void *to, ssize_t *room)
+{
+	struct gs_bound *bound = ve->priv1;
+	struct busyobj *bo = bound->bo;
+	struct objcore *oc = bo->fetch_objcore;
+	enum vfp_status status = VFP_Suck(vc, to, room);
+
+	if (bo->uncacheable || status == VFP_ERROR || *room <= 0)
+		return (status);
+	if (bound->most == 0)
+		bound->most = ghost_most_bytes(bound->target, VRT_STEVEDORE_string(oc->stobj->stevedore));
+	/* What comes may be packed, and what is stored may not. */
+	if (ve->bytes_out + (uint64_t)*room <= bound->most && oc->boc->GS_SO_FAR <= bound->most)
+		return (status);
+	ghost_outgrown(bo->digest);
+	return (VFP_Error(vc, "ghost: larger than the %ju bytes that may be kept: see maxObjectSize of VarnishCachePolicy",
+	    (uintmax_t)bound->most));
+}
+
+static const struct vfp gs_bound_vfp[1] = {{ .name = "ghost-bound", .pull = gs_bound_pull }};
+
+/* Right above what reads from the backend; 0 where there is no body to bound. */
+static int
+gs_bound(VRT_CTX, VCL_BACKEND d)
+{
+	struct busyobj *bo = ctx->bo;
+	struct gs_bound *bound;
+	struct vfp_entry *vfe;
+
+	if (bo->htc == NULL || bo->htc->body_status == BS_NONE || bo->htc->body_status == BS_ERROR || bo->uncacheable)
+		return (0);
+	bound = WS_Alloc(bo->ws, sizeof *bound);
+	vfe = bound == NULL ? NULL : VFP_Push(bo->vfc, gs_bound_vfp);
+	if (vfe == NULL)
+		return (-1);
+	bound->bo = bo;
+	bound->target = d->priv;
+	bound->most = 0;
+	vfe->priv1 = bound;
+	return (0);
+}
+
 static int
 gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 {
+	struct busyobj *bo = ctx->bo;
 	vtim_mono begun = VTIM_mono();
 	vtim_dur took;
 	int i;
@@ -669,6 +738,12 @@ gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 	i = gs_target_try(ctx, d);
 	took = VTIM_mono() - begun;
 	ghost_fetched(d->priv, took, i == 0);
+	if (i == 0 && gs_bound(ctx, d) != 0) {
+		VSLb(bo->vsl, SLT_FetchError, "workspace_backend overflow");
+		bo->htc->doclose = SC_OVERLOAD;
+		bo->director_resp->vdir->methods->finish(ctx, bo->director_resp);
+		return (-1);
+	}
 	if (i == 0)
 		ghost_arrived(d->priv, ctx->bo->beresp, ctx->bo->director_resp->vcl_name, took);
 	return (i);

@@ -19,7 +19,7 @@ use crate::index::{self, tags};
 use crate::message::{ClientRequest, Message};
 use crate::socket::Socket;
 use crate::task::Task;
-use crate::{answer, sent, stats, storage, target};
+use crate::{answer, bound, sent, stats, target};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -31,9 +31,6 @@ const RESCUE: &CStr = c"X-Ghost-Rescue: 1";
 const HIT_FOR_MISS_SECONDS: f64 = 120.0;
 /// A failure passes sooner.
 const HIT_FOR_MISS_SECONDS_OF_FAILURES: f64 = 1.0;
-
-/// A storage must have room for so many of an answer. A larger one is not kept: it would drive out everything else, or break off.
-const LEAST_IN_STORAGE: u64 = 2;
 
 /// A fetch that took this long to fail is not tried again at once: those who wait for it would wait for each other.
 const SLOW_FAILURE_SECONDS: f64 = 0.5;
@@ -208,6 +205,7 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
         } else if ffi::gs_ttl(ctx) <= 0.0
             || Cache::forbids(&OriginsAnswer { ctx, message })
             || does_not_fit(ctx, message)
+            || cannot_be_indexed(message)
         {
             let failed = message.status() >= 500;
             let seconds = if failed { HIT_FOR_MISS_SECONDS_OF_FAILURES } else { HIT_FOR_MISS_SECONDS };
@@ -223,19 +221,29 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
 /// # Safety
 /// `ctx` must be the live context of the fetch whose answer `beresp` is.
 unsafe fn does_not_fit(ctx: *const Ctx, beresp: Message<'_>) -> bool {
-    let length =
+    let length: Option<u64> =
         beresp.header("Content-Length").and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    let Some(length): Option<u64> = length else { return false };
-    // SAFETY: the caller's promise; the name is the storage's own, which stays.
-    let storage = unsafe {
+    // SAFETY: the caller's promise; the name is the storage's own, which stays; the digest has 32 bytes.
+    unsafe {
+        let Some(length) = length else { return bound::has_outgrown(&*ffi::gs_digest(ctx).cast()) };
         let name = ffi::gs_storage_name(ctx);
-        if name.is_null() {
-            return false;
+        let storage = if name.is_null() { c"" } else { CStr::from_ptr(name) };
+        let is_too_large = length > bound::most(rule(ctx), storage.to_str().unwrap_or_default());
+        if is_too_large {
+            stats::not_kept(stats::SIZE);
         }
-        CStr::from_ptr(name)
-    };
-    let size = storage.to_str().ok().and_then(storage::size);
-    size.is_some_and(|size| length > size / LEAST_IN_STORAGE)
+        is_too_large
+    }
+}
+
+/// No purge would find it by all of its tags.
+fn cannot_be_indexed(beresp: Message<'_>) -> bool {
+    let lines = TAG_HEADERS.into_iter().flat_map(|name| beresp.headers(name));
+    let is_full = !index::has_room_for(lines.flat_map(tags::tags).take(tags::MOST + 1).count());
+    if is_full {
+        stats::not_kept(stats::INDEX);
+    }
+    is_full
 }
 
 /// Varnish keeps a variant by the headers that went to the origin, and finds it by those of the client. Those that differ, since

@@ -66,6 +66,9 @@ impl Control {
             // It takes a look at every object.
             if request.url().ends_with(b"?memory") {
                 status["index_bytes"] = index::bytes().into();
+                let (purges, ways) = index::remembered();
+                status["recent_purges"] = purges.into();
+                status["parameter_lists"] = ways.into();
             }
             said(200, None, &status)
         } else {

@@ -122,6 +122,7 @@ unsafe extern "C" {
     pub(crate) fn gs_bereq0(ctx: *const Ctx) -> *mut Http;
     pub(crate) fn gs_uncacheable(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_has_body(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_digest(ctx: *const Ctx) -> *const u8;
     pub(crate) fn gs_storage_name(ctx: *const Ctx) -> *const c_char;
     pub(crate) fn gs_is_bgfetch(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_now(ctx: *const Ctx) -> f64;
@@ -165,6 +166,7 @@ unsafe extern "C" {
     pub(crate) fn gs_request_body(ctx: *const Ctx, most: usize, n: *mut usize) -> *mut u8;
     pub(crate) fn gs_free(p: *mut c_void);
     pub(crate) fn gs_forget(object: *mut RawObject);
+    pub(crate) fn gs_is_hit_for_miss(object: *const RawObject) -> c_int;
     pub(crate) fn gs_real_time() -> f64;
     pub(crate) fn gs_worker(ctx: *const Ctx) -> *mut RawWorker;
 }

@@ -14,21 +14,26 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, TAG_HEADERS};
+use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, TAG_HEADERS};
 use router::cache::Parameters;
 
 use crate::ffi::{self, RawObject, RawWorker};
 use crate::guard::stopped;
-use bans::{Bans, Matches};
+use crate::{stats, storage};
+use bans::Bans;
 use known::Known;
 use map::Map;
 use recent::Recent;
-use urls::Urls;
+use urls::{Kept, Urls};
 
 static MAP: LazyLock<Map> = LazyLock::new(Map::default);
 static RECENT: LazyLock<Recent> = LazyLock::new(Recent::default);
-static BANS: LazyLock<Bans<Urls>> = LazyLock::new(Bans::default);
-static KNOWN: LazyLock<Known> = LazyLock::new(Known::default);
+static BANS: LazyLock<Bans<Kept>> = LazyLock::new(Bans::default);
+static KNOWN: LazyLock<Known<Parameters>> = LazyLock::new(Known::default);
+
+/// Where nobody says what the index may take: this part of all storages, and so much at least.
+const SHARE_OF_STORAGES: u64 = 4;
+const LEAST_BUDGET: usize = 16 << 20;
 
 /// What vcl_backend_response knows of the object that the same thread puts into the cache after it.
 #[derive(Clone, Copy, Default)]
@@ -48,7 +53,33 @@ pub(crate) fn fetches(began: f64, parameters: Option<&Parameters>) {
 
 /// A configuration has these.
 pub(crate) fn learn<'a>(all: impl Iterator<Item = &'a Parameters>) {
-    KNOWN.learn(all);
+    // SAFETY: it takes nothing.
+    let now = unsafe { ffi::gs_real_time() };
+    let has_objects = |kept_as| MAP.way_keys(kept_as).any(|key| MAP.has(key));
+    let all = all.map(|parameters| (MAP.kept_as(Some(parameters)), parameters));
+    for kept_as in KNOWN.learn(all, now, has_objects) {
+        // No purge will look for them any more. One that comes later is noticed when it is inserted.
+        for key in MAP.way_keys(kept_as) {
+            MAP.each(key, |object| end(object, Fate::Gone));
+        }
+    }
+}
+
+/// How many bytes the index may take.
+fn budget() -> usize {
+    static BUDGET: LazyLock<usize> = LazyLock::new(|| {
+        let given = std::env::var(GHOST_INDEX_ENV).ok().and_then(|text| text.parse().ok());
+        given.unwrap_or_else(|| {
+            let of_storages = storage::sum() / SHARE_OF_STORAGES;
+            usize::try_from(of_storages).unwrap_or(usize::MAX).max(LEAST_BUDGET)
+        })
+    });
+    *BUDGET
+}
+
+/// Does the index take an object with so many tags? What it does not take must not be kept: no purge would find it.
+pub(crate) fn has_room_for(tags: usize) -> bool {
+    tags::most(MAP.charged(), budget()).is_some_and(|most| tags <= most)
 }
 
 /// How many routers there are in all VCLs, and what Varnish knows us by.
@@ -128,9 +159,8 @@ pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[
 /// `worker` must be the thread's own.
 pub(crate) unsafe fn end_matching(worker: *mut RawWorker, host: &[u8], urls: &Urls) {
     // Before the look: what comes into the cache from now on is noticed.
-    // A copy: what the search remembers of all these objects is not kept.
     // SAFETY: it takes nothing.
-    BANS.note(host, urls.clone(), unsafe { ffi::gs_real_time() });
+    BANS.note(host, urls.kept(), unsafe { ffi::gs_real_time() });
     for key in MAP.host_keys(host) {
         MAP.each(key, |object| {
             // SAFETY: the map shows objects that are alive; the caller's promise.
@@ -163,9 +193,19 @@ pub(crate) fn size() -> (usize, usize) {
     MAP.len()
 }
 
-/// About how many bytes the index takes.
+/// About how many bytes the index takes, by a look at all of it.
 pub(crate) fn bytes() -> usize {
     MAP.bytes()
+}
+
+/// About how many bytes the index takes as it is counted, how many it may take, and how many recent bans take.
+pub(crate) fn budgets() -> (usize, usize, usize) {
+    (MAP.charged(), budget(), BANS.bytes())
+}
+
+/// How many purges of late are known one by one, and how many ways to leave parameters out.
+pub(crate) fn remembered() -> (usize, usize) {
+    (RECENT.len(), KNOWN.len())
 }
 
 fn end(object: usize, fate: Fate) -> bool {
@@ -179,6 +219,8 @@ struct Stored<'a> {
     host: Option<&'a [u8]>,
     url: Option<&'a [u8]>,
     tags: Vec<&'a [u8]>,
+    /// There are more tags than are read.
+    too_many: bool,
 }
 
 impl<'a> Stored<'a> {
@@ -229,8 +271,9 @@ impl<'a> Stored<'a> {
         } else if name.eq_ignore_ascii_case(CACHE_URL_HEADER.as_bytes()) {
             self.url = Some(value);
         } else if TAG_HEADERS.iter().any(|tag| name.eq_ignore_ascii_case(tag.as_bytes())) {
-            let room = tags::MOST - self.tags.len();
-            self.tags.extend(tags::tags(value).take(room));
+            let mut all = tags::tags(value);
+            self.tags.extend(all.by_ref().take(tags::MOST - self.tags.len()));
+            self.too_many |= all.next().is_some();
         }
     }
 
@@ -251,26 +294,52 @@ pub(crate) fn without_port(host: &[u8]) -> &[u8] {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_index_insert(worker: *mut RawWorker, object: *mut RawObject) {
-    stopped((), || {
+    let done = stopped(false, || {
         // SAFETY: Varnish shows its own worker, and an object that has its headers and is alive.
-        let stored = unsafe { Stored::read(worker, object) };
-        let mut keys = Vec::with_capacity(2 + stored.tags.len());
+        let (mut stored, is_empty) =
+            unsafe { (Stored::read(worker, object), ffi::gs_is_hit_for_miss(object) != 0) };
+        if is_empty {
+            // It says that nothing is kept. No purge has to find it, and requests need it where the index is full.
+            stored.tags.clear();
+            stored.too_many = false;
+        }
+        // Varnish's own rules or user VCL decided to keep it, or the room was taken meanwhile.
+        if stored.too_many || !has_room_for(stored.tags.len()) {
+            if !is_empty {
+                stats::not_kept(stats::INDEX);
+                // SAFETY: as above.
+                unsafe { ffi::gs_forget(object) };
+            }
+            return true;
+        }
+        let kept_as = FETCH.get().kept_as;
+        let mut keys = Vec::with_capacity(3 + stored.tags.len());
         if let (Some(host), Some(url)) = (stored.host(), stored.url) {
-            keys.push(MAP.url_key(host, FETCH.get().kept_as, url));
+            keys.push(MAP.url_key(host, kept_as, url));
             keys.push(MAP.host_key(host, object as usize));
+            if kept_as != 0 {
+                keys.push(MAP.way_key(kept_as, object as usize));
+            }
         }
         keys.extend(stored.tags.iter().map(|tag| MAP.tag_key(tag)));
         if keys.is_empty() {
-            return;
+            return true;
         }
         MAP.insert(object as usize, keys);
-        // Between the look in vcl_backend_response and this moment an invalidation may have found nothing.
+        // Between the look in vcl_backend_response and this moment an invalidation may have found nothing. And a purge looks for
+        // URLs only in the ways that are known.
         let (host, url) = (stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
-        if is_overtaken(host, url, stored.tags.iter().copied()) {
+        let is_lost = || kept_as != 0 && !KNOWN.contains(kept_as);
+        if is_overtaken(host, url, stored.tags.iter().copied()) || is_lost() {
             // SAFETY: as above.
             unsafe { ffi::gs_forget(object) };
         }
+        true
     });
+    if !done {
+        // SAFETY: as above.
+        unsafe { ffi::gs_forget(object) };
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -10,6 +10,7 @@
 
 mod answer;
 mod backend;
+mod bound;
 mod cache;
 mod control;
 mod error;

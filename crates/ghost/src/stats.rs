@@ -9,9 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::RouteKind;
-use model::stats::{BUCKETS, CACHE_RESULTS, CODES, Counts, Histogram, RouteStats, Stats, bucket, code};
+use model::stats::{
+    BUCKETS, CACHE_RESULTS, CODES, Counts, Histogram, NOT_KEPT, RouteStats, Stats, bucket, code,
+};
 use router::{Router, Rule};
 
+use crate::index;
 use crate::object::IN_FLIGHT;
 use crate::tunnel;
 
@@ -101,6 +104,18 @@ pub(crate) static ENDPOINTS_REMOVED: AtomicU64 = AtomicU64::new(0);
 /// Requests that have been through this Gateway before.
 pub(crate) static LOOPS: AtomicU64 = AtomicU64::new(0);
 
+/// Positions in [`NOT_KEPT`].
+pub(crate) const SIZE: usize = 0;
+pub(crate) const OUTGROWN: usize = 1;
+pub(crate) const INDEX: usize = 2;
+
+static KEPT_OUT: [AtomicU64; NOT_KEPT.len()] = [const { AtomicU64::new(0) }; NOT_KEPT.len()];
+
+/// An answer that was to be kept is not.
+pub(crate) fn not_kept(why: usize) {
+    KEPT_OUT[why].fetch_add(1, Ordering::Relaxed);
+}
+
 static KNOWN: Mutex<Option<HashMap<Id, Weak<Counters>>>> = Mutex::new(None);
 static UNROUTED: Mutex<Option<Arc<Counters>>> = Mutex::new(None);
 
@@ -170,7 +185,12 @@ impl RouteCounters {
                 routes.push(RouteStats { kind, route, rule, counts });
             }
         }
+        let (index, limit, bans) = index::budgets();
         Stats {
+            not_kept: KEPT_OUT.each_ref().map(|count| count.load(Ordering::Relaxed)),
+            index_bytes: index as u64,
+            index_limit_bytes: limit as u64,
+            ban_bytes: bans as u64,
             per_route: self.unrouted.is_some(),
             in_flight: u64::try_from(IN_FLIGHT.load(Ordering::Relaxed)).unwrap_or(0),
             upgraded: tunnel::OPEN.load(Ordering::Relaxed),

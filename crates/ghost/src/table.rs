@@ -191,7 +191,9 @@ impl Table {
         let line = |rule: &router::Rule| c_string(&format!("{ROUTE_HEADER}: {}", rule.route_name()));
         let sockets =
             router.listeners().map(|l| (l.socket().as_bytes().into(), SocketLines::new(l.socket())));
-        index::learn(router.rules().iter().filter_map(|rule| rule.cache()?.parameters()));
+        let below = base.iter().flat_map(|base| base.router.rules());
+        let rules = router.rules().iter().chain(below);
+        index::learn(rules.filter_map(|rule| rule.cache()?.parameters()));
         Ok(Self {
             base,
             name: None,

@@ -4,6 +4,8 @@
 
 #[path = "../src/index/bans.rs"]
 mod bans;
+#[path = "../src/index/known.rs"]
+mod known;
 #[path = "../src/index/map.rs"]
 mod map;
 #[path = "../src/index/recent.rs"]
@@ -68,6 +70,45 @@ proptest! {
         }
         // Nothing is left behind.
         prop_assert_eq!(map.len(), (0, 0));
+        prop_assert_eq!(map.charged(), 0);
+    }
+
+    /// Whatever had to be forgotten, no purge is lost; and while little is known, nothing else is taken for purged.
+    #[test]
+    fn no_purge_is_lost(notes in proptest::collection::vec((0..40_u64, 0.0..400.0_f64), 0..300),
+        then in 0.0..400.0_f64, later in 0.0..400.0_f64, key in 0..40_u64) {
+        let recent = recent::Recent::default();
+        let mut notes = notes;
+        notes.sort_by(|a, b| a.1.total_cmp(&b.1));
+        notes.iter().for_each(|(key, at)| recent.note(*key, 1000.0 + at));
+        let last = notes.last().map_or(0.0, |(_, at)| *at);
+        let said = recent.is_any_since(|| vec![key], 1000.0 + then, 1000.0 + last.max(then) + later);
+        let meant = notes.iter().any(|(of, at)| *of == key && *at >= then);
+        prop_assert!(said || !meant);
+        if last < 50.0 && later < 10.0 && then < 50.0 {
+            prop_assert_eq!(said, meant);
+        }
+    }
+
+    #[test]
+    fn no_ban_is_lost(notes in proptest::collection::vec((0..4_u8, 0..6_u8, 0.0..400.0_f64, 1..4_usize), 0..200),
+        then in 0.0..400.0_f64, later in 0.0..400.0_f64, host in 0..4_u8, url in 0..6_u8) {
+        let all = bans::Bans::default();
+        let mut notes = notes;
+        notes.sort_by(|a, b| a.2.total_cmp(&b.2));
+        for (host, url, at, mebibytes) in &notes {
+            all.note(&[*host], Large(*url, mebibytes << 20), 1000.0 + at);
+            prop_assert!(all.bytes() <= bans::MOST_BYTES);
+        }
+        let last = notes.last().map_or(0.0, |(.., at, _)| *at);
+        let now = 1000.0 + last.max(then) + later;
+        let said = all.is_any_since(&[host], &[url], 1000.0 + then, now);
+        let meant = notes.iter().any(|(of, what, at, _)| (*of, *what) == (host, url) && *at >= then);
+        prop_assert!(said || !meant);
+        // Bans of other hosts make nothing coarser here.
+        if !notes.iter().any(|(of, ..)| *of == host) {
+            prop_assert!(!said);
+        }
     }
 
     #[test]
@@ -166,12 +207,120 @@ fn too_many_purges_are_taken_for_purges_of_everything() {
     assert!(!since(1_000_000, 1149.0));
 }
 
+#[test]
+fn old_purges_take_no_memory() {
+    let recent = recent::Recent::default();
+    (0..200_000).for_each(|key| recent.note(key, 1000.0));
+    assert!(recent.len() <= 100_000);
+    assert!(!recent.is_any_since(Vec::new, 1001.0, 1121.0));
+    assert_eq!(recent.len(), 0);
+    assert!(recent.is_any_since(|| vec![7], 999.0, 1121.0), "a fetch that began before is still meant");
+}
+
 struct Begins(&'static [u8]);
 
 impl bans::Matches for Begins {
     fn matches(&self, url: &[u8]) -> bool {
         url.starts_with(self.0)
     }
+
+    fn bytes(&self) -> usize {
+        1000
+    }
+}
+
+/// Matches one URL of one byte.
+struct Large(u8, usize);
+
+impl bans::Matches for Large {
+    fn matches(&self, url: &[u8]) -> bool {
+        url == [self.0]
+    }
+
+    fn bytes(&self) -> usize {
+        self.1
+    }
+}
+
+#[test]
+fn too_many_bans_of_a_host_become_one_of_all_its_urls() {
+    let all = bans::Bans::default();
+    for second in 0..20 {
+        all.note(b"a", Large(b'x', 1 << 20), 1000.0 + f64::from(second));
+    }
+    assert!(all.bytes() <= bans::MOST_BYTES_OF_HOST);
+    let since = |host: &[u8], then| all.is_any_since(host, b"y", then, 1020.0);
+    assert!(since(b"a", 1001.0), "bans until 1011 are forgotten, and may have meant it");
+    assert!(!since(b"a", 1015.0), "later ones are known one by one");
+    assert!(!since(b"b", 1001.0), "another host");
+    all.note(b"c", Large(b'x', 100 << 20), 1020.0);
+    assert!(since(b"c", 1019.0), "one that is too large to be known");
+    // Nothing is held once no fetch can be meant.
+    assert!(!all.is_any_since(b"a", b"x", 1200.0, 1201.0));
+    assert_eq!(all.bytes(), 0);
+    assert!(all.is_any_since(b"a", b"y", 1019.0, 1201.0));
+}
+
+#[test]
+fn bans_of_many_hosts_are_forgotten_together() {
+    let all = bans::Bans::default();
+    for host in 0..30_000_u32 {
+        all.note(&host.to_be_bytes(), Large(b'x', 100), 1000.0 + f64::from(host) / 1000.0);
+    }
+    assert!(all.bytes() <= 1_000_000);
+    assert!(all.is_any_since(b"other", b"y", 1000.0, 1030.0));
+    assert!(!all.is_any_since(b"other", b"y", 1029.9, 1030.0));
+}
+
+#[test]
+fn ways_to_leave_parameters_out_are_forgotten_when_nothing_is_kept_by_them() {
+    let ways = known::Known::default();
+    let learn = |names: &[u64], now, with_objects: &[u64]| {
+        let mut gone =
+            ways.learn(names.iter().map(|name| (*name, name)), now, |way| with_objects.contains(&way));
+        gone.sort_unstable();
+        gone
+    };
+    assert_eq!(learn(&[1, 2, 3], 1000.0, &[]), []);
+    assert_eq!(learn(&[3], 1001.0, &[]), [], "a fetch may still be on its way");
+    assert_eq!(learn(&[3], 5000.0, &[1]), [2], "objects are kept by 1, and 3 is in use");
+    assert!(ways.contains(1) && ways.contains(3) && !ways.contains(2));
+    // Too many: the oldest go, and their objects with them.
+    for way in 10..1010 {
+        learn(&[way], 6000.0 + way as f64, &[1]);
+        assert!(ways.len() <= known::MOST + 1);
+    }
+    assert!(!ways.contains(1) && ways.contains(1009) && ways.contains(900));
+    let many: Vec<u64> = (5000..6000).collect();
+    learn(&many, 8000.0, &[]);
+    assert!(many.iter().all(|way| ways.contains(*way)), "what the newest configuration names is known");
+}
+
+#[test]
+fn the_fuller_the_index_the_fewer_tags_an_object_may_have() {
+    let most = |bytes| tags::most(bytes, 1000);
+    assert_eq!([0, 499, 500, 750, 999].map(most), [Some(256), Some(256), Some(64), Some(16), Some(16)]);
+    assert_eq!(most(1000), None);
+    assert_eq!(tags::most(0, 0), None);
+}
+
+#[test]
+fn what_is_charged_is_about_what_it_takes_and_goes_with_it() {
+    let map = Map::default();
+    // 20,000 objects with a URL, a host, four tags of their own and one that all share.
+    for object in 1..=20_000_usize {
+        let own = (0..4).map(|n| map.tag_key(format!("{object}-{n}").as_bytes()));
+        let url = map.url_key(b"a", 0, object.to_string().as_bytes());
+        map.insert(
+            object * 64,
+            own.chain([url, map.host_key(b"a", object * 64), map.tag_key(b"all")]).collect(),
+        );
+    }
+    let (charged, bytes) = (map.charged(), map.bytes());
+    assert!(charged > bytes * 2 / 3 && charged < bytes * 2, "{charged} {bytes}");
+    (1..=20_000).for_each(|object| map.remove(object * 64));
+    assert_eq!(map.charged(), 0);
+    assert!(map.bytes() < bytes / 10, "tables that were large become small: {}", map.bytes());
 }
 
 #[test]
@@ -186,16 +335,15 @@ fn a_ban_is_held_against_what_was_asked_for_before_it() {
     assert!(!since("a", "/c", 999.0) && !since("b", "/b", 999.0));
     bans.note(b"b", Begins(b"/"), 1000.5);
     assert!(since("a", "/b", 999.0) && since("b", "/b", 1000.2) && !since("a", "/c", 999.0));
-    // Those of long ago are forgotten: whatever was asked for before may have been meant.
+    // Those of long ago are forgotten: whatever was asked for before may have been meant, of the same host.
     bans.note(b"c", Begins(b"/"), 1200.0);
-    assert!(since("a", "/c", 999.0) && !since("a", "/c", 1100.0));
+    assert!(since("a", "/c", 999.0) && !since("a", "/c", 1100.0) && !since("d", "/c", 999.0));
     bans.clear();
     assert!(!since("a", "/b", 999.0));
 }
 
 #[test]
 fn expressions_are_linear_and_say_what_is_wrong_with_them() {
-    use bans::Matches;
     let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let matches =
         |all: &[&str], url: &[u8]| urls::Urls::all(&texts(all)).iter().any(|urls| urls.matches(url));

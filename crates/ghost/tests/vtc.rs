@@ -55,6 +55,7 @@ cases! {
     a_tunnel_opens_with_101_only
     a_websocket_to_an_unreachable_endpoint_finds_another
     a_websocket_without_backend_gets_the_answer
+    an_endless_answer_evicts_nobody
     an_empty_group_answers_500_for_its_share
     an_expression_sees_urls_as_the_cache_knows_them
     an_ingress_without_a_policy_passes_cookies
@@ -119,6 +120,7 @@ cases! {
     websockets_are_piped_both_ways
     weights_split_requests_between_groups
     what_a_header_or_chance_decides_is_in_the_cache_key
+    what_cannot_be_indexed_is_not_kept
     what_is_for_the_cache_alone_reaches_no_client
     what_must_be_revalidated_is_not_served_stale
     what_trusted_proxies_say_is_in_the_cache_key

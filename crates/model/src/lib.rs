@@ -140,6 +140,9 @@ pub struct CachePolicy {
     /// How long after that it is kept to be revalidated, and for an origin that fails; 0 where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_seconds: Option<f64>,
+    /// A larger answer is not kept. Where absent, one that takes more than an eighth of its storage; half of it is the most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_object_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<CacheKey>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

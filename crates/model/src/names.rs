@@ -94,6 +94,9 @@ pub const UPGRADE_TOTAL_ENV: &str = "GHOST_UPGRADE_TOTAL_SECONDS";
 /// The one in which it finds how many bytes each storage holds: `s0=104857600 disk=21474836480`.
 pub const GHOST_STORAGE_ENV: &str = "GHOST_STORAGE";
 
+/// The bytes that ghost's index of objects may take, in varnishd's environment.
+pub const GHOST_INDEX_ENV: &str = "GHOST_INDEX_BYTES";
+
 /// The key of the host table for routes without a hostname.
 pub const ANY_HOST: &str = "*";
 

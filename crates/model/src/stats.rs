@@ -10,6 +10,9 @@ use crate::RouteKind;
 pub const CODES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 /// What the cache did. `other`: nobody asked it, since the gateway answered itself, or handed the connection on.
 pub const CACHE_RESULTS: [&str; 5] = ["hit", "miss", "pass", "stale", "other"];
+/// Why an answer that was to be kept was not: `size`, its Content-Length is over the limit; `outgrown`, it has no Content-Length, and
+/// its fetch was ended at the limit; `index`, it has too many tags, or the index of objects is full.
+pub const NOT_KEPT: [&str; 3] = ["size", "outgrown", "index"];
 /// Upper bounds of all but the last bucket, in microseconds.
 pub const BOUNDS_MICROS: [u64; 12] = [
     1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
@@ -46,6 +49,12 @@ pub struct Stats {
     pub endpoints_removed: u64,
     /// Requests that were refused because they have been through this Gateway before.
     pub loops: u64,
+    /// By [`NOT_KEPT`].
+    pub not_kept: [u64; NOT_KEPT.len()],
+    /// About how many bytes the index of objects takes, how many it may take, and how many the bans of late take.
+    pub index_bytes: u64,
+    pub index_limit_bytes: u64,
+    pub ban_bytes: u64,
     /// Requests that no route took.
     pub unrouted: Counts,
     /// In no order. Rules that no request has come to are left out.

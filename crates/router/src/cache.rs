@@ -25,6 +25,7 @@ pub struct Cache {
     lifetime: Lifetime,
     grace: f64,
     keep: f64,
+    max_object_bytes: Option<u64>,
     key_headers: Box<[Box<str>]>,
     parameters: Option<Parameters>,
     bypass: Box<[Bypass]>,
@@ -62,6 +63,7 @@ impl Cache {
             lifetime,
             grace: sane(from.grace_seconds.unwrap_or_default()),
             keep: sane(from.keep_seconds.unwrap_or_default()),
+            max_object_bytes: from.max_object_bytes,
             key_headers: key.headers.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
             parameters: Parameters::new(key.query_params_include.as_ref(), key.query_params_exclude.as_ref()),
             cookies_pass: from.cookies_pass,
@@ -72,6 +74,11 @@ impl Cache {
     /// Seconds for which a stale answer may be served while it is fetched anew.
     pub fn grace(&self) -> f64 {
         self.grace
+    }
+
+    /// A larger answer is not kept; `None` where the storage alone decides.
+    pub fn max_object_bytes(&self) -> Option<u64> {
+        self.max_object_bytes
     }
 
     /// Whether an answer that must be revalidated may be served stale all the same.

@@ -141,7 +141,7 @@ pub fn check_name(gateway: &str) -> Result<(), String> {
 /// The storages of the pods' varnishd, with their sizes, for people. `None` where there is nothing to run.
 pub fn storages(plan: &GatewayPlan) -> Option<String> {
     let (settings, infra) = (plan.workload.as_ref()?, plan.infra.as_ref()?);
-    Some(storage::told(&infra.varnishd_args, &settings.default_storage))
+    Some(storage::told(&infra.varnishd_args, [&settings.default_storage, &settings.default_transient]))
 }
 
 /// The ConfigMap with main.vcl and routing.json.

@@ -1,6 +1,6 @@
 //! What ghost has counted for each rule of each route.
 
-use model::stats::{BOUNDS_MICROS, CACHE_RESULTS, CODES, Histogram, Stats};
+use model::stats::{BOUNDS_MICROS, CACHE_RESULTS, CODES, Histogram, NOT_KEPT, Stats};
 
 use super::exposition::{Families, Kind};
 
@@ -55,6 +55,25 @@ pub(super) fn add(to: &mut Families, stats: Option<&Stats>) {
             &[("change", change)],
             count,
         );
+    }
+    for (reason, count) in NOT_KEPT.iter().zip(stats.not_kept) {
+        to.counter(
+            "varnish_gateway_not_kept_total",
+            "Answers that were to be kept and were not: too large, or not to be indexed",
+            &[("reason", reason)],
+            count,
+        );
+    }
+    for (name, help, bytes) in [
+        ("varnish_gateway_index_bytes", "About what the index of cached objects takes", stats.index_bytes),
+        (
+            "varnish_gateway_index_limit_bytes",
+            "What the index of cached objects may take",
+            stats.index_limit_bytes,
+        ),
+        ("varnish_gateway_ban_bytes", "About what the bans of the last minutes take", stats.ban_bytes),
+    ] {
+        to.gauge(name, help, &[], bytes);
     }
     if !stats.per_route {
         return;

@@ -6,6 +6,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks are short and many: a miss waits for no other.
@@ -16,6 +17,16 @@ const FEW: usize = 16;
 const AT_ONCE: usize = 128;
 /// The objects of a host are spread over so many keys: new ones of a busy host do not wait for each other.
 const PARTS: u64 = 16;
+
+/// About how many bytes each takes, with its share of free places in tables: an object, one of its keys, a key that no other
+/// object has, and one more object of a key.
+const OBJECT: usize = 48;
+const KEY_OF_OBJECT: usize = 8;
+const KEY: usize = 72;
+const HOLDER: usize = 16;
+/// A table may have so many free places for each that is taken, and a few beside, before it is made smaller.
+const SPARSE: usize = 8;
+const SMALL: usize = 64;
 
 /// Keys and addresses are spread well enough by a multiplication.
 #[derive(Default)]
@@ -123,6 +134,8 @@ pub struct Map {
     keys: [Mutex<HashMap<usize, Keys, Spreading>>; SHARDS],
     /// Nobody outside can make two keys meet.
     hash: RandomState,
+    /// About how many bytes all of it takes.
+    charged: AtomicUsize,
 }
 
 impl Default for Map {
@@ -131,12 +144,20 @@ impl Default for Map {
             holders: std::array::from_fn(|_| Mutex::default()),
             keys: std::array::from_fn(|_| Mutex::default()),
             hash: RandomState::new(),
+            charged: AtomicUsize::new(0),
         }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A table that was large for a while does not stay so.
+fn give_back<K: Eq + Hash, V>(table: &mut HashMap<K, V, Spreading>) {
+    if table.len() * SPARSE + SMALL < table.capacity() {
+        table.shrink_to(table.len() * 2);
+    }
 }
 
 /// The standard library's tables have one byte for each place beside what is in it, and an eighth of the places is free.
@@ -183,6 +204,25 @@ impl Map {
         self.hash.hash_one((4_u8, host, part))
     }
 
+    /// The key by which an object is found among all that were kept in the same way.
+    pub fn way_key(&self, kept_as: u64, object: usize) -> u64 {
+        self.way_part(kept_as, shard(object as u64) as u64 % PARTS)
+    }
+
+    /// All keys of a way.
+    pub fn way_keys(&self, kept_as: u64) -> impl Iterator<Item = u64> {
+        (0..PARTS).map(move |part| self.way_part(kept_as, part))
+    }
+
+    fn way_part(&self, kept_as: u64, part: u64) -> u64 {
+        self.hash.hash_one((5_u8, kept_as, part))
+    }
+
+    /// Has any object this key?
+    pub fn has(&self, key: u64) -> bool {
+        lock(&self.holders[shard(key)]).contains_key(&key)
+    }
+
     /// From now on the object is found under these keys, and no others.
     pub fn insert(&self, object: usize, mut keys: Vec<u64>) {
         self.remove(object);
@@ -194,24 +234,49 @@ impl Map {
             more => Keys::More(more.into()),
         };
         lock(&self.keys[shard(object as u64)]).insert(object, new);
+        let mut charge = OBJECT + keys.len() * KEY_OF_OBJECT;
         for key in keys {
             match lock(&self.holders[shard(key)]).entry(key) {
-                Entry::Occupied(mut there) => there.get_mut().insert(object),
-                Entry::Vacant(none) => drop(none.insert(Holders::One(object))),
+                Entry::Occupied(mut there) => {
+                    there.get_mut().insert(object);
+                    charge += HOLDER;
+                }
+                Entry::Vacant(none) => {
+                    none.insert(Holders::One(object));
+                    charge += KEY;
+                }
             }
         }
+        self.charged.fetch_add(charge, Ordering::Relaxed);
     }
 
     /// When it returns, nobody looks at the object any more.
     pub fn remove(&self, object: usize) {
-        let Some(keys) = lock(&self.keys[shard(object as u64)]).remove(&object) else { return };
+        let keys = {
+            let mut of_shard = lock(&self.keys[shard(object as u64)]);
+            let Some(keys) = of_shard.remove(&object) else { return };
+            give_back(&mut of_shard);
+            keys
+        };
+        let mut charge = OBJECT + keys.all().len() * KEY_OF_OBJECT;
         for key in keys.all() {
-            if let Entry::Occupied(mut there) = lock(&self.holders[shard(*key)]).entry(*key)
-                && there.get_mut().remove(object)
-            {
+            let mut of_shard = lock(&self.holders[shard(*key)]);
+            let Entry::Occupied(mut there) = of_shard.entry(*key) else { continue };
+            if there.get_mut().remove(object) {
                 there.remove();
+                give_back(&mut of_shard);
+                charge += KEY;
+            } else {
+                charge += HOLDER;
             }
         }
+        let less = |now: usize| Some(now.saturating_sub(charge));
+        let _ = self.charged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// About how many bytes all of it takes, without a look at it.
+    pub fn charged(&self) -> usize {
+        self.charged.load(Ordering::Relaxed)
     }
 
     /// Shows every object of the key, a part of them at a time, and counts those that `look` says true of. None of them is
@@ -235,6 +300,7 @@ impl Map {
     pub fn clear(&self) {
         self.keys.iter().for_each(|shard| *lock(shard) = HashMap::default());
         self.holders.iter().for_each(|shard| *lock(shard) = HashMap::default());
+        self.charged.store(0, Ordering::Relaxed);
     }
 
     /// About how many bytes all of it takes. Looks at everything: not for every second.

@@ -1,22 +1,25 @@
 //! What was purged a moment ago: an answer that was asked for before that must not come into the cache after it.
+//!
+//! A fetch that began after the newest purge takes no lock. Others take the locks of the shards that their keys are in.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// So long, and up to twice as long, purges are known one by one.
 const SECONDS: f64 = 60.0;
-/// Of each half.
-const MOST: usize = 50_000;
-/// No fetch takes so long.
-const LONGEST_FETCH: f64 = 3600.0;
+const SHARDS: usize = 64;
+/// Of each half of each shard: 50,000 in all.
+const MOST: usize = 50_000 / SHARDS;
 
-/// Keys, and when they were purged, in two halves: the older one is forgotten as a whole.
-#[derive(Default)]
+/// Keys, and when they were purged, in shards of two halves: the older half is forgotten as a whole.
 pub struct Recent {
-    halves: Mutex<Halves>,
-    /// Most of the time there are none, and no fetch takes the lock.
-    any: AtomicBool,
+    /// Not inline: the stacks of varnishd's workers are small.
+    shards: Box<[Mutex<Halves>]>,
+    /// The time of the newest purge, as the bits of a positive f64: these are in the order of the numbers.
+    newest: AtomicU64,
+    /// Is there anything left to forget?
+    holds: AtomicBool,
 }
 
 #[derive(Default)]
@@ -24,37 +27,64 @@ struct Halves {
     new: HashMap<u64, f64>,
     old: HashMap<u64, f64>,
     since: f64,
-    /// Purges until then are not known any more: whatever was asked for before may be meant by them.
+    /// Purges of this shard until then are not known any more: what was asked for before may be meant by them.
     forgotten: f64,
 }
 
+impl Default for Recent {
+    fn default() -> Self {
+        Self {
+            shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
+            newest: AtomicU64::new(0),
+            holds: AtomicBool::new(false),
+        }
+    }
+}
+
 impl Recent {
-    /// Times are seconds of one clock.
+    /// Times are seconds of one clock. To be called before the purge looks for objects.
     pub fn note(&self, key: u64, now: f64) {
-        let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut halves = self.shard(key);
         halves.turn(now);
         halves.new.insert(key, now);
-        self.any.store(true, Ordering::Release);
+        self.newest.fetch_max(now.max(0.0).to_bits(), Ordering::AcqRel);
+        self.holds.store(true, Ordering::Release);
     }
 
     /// Was one of these purged at that time or later?
     pub fn is_any_since(&self, keys: impl FnOnce() -> Vec<u64>, then: f64, now: f64) -> bool {
-        if !self.any.load(Ordering::Acquire) {
+        let newest = f64::from_bits(self.newest.load(Ordering::Acquire));
+        if now - newest > 2.0 * SECONDS && self.holds.swap(false, Ordering::AcqRel) {
+            self.shards.iter().for_each(|shard| lock(shard).forget_old(now));
+        }
+        if then > newest {
             return false;
         }
-        let keys = keys();
-        let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
-        halves.turn(now);
-        if halves.new.is_empty() && halves.old.is_empty() && now - halves.forgotten > LONGEST_FETCH {
-            self.any.store(false, Ordering::Release);
-        }
-        let after = |half: &HashMap<u64, f64>, key: &u64| half.get(key).is_some_and(|at| *at >= then);
-        then <= halves.forgotten || keys.iter().any(|key| after(&halves.new, key) || after(&halves.old, key))
+        keys().into_iter().any(|key| {
+            let mut halves = self.shard(key);
+            halves.turn(now);
+            let after = |half: &HashMap<u64, f64>| half.get(&key).is_some_and(|at| *at >= then);
+            then <= halves.forgotten || after(&halves.new) || after(&halves.old)
+        })
     }
 
     pub fn clear(&self) {
-        *self.halves.lock().unwrap_or_else(PoisonError::into_inner) = Halves::default();
+        self.shards.iter().for_each(|shard| *lock(shard) = Halves::default());
+        self.newest.store(0, Ordering::Release);
     }
+
+    /// How many purges are known one by one.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(lock).map(|halves| halves.new.len() + halves.old.len()).sum()
+    }
+
+    fn shard(&self, key: u64) -> MutexGuard<'_, Halves> {
+        lock(&self.shards[(key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize % SHARDS])
+    }
+}
+
+fn lock(shard: &Mutex<Halves>) -> MutexGuard<'_, Halves> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Halves {
@@ -63,6 +93,15 @@ impl Halves {
             self.forgotten = self.old.values().fold(self.forgotten, |last, at| last.max(*at));
             self.old = std::mem::take(&mut self.new);
             self.since = now;
+        }
+    }
+
+    /// Gives the memory back, unless there was a purge meanwhile.
+    fn forget_old(&mut self, now: f64) {
+        self.turn(now);
+        if self.new.is_empty() {
+            self.forgotten = self.old.values().fold(self.forgotten, |last, at| last.max(*at));
+            self.old = HashMap::new();
         }
     }
 }

@@ -13,15 +13,25 @@ const LARGEST: usize = 64 << 10;
 const LARGEST_SET: usize = 1 << 20;
 /// What the search may remember, so that it stays fast.
 const MEMORY: usize = 2 << 20;
+/// The same of expressions that are kept: each thread that uses one has its own.
+const MEMORY_OF_KEPT: usize = 32 << 10;
+/// Sizes of compiled expressions that are told apart: there is no way to ask for the size.
+const SIZES: [usize; 3] = [16 << 10, 128 << 10, LARGEST_SET];
 
 /// Any of some expressions.
-#[derive(Clone)]
 pub struct Urls(RegexSet);
+
+/// The same ones, for answers that come later: small rather than fast.
+pub struct Kept {
+    /// `None` stands for every URL.
+    set: Option<RegexSet>,
+    bytes: usize,
+}
 
 impl Urls {
     /// One for all of these, or several where they are too large together. Those that make no sense are left out.
     pub fn all(expressions: &[String]) -> Vec<Self> {
-        match build(expressions, LARGEST_SET) {
+        match build(expressions, LARGEST_SET, MEMORY) {
             Ok(set) => vec![Self(set)],
             Err(_) if expressions.len() < 2 => Vec::new(),
             Err(_) => {
@@ -30,11 +40,28 @@ impl Urls {
             }
         }
     }
+
+    pub fn matches(&self, url: &[u8]) -> bool {
+        self.0.is_match(url)
+    }
+
+    pub fn kept(&self) -> Kept {
+        let built = SIZES
+            .into_iter()
+            .find_map(|size| Some((build(self.0.patterns(), size, MEMORY_OF_KEPT).ok()?, size)));
+        let size = built.as_ref().map_or(0, |(_, size)| *size);
+        // Compiled forwards and backwards, and the memory of two threads.
+        Kept { set: built.map(|(set, _)| set), bytes: 2 * size + 2 * MEMORY_OF_KEPT }
+    }
 }
 
-impl Matches for Urls {
+impl Matches for Kept {
     fn matches(&self, url: &[u8]) -> bool {
-        self.0.is_match(url)
+        self.set.as_ref().is_none_or(|set| set.is_match(url))
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -46,7 +73,7 @@ pub fn check(expression: &String) -> Result<(), String> {
     {
         return Err(format!("Regex compile error: {error}"));
     }
-    match build(std::slice::from_ref(expression), LARGEST) {
+    match build(std::slice::from_ref(expression), LARGEST, MEMORY) {
         Ok(_) => Ok(()),
         Err(regex::Error::CompiledTooBig(_)) => Err("Regex compile error: it is too large".to_owned()),
         Err(e) => {
@@ -58,11 +85,11 @@ pub fn check(expression: &String) -> Result<(), String> {
     }
 }
 
-fn build(expressions: &[String], largest: usize) -> Result<RegexSet, regex::Error> {
+fn build(expressions: &[String], largest: usize, memory: usize) -> Result<RegexSet, regex::Error> {
     RegexSetBuilder::new(expressions)
         .unicode(false)
         .dot_matches_new_line(true)
         .size_limit(largest)
-        .dfa_size_limit(MEMORY)
+        .dfa_size_limit(memory)
         .build()
 }

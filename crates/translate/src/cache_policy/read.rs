@@ -7,6 +7,7 @@ use api::{BypassHeader, VarnishCachePolicySpec};
 use model::{CacheKey, CachePolicy};
 
 use crate::listener::Fault;
+use crate::workload::quantity;
 
 pub(super) fn policy(spec: &VarnishCachePolicySpec) -> Result<CachePolicy, Fault> {
     read(spec).map_err(|message| Fault { reason: "Invalid", message })
@@ -47,6 +48,7 @@ fn read(spec: &VarnishCachePolicySpec) -> Result<CachePolicy, String> {
         forced_ttl_seconds: seconds("forcedTTL", spec.forced_ttl.as_deref())?,
         grace_seconds: seconds("grace", spec.grace.as_deref())?,
         keep_seconds: seconds("keep", spec.keep.as_deref())?,
+        max_object_bytes: size("maxObjectSize", spec.max_object_size.as_deref())?,
         cache_key: (cache_key != CacheKey::default()).then_some(cache_key),
         bypass_headers: bypass.map(bypass_header).collect::<Result<_, _>>()?,
         cookies_pass: false,
@@ -58,6 +60,12 @@ fn seconds(field: &str, text: Option<&str>) -> Result<Option<f64>, String> {
     let duration = gateway_api::Duration::from_str(text)
         .map_err(|_| format!("spec.{field}: `{text}` is not a duration: write it as 10m or 1h30m"))?;
     Ok(Some(Duration::new(duration.as_secs(), duration.subsec_nanos()).as_secs_f64()))
+}
+
+fn size(field: &str, text: Option<&str>) -> Result<Option<u64>, String> {
+    let Some(text) = text else { return Ok(None) };
+    let bytes = quantity::bytes(text).filter(|bytes| *bytes > 0);
+    bytes.map(Some).ok_or_else(|| format!("spec.{field}: `{text}` is not a size: write it as 512Ki or 50Mi"))
 }
 
 fn header_name(field: &str, name: &str) -> Result<(), String> {
@@ -97,12 +105,14 @@ mod tests {
     #[test]
     fn every_field_is_carried_over() {
         let policy = of(&json!({"forcedTTL": "1h30m", "grace": "10s", "keep": "500ms",
+            "maxObjectSize": "50Mi",
             "cacheKey": {"headers": ["X-B", "x-a", "X-A"], "queryParameters": {"include": ["b", "a", "b"]}},
             "bypass": {"headers": [{"name": "Cookie", "valueRegex": ".*session.*"}]}}))
         .unwrap();
         assert_eq!(
             serde_json::to_value(&policy).unwrap(),
             json!({"forced_ttl_seconds": 5400.0, "grace_seconds": 10.0, "keep_seconds": 0.5,
+                "max_object_bytes": 52_428_800,
                 "cache_key": {"headers": ["x-a", "x-b"], "query_params_include": ["a", "b"]},
                 "bypass_headers": [{"name": "Cookie", "value_regex": ".*session.*"}]})
         );
@@ -118,6 +128,7 @@ mod tests {
             ),
             (json!({"defaultTTL": "1m", "forcedTTL": "1m"}), "exactly one of defaultTTL and forcedTTL"),
             (json!({"defaultTTL": "soon"}), "spec.defaultTTL: `soon` is not a duration"),
+            (json!({"defaultTTL": "1m", "maxObjectSize": "0"}), "spec.maxObjectSize: `0` is not a size"),
             (json!({"defaultTTL": "1m", "cacheKey": {"headers": ["a b"]}}), "`a b` is not the name"),
             (
                 json!({"defaultTTL": "1m", "cacheKey": {"headers": ["X-Ghost-Pass"]}}),

@@ -16,7 +16,7 @@ use model::names::INFRA_HASH_ANNOTATION;
 use super::metadata::Owner;
 use super::ports::Ports;
 use super::settings::Workload;
-use super::{CONTAINER, Options, admin_secret, logging};
+use super::{CONTAINER, Options, admin_secret, logging, storage};
 use crate::infra::{Infra, sha256};
 
 pub(super) const WORK_VOLUME: &str = "gateway-work";
@@ -216,8 +216,11 @@ fn environment(
 fn varnishd_arguments(settings: &Workload, infra: &Infra) -> Vec<String> {
     let mut arguments = Vec::new();
     // Two storages of one name would keep varnishd from starting, so the user's replace the default.
-    if !infra.varnishd_args.iter().any(|argument| argument.starts_with("-s")) {
+    if !storage::names_cache(&infra.varnishd_args) {
         arguments.extend(["-s".to_owned(), settings.default_storage.clone()]);
+    }
+    if !storage::names_transient(&infra.varnishd_args) {
+        arguments.extend(["-s".to_owned(), settings.default_transient.clone()]);
     }
     if let Some(logging) = &settings.logging {
         arguments.extend(logging::varnishd_arguments(logging).into_iter().map(str::to_owned));

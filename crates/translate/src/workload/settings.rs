@@ -33,6 +33,8 @@ pub struct Workload {
     pub resources: ResourceRequirements,
     /// What `-s` says in a pod whose arguments have none.
     pub default_storage: String,
+    /// The same for the storage of what is not kept.
+    pub default_transient: String,
     pub logging: Option<Logging>,
     /// Where spans of requests go.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,6 +128,7 @@ impl Workload {
             image: layers.field(|spec| spec.image.as_ref()).cloned(),
             replicas: replicas(layers, problems),
             default_storage: storage::default_argument(memory_limit(layers)),
+            default_transient: storage::default_transient(memory_limit(layers)),
             resources,
             otlp_endpoint: layers.field(|spec| spec.tracing.as_ref()).map(|tracing| tracing.endpoint.clone()),
             logging: layers.field(|spec| spec.logging.as_ref()).map(|given| logging(given, problems)),

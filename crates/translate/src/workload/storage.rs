@@ -7,10 +7,13 @@ use super::quantity::{bytes, varnish_size};
 const MIB: u64 = 1 << 20;
 /// Where nothing limits the memory.
 const WITHOUT_LIMIT: u64 = 256 * MIB;
+const TRANSIENT_WITHOUT_LIMIT: u64 = 128 * MIB;
 /// varnishd itself, its log in shared memory, and the chaperone.
 const OVERHEAD: u64 = 128 * MIB;
-/// A cache that is smaller is of no use.
+/// A storage that is smaller is of no use.
 const LEAST: u64 = 16 * MIB;
+/// The storage of what is not kept, as Varnish calls it. Without a size it would have no bounds.
+const TRANSIENT: &str = "Transient";
 
 /// The storages that the user wants. If one of them cannot be had as it stands, all are left out: with fewer than the user
 /// thinks of, objects would go where nobody expects them.
@@ -75,19 +78,48 @@ fn argument(storage: &StorageParameters) -> Result<(String, u64), String> {
     }
 }
 
-/// For a pod where the user says nothing: three quarters of what the limit leaves, never more than the limit.
+/// A pod's storages where the user says nothing. Of what the limit leaves beside [`OVERHEAD`], five eighths are for the cache and one
+/// is for what is not kept. The rest is for what varnishd needs beside each object, the index of objects, and threads.
 pub(crate) fn default_argument(memory_limit: Option<u64>) -> String {
-    let size = memory_limit.map_or(WITHOUT_LIMIT, |limit| {
-        let share = limit.saturating_sub(OVERHEAD) / 4 * 3;
-        share.max(LEAST.min(limit / 4))
+    format!("malloc,{}", varnish_size(share(memory_limit, 5, WITHOUT_LIMIT)))
+}
+
+pub(crate) fn default_transient(memory_limit: Option<u64>) -> String {
+    format!("{TRANSIENT}=malloc,{}", varnish_size(share(memory_limit, 1, TRANSIENT_WITHOUT_LIMIT)))
+}
+
+/// Does one of these arguments name the storage of what is not kept?
+pub(crate) fn names_transient(varnishd_args: &[String]) -> bool {
+    let value = |argument: &String| argument.strip_prefix("-s").unwrap_or(argument).trim_start().to_owned();
+    varnishd_args.iter().any(|argument| value(argument).starts_with("Transient="))
+}
+
+/// Does one of these arguments name another storage?
+pub(crate) fn names_cache(varnishd_args: &[String]) -> bool {
+    let mut rest = varnishd_args.iter();
+    while let Some(argument) = rest.next() {
+        let value = match argument.strip_prefix("-s") {
+            Some("") => rest.next().map(String::as_str),
+            given => given,
+        };
+        if value.is_some_and(|value| !value.starts_with("Transient=")) {
+            return true;
+        }
+    }
+    false
+}
+
+fn share(memory_limit: Option<u64>, eighths: u64, without_limit: u64) -> u64 {
+    let size = memory_limit.map_or(without_limit, |limit| {
+        let share = limit.saturating_sub(OVERHEAD) / 8 * eighths;
+        share.max(LEAST.min(limit / 8))
     });
     // In whole mebibytes, for people.
-    let size = if size >= MIB { size / MIB * MIB } else { size };
-    format!("malloc,{}", varnish_size(size))
+    if size >= MIB { size / MIB * MIB } else { size }
 }
 
 /// The storages that a pod's varnishd has, for people: `main: malloc, 512m; disk: file /cache/varnish.bin, 20g`.
-pub(crate) fn told(varnishd_args: &[String], default: &str) -> String {
+pub(crate) fn told(varnishd_args: &[String], defaults: [&str; 2]) -> String {
     let arguments: Vec<&str> =
         varnishd_args.windows(2).filter(|pair| pair[0] == "-s").map(|pair| pair[1].as_str()).collect();
     let tell = |argument: &str| {
@@ -99,11 +131,16 @@ pub(crate) fn told(varnishd_args: &[String], default: &str) -> String {
             _ => format!("{name}: {rest}"),
         }
     };
-    if arguments.iter().all(|argument| argument.starts_with("Transient=")) {
-        let sized = format!("{} (sized by the memory limit, where there is one)", tell(default));
-        return std::iter::once(sized).chain(arguments.into_iter().map(tell)).collect::<Vec<_>>().join("; ");
+    let [cache, transient] = defaults;
+    let mut all = Vec::new();
+    if !names_cache(varnishd_args) {
+        all.push(format!("{} (sized by the memory limit, where there is one)", tell(cache)));
     }
-    arguments.into_iter().map(tell).collect::<Vec<_>>().join("; ")
+    all.extend(arguments.into_iter().map(tell));
+    if !names_transient(varnishd_args) {
+        all.push(tell(transient));
+    }
+    all.join("; ")
 }
 
 #[cfg(test)]
@@ -116,29 +153,39 @@ mod tests {
 
     #[test]
     fn the_default_fits_into_the_limit() {
-        for (limit, expected) in [
-            (None, "malloc,256m"),
-            (Some(4 << 30), "malloc,2976m"),
-            (Some(1 << 30), "malloc,672m"),
-            (Some(256 << 20), "malloc,96m"),
-            (Some(128 << 20), "malloc,16m"),
-            (Some(32 << 20), "malloc,8m"),
+        for (limit, cache, transient) in [
+            (None, "256m", "128m"),
+            (Some(4 << 30), "2480m", "496m"),
+            (Some(1 << 30), "560m", "112m"),
+            (Some(256 << 20), "80m", "16m"),
+            (Some(128 << 20), "16m", "16m"),
+            (Some(32 << 20), "4m", "4m"),
         ] {
-            assert_eq!(default_argument(limit), expected, "{limit:?}");
+            assert_eq!(default_argument(limit), format!("malloc,{cache}"), "{limit:?}");
+            assert_eq!(default_transient(limit), format!("Transient=malloc,{transient}"), "{limit:?}");
+        }
+        // Both, varnishd itself and the chaperone fit, with a quarter of the rest to spare.
+        for limit in (256 << 20..64 << 30).step_by(1 << 28) {
+            let all = OVERHEAD + share(Some(limit), 5, 0) + share(Some(limit), 1, 0);
+            assert!(all + (limit - OVERHEAD) / 4 <= limit, "{limit}");
         }
     }
 
     #[test]
     fn people_are_told_what_there_is() {
         let args = |all: &[&str]| all.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
-        let told = |all: &[&str]| told(&args(all), "malloc,256m");
+        let told = |all: &[&str]| told(&args(all), ["malloc,256m", "Transient=malloc,128m"]);
         assert_eq!(
             told(&["-p", "x=1"]),
-            "default: malloc, 256m (sized by the memory limit, where there is one)"
+            "default: malloc, 256m (sized by the memory limit, where there is one); Transient: malloc, 128m"
+        );
+        assert_eq!(
+            told(&["-s", "Transient=malloc,1g"]),
+            "default: malloc, 256m (sized by the memory limit, where there is one); Transient: malloc, 1g"
         );
         assert_eq!(
             told(&["-s", "main=malloc,512m", "-s", "disk=file,/cache/v.bin,20g", "-p", "x=1"]),
-            "main: malloc, 512m; disk: file /cache/v.bin, 20g"
+            "main: malloc, 512m; disk: file /cache/v.bin, 20g; Transient: malloc, 128m"
         );
     }
 
