@@ -16,8 +16,8 @@ const INDEX_SHARE_OF_STORAGES: u64 = 4;
 const INDEX_SHARE_OF_MEMORY: u64 = 8;
 const LEAST_INDEX: u64 = 16 * MIB;
 /// So many slow readers at once must fit into Transient, and no one may have less or more than these.
-const SLOW_READERS: u64 = 2048;
-const TRANSIT_BUFFER: (u64, u64) = (64 << 10, MIB);
+const SLOW_READERS: u64 = 4096;
+const TRANSIT_BUFFER: (u64, u64) = (32 << 10, MIB);
 
 /// One `-s`: its name, and its size in bytes, where that is said.
 struct Storage {
@@ -169,8 +169,8 @@ mod tests {
     #[test]
     fn many_slow_readers_fit_into_transient() {
         let of = |text: &str| transit_buffer(&arguments(text));
-        assert_eq!(of("-s Transient=malloc,112m"), 64 << 10);
-        assert_eq!(of("-s Transient=malloc,512m"), 256 << 10);
+        assert_eq!(of("-s Transient=malloc,112m"), 32 << 10);
+        assert_eq!(of("-s Transient=malloc,512m"), 128 << 10);
         assert_eq!(of("-s Transient=malloc,20g"), 1 << 20);
         assert_eq!(of("-s Transient=malloc"), 1 << 20);
     }
