@@ -281,9 +281,9 @@ fn ways_to_leave_parameters_out_are_forgotten_when_nothing_is_kept_by_them() {
         gone.sort_unstable();
         gone
     };
-    assert_eq!(learn(&[1, 2, 3], 1000.0, &[]), []);
-    assert_eq!(learn(&[3], 1001.0, &[]), [], "a fetch may still be on its way");
-    assert_eq!(learn(&[3], 5000.0, &[1]), [2], "objects are kept by 1, and 3 is in use");
+    assert!(learn(&[1, 2, 3], 1000.0, &[]).is_empty());
+    assert!(learn(&[3], 1001.0, &[]).is_empty(), "a fetch may still be on its way");
+    assert_eq!(learn(&[3], 5000.0, &[1]), [2_u64], "objects are kept by 1, and 3 is in use");
     assert!(ways.contains(1) && ways.contains(3) && !ways.contains(2));
     // Too many: the oldest go, and their objects with them.
     for way in 10..1010 {
