@@ -1,11 +1,11 @@
 //! Varnish's messages as `router` wants to see and edit them.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use router::edit::{EditHeaders, EditRequest, HeaderLine};
 
 use crate::ffi::{self, Ctx, Http, Text};
+use crate::guard::stopped;
 
 const NO_ROOM: &CStr =
     c"ghost: no room for what is to be set: raise http_max_hdr, workspace_client or workspace_backend";
@@ -78,15 +78,14 @@ impl<'a> Message<'a> {
             line: *const u8,
             n: usize,
         ) -> u32 {
-            // SAFETY: what gs_survey was given below; the line and its length belong together.
-            let (look, line) = unsafe { (&mut *look.cast::<F>(), std::slice::from_raw_parts(line, n)) };
-            let Some(end) = line.iter().position(|byte| *byte == b':') else { return 0 };
-            let (name, value) = line.split_at(end);
-            // A panic must not reach varnishd. What was not looked at must not go on.
-            let looked = catch_unwind(AssertUnwindSafe(|| {
+            // What was not looked at must not go on.
+            stopped(ffi::DROP, || {
+                // SAFETY: what gs_survey was given below; the line and its length belong together.
+                let (look, line) = unsafe { (&mut *look.cast::<F>(), std::slice::from_raw_parts(line, n)) };
+                let Some(end) = line.iter().position(|byte| *byte == b':') else { return 0 };
+                let (name, value) = line.split_at(end);
                 look(name, value.get(1..).unwrap_or_default().trim_ascii())
-            }));
-            looked.unwrap_or(ffi::DROP)
+            })
         }
         // SAFETY: alive, see new(); `look` outlives the call.
         unsafe { ffi::gs_survey(self.http, call::<F>, (&raw mut look).cast()) }
