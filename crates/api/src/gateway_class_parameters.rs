@@ -4,6 +4,7 @@ mod dashboard;
 mod ingress;
 mod logging;
 mod metrics;
+mod paths;
 mod pod;
 mod service;
 mod storage;
@@ -20,6 +21,7 @@ pub use self::dashboard::DashboardParameters;
 pub use self::ingress::{HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters};
 pub use self::logging::{LogMode, LoggingParameters};
 pub use self::metrics::{MetricsParameters, TracingParameters};
+pub use self::paths::{DotSegments, DuplicateSlashes, EncodedSeparators, PathParameters};
 pub use self::pod::{DisruptionBudgetParameters, Embedded, ResourceParameters};
 pub use self::service::{ServiceParameters, ServiceType, TrafficPolicy};
 pub use self::storage::{StorageParameters, StorageType};
@@ -134,6 +136,9 @@ pub struct GatewayClassParametersSpec {
         extend("x-kubernetes-validations" = schema::networks())
     )]
     pub trusted_proxies: Option<Vec<String>>,
+    /// How the paths of requests are read before they are routed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<PathParameters>,
     /// Whether answers say in `X-Cache` what the cache did: HIT, MISS, PASS or STALE. They do where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_status_header: Option<bool>,

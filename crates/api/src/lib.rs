@@ -21,10 +21,10 @@ pub use cache_policy::{
     VarnishCachePolicySpec,
 };
 pub use gateway_class_parameters::{
-    DashboardParameters, DisruptionBudgetParameters, Embedded, GatewayClassParameters,
-    GatewayClassParametersSpec, HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters,
-    LogMode, LoggingParameters, MetricsParameters, ResourceParameters, ServiceParameters, ServiceType,
-    StorageParameters, StorageType, TimeoutParameters, TlsParameters, TracingParameters, TrafficPolicy,
-    UserVclConfigMapRef,
+    DashboardParameters, DisruptionBudgetParameters, DotSegments, DuplicateSlashes, Embedded,
+    EncodedSeparators, GatewayClassParameters, GatewayClassParametersSpec, HostlessRules,
+    ImplementationSpecific, IngressMerge, IngressParameters, LogMode, LoggingParameters, MetricsParameters,
+    PathParameters, ResourceParameters, ServiceParameters, ServiceType, StorageParameters, StorageType,
+    TimeoutParameters, TlsParameters, TracingParameters, TrafficPolicy, UserVclConfigMapRef,
 };
 pub use policy_status::{AncestorRef, PolicyAncestorStatus, PolicyStatus};

@@ -322,7 +322,7 @@ async function explain(event) {
         el(
           "dl",
           {},
-          [["Host", one.host], ["Route", one.route], ["Answer", one.answer], ["Problem", one.problem], ["Cache", one.cache]]
+          [["Path", one.path], ["Host", one.host], ["Route", one.route], ["Answer", one.answer], ["Problem", one.problem], ["Cache", one.cache]]
             .filter(([, value]) => value)
             .map(([name, value]) => [el("dt", {}, name), el("dd", { "data-fact": name.toLowerCase() }, value)]),
         ),

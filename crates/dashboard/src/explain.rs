@@ -5,7 +5,7 @@ use std::fmt;
 
 use model::RouteKind;
 use model::names::socket_parts;
-use router::{Action, Candidate, Explanation, Request, Router, Rule, Verdict, random};
+use router::{Action, Candidate, Decision, Request, Routed, Router, Rule, Verdict, random};
 use serde::{Deserialize, Serialize};
 
 use crate::names::{self, Goes, Name};
@@ -29,6 +29,9 @@ pub struct Explained {
     pub gateway: String,
     pub socket: String,
     pub listener: String,
+    /// How the path is read, where that differs from what was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +66,7 @@ pub fn explain(
     (gateway, socket): (&str, &str),
     asked: &Asked,
 ) -> Explained {
-    let request = At { asked, socket };
+    let mut request = At { asked, socket, url: asked.path.as_bytes() };
     let without_route = |listener: &str, route: Option<String>, answer: String| Explained {
         gateway: gateway.to_owned(),
         socket: socket.to_owned(),
@@ -95,8 +98,13 @@ pub fn explain(
             }
         }
     }
+    let Routed { decision, url } = router.route(&request, random::next());
+    if let Some(url) = &url {
+        request.url = url;
+    }
+    let path = url.as_ref().map(|url| format!("read as `{}`", String::from_utf8_lossy(url)));
     let explanation = router.explain(&request, random::next());
-    let decision = &explanation.decision;
+    let decision = &decision;
     let listener = decision.listener().map_or("no listener for this host".to_owned(), |l| {
         if l.name().is_empty() { "any listener".to_owned() } else { format!("listener {}", l.name()) }
     });
@@ -105,6 +113,10 @@ pub fn explain(
         (None, Some(_)) => Some(format!("no route of this listener takes `{}`", asked.host)),
         (None, None) => None,
     };
+    if let Action::Refused(why) = decision.action() {
+        let answer = format!("400, {}", why.message());
+        return Explained { host, ..without_route(&listener, None, answer) };
+    }
     let others = explanation.candidates.iter().filter_map(|Candidate { rule, verdict }| {
         let why = match verdict {
             Verdict::Chosen => return None,
@@ -118,11 +130,12 @@ pub fn explain(
         gateway: gateway.to_owned(),
         socket: socket.to_owned(),
         listener,
+        path,
         host,
         route: decision.rule().map(shown),
-        answer: answer(&request, &explanation),
+        answer: answer(&request, decision),
         problem: decision.rule().and_then(|rule| problem(rule, faults)),
-        cache: matches!(decision.action(), Action::Forward { .. }).then(|| cache(&request, &explanation)),
+        cache: matches!(decision.action(), Action::Forward { .. }).then(|| cache(&request, decision)),
         others: others.take(SHOWN).collect(),
         more: count.saturating_sub(SHOWN),
     }
@@ -131,7 +144,7 @@ pub fn explain(
 impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Gateway {}, socket {}, {}", self.gateway, self.socket, self.listener)?;
-        for (name, value) in [("host", &self.host), ("route", &self.route)] {
+        for (name, value) in [("path", &self.path), ("host", &self.host), ("route", &self.route)] {
             if let Some(value) = value {
                 writeln!(f, "  {name}: {value}")?;
             }
@@ -155,6 +168,7 @@ impl fmt::Display for Explained {
 struct At<'a> {
     asked: &'a Asked,
     socket: &'a str,
+    url: &'a [u8],
 }
 
 impl Request for At<'_> {
@@ -171,7 +185,7 @@ impl Request for At<'_> {
     }
 
     fn url(&self) -> &[u8] {
-        self.asked.path.as_bytes()
+        self.url
     }
 
     fn any_header(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
@@ -203,8 +217,11 @@ fn problem(rule: &Rule, faults: &Faults) -> Option<String> {
 }
 
 /// As the postamble of main.vcl decides it; user VCL may decide otherwise.
-fn cache(request: &At<'_>, explanation: &Explanation<'_>) -> String {
-    let Some(cache) = explanation.decision.cache() else {
+fn cache(request: &At<'_>, decision: &Decision<'_>) -> String {
+    if decision.is_ambiguous() {
+        return "passed by, the path has encoded separators or dot segments".to_owned();
+    }
+    let Some(cache) = decision.cache() else {
         return "passed by, there is no cache policy".to_owned();
     };
     if !matches!(request.method(), b"GET" | b"HEAD") {
@@ -224,8 +241,7 @@ fn cache(request: &At<'_>, explanation: &Explanation<'_>) -> String {
     format!("asked, for `{}`", String::from_utf8_lossy(&url))
 }
 
-fn answer(request: &At<'_>, explanation: &Explanation<'_>) -> String {
-    let decision = &explanation.decision;
+fn answer(request: &At<'_>, decision: &Decision<'_>) -> String {
     let Some(rule) = decision.rule() else { return "404, no route matches".to_owned() };
     if rule.route_name().is_empty() {
         return "503, there is neither a valid Ingress nor an HTTPRoute".to_owned();
@@ -233,9 +249,10 @@ fn answer(request: &At<'_>, explanation: &Explanation<'_>) -> String {
     match decision.action() {
         Action::NotFound => "404, no route matches".to_owned(),
         Action::Loop => "508, the request has been through this gateway before".to_owned(),
+        Action::Refused(why) => format!("400, {}", why.message()),
         Action::Misdirected => "421, the connection was made for another listener".to_owned(),
         Action::Redirect => {
-            let (host, url) = (request.asked.host.as_bytes(), request.asked.path.as_bytes());
+            let (host, url) = (request.asked.host.as_bytes(), request.url);
             rule.redirect(request.socket, host, url).map_or("a redirect".to_owned(), |(status, location)| {
                 format!("{status}, Location: {}", String::from_utf8_lossy(&location))
             })

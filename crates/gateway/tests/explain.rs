@@ -167,6 +167,18 @@ fn no_route_is_404_and_no_gateway_a_failure() {
 }
 
 #[test]
+fn paths_are_explained_as_they_are_read() {
+    let scene = scene();
+    let explain = |path: &str| explain(&scene, &["--host", "shop.example.com", "--path", path]).1;
+    let text = explain("/x/../old//?q=..");
+    has(&text, &["path: read as `/old/?q=..`"]);
+    has(&text, &["route: HTTPRoute default/shop, rule 2"]);
+    has(&explain("/x/../old"), &["answer: 301", "new.example.com", "/old"]);
+    has(&explain("/x/..%2fy"), &["answer: 400, the path has an encoded segment . or .."]);
+    assert!(!explain("/y").contains("path: read as"));
+}
+
+#[test]
 fn what_is_no_host_gets_400() {
     let scene = scene();
     for host in ["shop.example.com:x", "<script>", "a b"] {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use model::RouteKind;
 use model::names::{ERROR_HEADER, LISTENER_HEADER};
-use router::{Router, Rule};
+use router::{Refusal, Router, Rule};
 
 use crate::control::Control;
 use crate::error::Error;
@@ -27,6 +27,8 @@ pub(crate) enum Answer {
     },
     Misdirected,
     Loop,
+    /// The path has more than one reading, or none.
+    Refused(Refusal),
     Redirect {
         router: Arc<Router>,
         rule: u32,
@@ -98,6 +100,7 @@ impl Answer {
             | Self::Unavailable
             | Self::Misdirected
             | Self::Loop
+            | Self::Refused(_)
             | Self::Control(_) => None,
         }
     }
@@ -114,6 +117,13 @@ impl Answer {
             Self::Unavailable => Said { status: 503, header: None, body: UNAVAILABLE.to_owned() },
             Self::Misdirected => Said { status: 421, header: None, body: MISDIRECTED.to_owned() },
             Self::Loop => Said { status: 508, header: None, body: LOOP.to_owned() },
+            Self::Refused(why) => {
+                let body = format!(
+                    "{{\"status\":400,\"error\":\"Bad Request\",\"message\":\"{}\"}}\n",
+                    why.message()
+                );
+                Said { status: 400, header: None, body }
+            }
             Self::Control(control) => control.answer(ctx, bereq),
             Self::Redirect { .. } => {
                 // SAFETY: ctx is the fetch's live context.

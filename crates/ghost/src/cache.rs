@@ -23,6 +23,7 @@ use crate::{answer, bound, sent, stats, target};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
+const AMBIGUOUS: &CStr = c"X-Ghost-Pass: the path has encoded separators or dot segments";
 const BODY: &CStr = c"X-Ghost-Pass: the request has a body";
 const BYPASS: &CStr = c"X-Ghost-Pass: bypass of the cache policy";
 const RESCUE: &CStr = c"X-Ghost-Rescue: 1";
@@ -50,7 +51,8 @@ pub(crate) unsafe fn ask(
     // SAFETY: the lines are static; the caller's promise.
     unsafe {
         let Some(cache) = decision.cache() else {
-            request.message.add_static(NO_POLICY);
+            let why = if decision.is_ambiguous() { AMBIGUOUS } else { NO_POLICY };
+            request.message.add_static(why);
             return false;
         };
         if cache.is_bypassed_by(request) {

@@ -49,7 +49,7 @@ impl Control {
             DRAINING.store(true, Ordering::Relaxed);
             said(200, None, &status(ghost, &ghost.table()))
         } else if path == INVALIDATE_PATH.as_bytes() {
-            match invalidate::carry_out(ctx) {
+            match invalidate::carry_out(ctx, ghost.table().router()) {
                 Ok(outcomes) => {
                     let body = serde_json::to_string(&outcomes).unwrap_or_default();
                     Said { status: 200, header: None, body: format!("{body}\n") }

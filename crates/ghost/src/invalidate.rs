@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use model::invalidation::{Invalidation, MOST_AT_ONCE, Method, Order, Outcome, Outcomes};
+use router::Router;
 
 use crate::ffi::{self, Ctx, RawWorker};
 use crate::index::urls::{self, Urls};
@@ -15,14 +16,15 @@ const ROOM_FOR_ERRORS: usize = 8 << 10;
 const LONGEST_ERROR: usize = 200;
 
 /// Reads the request's body, and does what it asks for. An error: nothing was done.
-pub(crate) fn carry_out(ctx: *const Ctx) -> Result<Outcomes, String> {
+pub(crate) fn carry_out(ctx: *const Ctx, router: &Router) -> Result<Outcomes, String> {
     let order = read(ctx)?;
     let count: usize = order.invalidations.iter().map(|one| one.paths.len() + one.tags.len()).sum();
     if count > MOST_AT_ONCE {
         return Err(format!("{count} paths and tags are too many for one request: {MOST_AT_ONCE} at most"));
     }
     let mut bans = Bans::default();
-    let all: Vec<Vec<Outcome>> = order.invalidations.iter().map(|one| of_one(ctx, one, &mut bans)).collect();
+    let each = order.invalidations.iter().map(|one| of_one(ctx, router, one, &mut bans));
+    let all: Vec<Vec<Outcome>> = each.collect();
     // SAFETY: ctx is the fetch's live context, and its worker this thread's.
     unsafe { bans.carry_out(ffi::gs_worker(ctx)) };
     Ok(Outcomes { outcomes: with_room(all) })
@@ -42,7 +44,7 @@ fn read(ctx: *const Ctx) -> Result<Order, String> {
     }
 }
 
-fn of_one(ctx: *const Ctx, one: &Invalidation, bans: &mut Bans) -> Vec<Outcome> {
+fn of_one(ctx: *const Ctx, router: &Router, one: &Invalidation, bans: &mut Bans) -> Vec<Outcome> {
     let host = one.hostname.as_ref().map(|host| host.to_ascii_lowercase());
     let fate = match one.method {
         Method::Ban => {
@@ -57,7 +59,7 @@ fn of_one(ctx: *const Ctx, one: &Invalidation, bans: &mut Bans) -> Vec<Outcome> 
         Method::SoftPurge => Fate::Stale,
     };
     let path = |path: &String| match &host {
-        Some(host) => found(index::end_url(host.as_bytes(), path.as_bytes(), fate)),
+        Some(host) => found(end_url(router, host.as_bytes(), path.as_bytes(), fate)),
         None => failed("a path needs a hostname"),
     };
     let tag = |tag: &String| {
@@ -67,6 +69,13 @@ fn of_one(ctx: *const Ctx, one: &Invalidation, bans: &mut Bans) -> Vec<Outcome> 
         })
     };
     one.paths.iter().map(path).chain(one.tags.iter().map(tag)).collect()
+}
+
+/// The URL as requests for it are kept; and as it was written, since user VCL or a former setting may have kept it so.
+fn end_url(router: &Router, host: &[u8], url: &[u8], fate: Fate) -> u64 {
+    let normal = router.normalize(url).ok().and_then(|normal| normal.url);
+    let of_normal = normal.map_or(0, |normal| index::end_url(host, &normal, fate));
+    of_normal + index::end_url(host, url, fate)
 }
 
 fn found(objects: u64) -> Outcome {

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use model::names::{GHOST_CONFIG_ENV, TLS_BACKENDS_SOCKET};
+use router::Refusal;
 
 use crate::answer::Answer;
 use crate::control::Control;
 use crate::error::Error;
-use crate::ffi::{self, Ctx, OwnedDirector};
+use crate::ffi::{self, Ctx, Director, OwnedDirector};
 use crate::index::Watching;
 use crate::retire;
 use crate::table::Table;
@@ -33,6 +34,7 @@ pub struct Ghost {
     pub(crate) unavailable: OwnedDirector,
     pub(crate) misdirected: OwnedDirector,
     pub(crate) looped: OwnedDirector,
+    refusals: Vec<(Refusal, OwnedDirector)>,
     /// Set right after the object has its place in memory, which it must know.
     control: std::sync::OnceLock<OwnedDirector>,
     _watching: Watching,
@@ -58,6 +60,10 @@ impl Ghost {
             unavailable: Answer::Unavailable.director(ctx, "ghost.unavailable")?,
             misdirected: Answer::Misdirected.director(ctx, "ghost.misdirected")?,
             looped: Answer::Loop.director(ctx, "ghost.loop")?,
+            refusals: Refusal::ALL
+                .into_iter()
+                .map(|why| Ok((why, Answer::Refused(why).director(ctx, "ghost.refused")?)))
+                .collect::<Result<_, Error>>()?,
             control: std::sync::OnceLock::new(),
             _watching: Watching::begin(),
         });
@@ -68,6 +74,12 @@ impl Ghost {
         // SAFETY: it takes nothing.
         unsafe { ffi::gs_give_memory_back() };
         Ok(ghost)
+    }
+
+    /// The director that says why a path is refused.
+    pub(crate) fn refusal(&self, why: Refusal) -> Director {
+        let of_reason = self.refusals.iter().find(|(refusal, _)| *refusal == why);
+        of_reason.map_or(self.not_found.raw(), |(_, director)| director.raw())
     }
 
     pub(crate) fn control(&self) -> Option<&OwnedDirector> {

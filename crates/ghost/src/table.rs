@@ -212,7 +212,7 @@ impl Table {
         &self.router
     }
 
-    /// Where a decision of this table's router leads. `None` where it ends at once: 404 or 500.
+    /// Where a decision of this table's router leads. `None` where it ends at once: 400, 404 or 500.
     pub(crate) fn director(&self, decision: &Decision<'_>) -> Option<Director> {
         let table = self.layer(decision);
         let first = table.first[decision.rule_id()? as usize] as usize;
@@ -220,7 +220,7 @@ impl Table {
             Action::Forward { group } => first + group,
             Action::Redirect => first,
             Action::NoBackend | Action::Unavailable => first + decision.group()?,
-            Action::NotFound | Action::Misdirected | Action::Loop => return None,
+            Action::NotFound | Action::Misdirected | Action::Loop | Action::Refused(_) => return None,
         };
         table.directors.get(at)?.as_ref().map(OwnedDirector::raw)
     }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use router::{Action, Decision, Rule};
+use router::{Action, Decision, Routed, Rule, Url};
 
 use crate::ffi::{self, Ctx};
 use crate::guard::stopped;
@@ -117,16 +117,16 @@ impl Task {
         self.answers(PIPED, stats::OTHER);
     }
 
-    /// Decides by the task's own table.
-    pub(crate) fn decide(&mut self, request: &impl router::Request) -> &Decision<'static> {
-        let mut decision = self.table.router().decide(request, self.random);
+    /// Decides by the task's own table. Also returns the URL that takes the place of the request's.
+    pub(crate) fn decide(&mut self, request: &impl router::Request) -> (&Decision<'static>, Option<Url>) {
+        let Routed { mut decision, url } = self.table.router().route(request, self.random);
         if self.loops {
             decision = decision.looped();
         }
         // SAFETY: the decision borrows from the router inside `table`; an Arc does not move what it holds, and the
         // task never replaces it, so it lives as long as the decision beside it.
         let decision = unsafe { std::mem::transmute::<Decision<'_>, Decision<'static>>(decision) };
-        self.decision.insert(decision)
+        (self.decision.insert(decision), url)
     }
 }
 

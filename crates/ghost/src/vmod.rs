@@ -157,8 +157,13 @@ fn has_been_here(message: Message<'_>, router: &router::Router) -> bool {
 /// # Safety
 /// `ctx` must be the live context whose request it is.
 unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, request: &ClientRequest<'_>) -> bool {
-    let ClientRequest { message, socket, .. } = *request;
-    let decision = *task.decide(request);
+    let ClientRequest { mut message, socket, .. } = *request;
+    let (decision, url) = task.decide(request);
+    let decision = *decision;
+    // What was matched is what the cache and the origin get.
+    if let Some(url) = url {
+        message.set_url(&url);
+    }
     let table = task.table();
     // SAFETY: the table's lines live in the task, and so longer than the request's headers.
     unsafe {
@@ -180,6 +185,7 @@ fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Dir
     table.director(decision).unwrap_or_else(|| match decision.action() {
         Action::NotFound => ghost.not_found.raw(),
         Action::Misdirected => ghost.misdirected.raw(),
+        Action::Refused(why) => ghost.refusal(why),
         Action::Unavailable => ghost.unavailable.raw(),
         Action::Loop => ghost.looped.raw(),
         _ => ghost.no_backend.raw(),

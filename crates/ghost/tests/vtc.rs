@@ -91,6 +91,7 @@ cases! {
     odd_requests_are_answered
     one_fetch_serves_all_who_wait_and_uncacheable_ones_do_not_wait
     only_websockets_are_piped
+    paths_have_one_reading
     paths_match_exactly_by_prefix_and_by_regex
     parameters_that_parsers_read_differently_stay_in_the_key
     patterns_match_any_byte

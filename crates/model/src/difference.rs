@@ -86,6 +86,7 @@ impl Routing {
             route_metrics,
             request_log,
             trace_sampling,
+            paths,
             default,
             tls_listeners: _,
             client_validation: _,
@@ -107,6 +108,7 @@ impl Routing {
             && *route_metrics == base.route_metrics
             && *request_log == base.request_log
             && *trace_sampling == base.trace_sampling
+            && *paths == base.paths
             && *default == base.default
             && listeners.len() == base.listeners.len()
             && listeners.iter().zip(&base.listeners).all(|(new, old)| is_near(new, old))
@@ -131,6 +133,7 @@ impl Routing {
             route_metrics: self.route_metrics,
             request_log: self.request_log,
             trace_sampling: self.trace_sampling,
+            paths: self.paths,
             client_validation: self.client_validation.clone(),
             tls_limits: self.tls_limits.clone(),
             default: self.default.clone(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::difference::{bare, laid_over, listeners_over};
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
-use crate::{Balancing, CachePolicy, Listener, RouteKind, Timeouts, VERSION};
+use crate::{Balancing, CachePolicy, Listener, Paths, RouteKind, Timeouts, VERSION};
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,8 @@ pub struct Config {
     pub request_log: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_sampling: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Paths>,
     /// A file beside this one: its hosts, and the names of its listeners, are this one's, too, but for those that stand here or
     /// in `removed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +63,7 @@ impl Default for Config {
             route_metrics: None,
             request_log: None,
             trace_sampling: None,
+            paths: None,
             base: None,
             removed: Vec::new(),
             vhosts: BTreeMap::new(),
@@ -90,6 +93,7 @@ impl Config {
             route_metrics: self.route_metrics,
             request_log: self.request_log,
             trace_sampling: self.trace_sampling,
+            paths: self.paths,
             base: None,
             removed: Vec::new(),
             vhosts: BTreeMap::new(),

@@ -10,12 +10,14 @@ pub mod ghost;
 pub mod invalidation;
 pub mod matches;
 pub mod names;
+mod paths;
 mod report;
 pub mod routing;
 pub mod stats;
 mod tls;
 mod version;
 
+pub use paths::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths};
 pub use report::Report;
 pub use tls::{BackendTls, ClientValidation, SubjectAltName, TlsBackend, TlsHost, TlsLimits, TlsListener};
 pub use version::{VERSION, Version, WrongVersion, check_version};

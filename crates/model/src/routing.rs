@@ -8,7 +8,7 @@ use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
 use crate::names::socket_parts;
 use crate::{
-    BackendTls, Balancing, CachePolicy, ClientValidation, Listener, ListenerTls, RouteKind, Timeouts,
+    BackendTls, Balancing, CachePolicy, ClientValidation, Listener, ListenerTls, Paths, RouteKind, Timeouts,
     TlsBackend, TlsLimits, TlsListener, VERSION,
 };
 
@@ -40,6 +40,9 @@ pub struct Routing {
     /// Whether requests are spans of traces; of those that bring no trace along, this share is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_sampling: Option<f64>,
+    /// How paths are read before they are routed; the defaults where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Paths>,
     /// Those of protocol TLS, whose connections go by TLSRoutes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tls_listeners: Vec<TlsListener>,
@@ -162,6 +165,7 @@ impl Default for Routing {
             route_metrics: None,
             request_log: None,
             trace_sampling: None,
+            paths: None,
             tls_listeners: Vec::new(),
             client_validation: BTreeMap::new(),
             tls_limits: None,

@@ -86,7 +86,7 @@ fn decide(router: &Router, requests: &mut Requests, n: u64) -> Duration {
         let start = Instant::now();
         let mut at = 0;
         while let Some(request) = requests.get(at) {
-            let decision = router.decide(&request, at as u64);
+            let decision = router.route(&request, at as u64).decision;
             let answer = match decision.action() {
                 Action::Forward { group } => group,
                 Action::Redirect
@@ -94,6 +94,7 @@ fn decide(router: &Router, requests: &mut Requests, n: u64) -> Duration {
                 | Action::NoBackend
                 | Action::Unavailable
                 | Action::Misdirected
+                | Action::Refused(_)
                 | Action::Loop => 7,
             };
             // Keeps the processor from working on the next request already.

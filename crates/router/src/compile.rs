@@ -77,6 +77,7 @@ impl Router {
         router.route_metrics = config.route_metrics.unwrap_or(true);
         router.request_log = config.request_log.unwrap_or(false);
         router.trace_sampling = config.trace_sampling;
+        router.path_settings = config.paths.unwrap_or_default();
         router.frame = Arc::new(config.frame());
         router.strangers = strangers(config);
         Ok(Compiled { router, problems })
@@ -195,6 +196,7 @@ struct Building {
     other: Option<u32>,
     turns: Turns,
     policies: Policies,
+    path_settings: model::Paths,
 }
 
 /// Policies that were compiled last: a Gateway's is that of thousands of rules.
@@ -224,7 +226,7 @@ fn policy_problem(route: &Route, error: &pattern::Error) -> Problem {
 
 impl Building {
     fn new(config: &Config) -> Self {
-        let mut new = Self::default();
+        let mut new = Self { path_settings: config.paths.unwrap_or_default(), ..Self::default() };
         for listener in &config.listeners {
             let id = new.add_listener(&listener.name, &listener.socket, Certificates::new(listener));
             let hostname = normal_hostname(listener.hostname.as_deref().unwrap_or_default());
@@ -297,7 +299,7 @@ impl Building {
     }
 
     fn compile(&mut self, host: &str, route: &Route, problems: &mut Vec<Problem>) -> Option<u32> {
-        match Rule::compile(route, host, &mut self.turns) {
+        match Rule::compile(route, host, self.path_settings, &mut self.turns) {
             Ok(mut rule) => {
                 rule.cache = route.cache_policy.as_ref().and_then(|policy| {
                     self.policies.compile(policy).map_err(|e| problems.push(policy_problem(route, &e))).ok()
@@ -354,6 +356,7 @@ impl Building {
             route_metrics: true,
             request_log: false,
             trace_sampling: None,
+            path_settings: model::Paths::default(),
             frame: Arc::default(),
             base: None,
         }

@@ -4,6 +4,7 @@ use model::RouteKind;
 
 use crate::cache::Cache;
 use crate::group::by_weight;
+use crate::normalize::Refusal;
 use crate::rule::{Fate, Rule};
 use crate::table::Listener;
 
@@ -17,6 +18,8 @@ pub struct Decision<'r> {
     group: Option<usize>,
     /// Listener and rule are those of [`crate::Router::base`].
     of_base: bool,
+    /// Origins may read the path otherwise: it must not meet the cache.
+    is_ambiguous: bool,
 }
 
 /// What the carrier of the request does.
@@ -28,6 +31,8 @@ pub enum Action {
     Redirect,
     /// 404: no listener, host or rule fits.
     NotFound,
+    /// 400: the path has more than one reading, or none.
+    Refused(Refusal),
     /// 421: the connection was made for another listener.
     Misdirected,
     /// 500: the share of an empty or invalid group, or nothing has weight.
@@ -47,11 +52,19 @@ fn no_backend(rule: &Rule) -> Action {
 
 impl<'r> Decision<'r> {
     pub(crate) fn not_found(listener: Option<&'r Listener>) -> Self {
-        Self { listener, rule: None, action: Action::NotFound, group: None, of_base: false }
+        Self::without_rule(listener, Action::NotFound)
     }
 
     pub(crate) fn misdirected(listener: Option<&'r Listener>) -> Self {
-        Self { listener, rule: None, action: Action::Misdirected, group: None, of_base: false }
+        Self::without_rule(listener, Action::Misdirected)
+    }
+
+    pub(crate) fn refused(listener: Option<&'r Listener>, why: Refusal) -> Self {
+        Self::without_rule(listener, Action::Refused(why))
+    }
+
+    fn without_rule(listener: Option<&'r Listener>, action: Action) -> Self {
+        Self { listener, rule: None, action, group: None, of_base: false, is_ambiguous: false }
     }
 
     pub(crate) fn of_rule(listener: &'r Listener, id: u32, rule: &'r Rule, fate: Fate, random: u64) -> Self {
@@ -67,7 +80,14 @@ impl<'r> Decision<'r> {
             }
             _ => no_backend(rule),
         };
-        Self { listener: Some(listener), rule: Some((id, rule)), action, group, of_base: false }
+        Self {
+            listener: Some(listener),
+            rule: Some((id, rule)),
+            action,
+            group,
+            of_base: false,
+            is_ambiguous: false,
+        }
     }
 
     pub(crate) fn by_the_base(self) -> Self {
@@ -77,6 +97,26 @@ impl<'r> Decision<'r> {
     /// The same for a request that has been through this Gateway before: it goes nowhere.
     pub fn looped(self) -> Self {
         Self { action: Action::Loop, group: None, ..self }
+    }
+
+    pub(crate) fn ambiguous(self) -> Self {
+        Self { is_ambiguous: true, ..self }
+    }
+
+    /// Has the path encoded separators or dot segments, so that the request bypasses the cache?
+    pub fn is_ambiguous(&self) -> bool {
+        self.is_ambiguous
+    }
+
+    /// Is it one rule that decides both? An HTTPRoute's rule may have several matches.
+    pub(crate) fn is_of_same_rule(&self, other: &Self) -> bool {
+        match (self.rule, other.rule) {
+            (None, None) => true,
+            (Some((id, rule)), Some((other_id, other_rule))) => {
+                (id, self.of_base) == (other_id, other.of_base) || rule.is_match_of_same_rule(other_rule)
+            }
+            _ => false,
+        }
     }
 
     /// Did the base decide? Then the rule is one of its.
@@ -110,7 +150,7 @@ impl<'r> Decision<'r> {
     /// What the rule's cache policy says; `None` where the request passes the cache by. A Service that has lost its endpoints
     /// may have left something in the cache; a reference that is not valid may not be served by it.
     pub fn cache(&self) -> Option<&'r Cache> {
-        let rule = self.rule()?;
+        let rule = self.rule().filter(|_| !self.is_ambiguous)?;
         match self.action {
             Action::Forward { .. } => rule.cache(),
             Action::NoBackend | Action::Unavailable if !rule.groups()[self.group?].name().is_empty() => {

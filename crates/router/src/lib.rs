@@ -4,7 +4,7 @@
 //! never does IO and never knows who carries the request: ghost inside varnishd, or a front of our own.
 //!
 //! The listener narrows first, then the host, then the path. A connection that was made for one listener carries no
-//! requests for another. What remains is ordered by the Gateway API's
+//! requests for another. Paths are read in one way only, before all else ([`Router::route`]). What remains is ordered by the Gateway API's
 //! precedence, field by field, and the first rule whose method, headers and query parameters fit takes the request.
 
 pub mod cache;
@@ -18,6 +18,7 @@ pub mod forwarded;
 mod group;
 mod header;
 mod host;
+mod normalize;
 mod path;
 pub mod pattern;
 mod precedence;
@@ -34,9 +35,10 @@ pub use decision::{Action, Decision};
 pub use explain::{Candidate, Explanation, Verdict};
 pub use group::Group;
 pub use host::{NormalHost, is_host};
+pub use normalize::{Normal, Refusal, normalize};
 pub use rewrite::Url;
 pub use rule::Rule;
-pub use table::{Listener, Router};
+pub use table::{Listener, Routed, Router};
 
 /// What the router asks of a request. The carrier lends its bytes; nothing is copied.
 pub trait Request {

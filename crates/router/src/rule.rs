@@ -4,12 +4,13 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use model::matches::{PathMatch, PathMatchType};
-use model::{RouteKind, ghost};
+use model::{Paths, RouteKind, ghost};
 
 use crate::cache::Cache;
 use crate::edit::HeaderEdits;
 use crate::group::{Group, Turns};
 use crate::header::ValueMatcher;
+use crate::normalize::normalize_rule;
 use crate::pattern::{self, Pattern};
 use crate::redirect::Redirect;
 use crate::rewrite::Rewrite;
@@ -69,9 +70,15 @@ impl Rule {
     pub(crate) fn compile(
         from: &ghost::Route,
         hostname: &str,
+        paths: Paths,
         turns: &mut Turns,
     ) -> Result<Self, pattern::Error> {
-        let path = from.path_match.clone().unwrap_or_else(PathMatch::everything);
+        let mut path = from.path_match.clone().unwrap_or_else(PathMatch::everything);
+        if !matches!(path.kind, PathMatchType::RegularExpression)
+            && let Some(normal) = normalize_rule(paths, &path.value)
+        {
+            path.value = normal;
+        }
         let path_pattern = match path.kind {
             PathMatchType::RegularExpression => Some(Pattern::compile(&path.value)?),
             PathMatchType::Exact | PathMatchType::PathPrefix => None,
@@ -167,6 +174,13 @@ impl Rule {
     /// More than host and path decide.
     pub(crate) fn looks_beyond_the_path(&self) -> bool {
         self.method.is_some() || !self.headers.is_empty() || !self.query_params.is_empty()
+    }
+
+    /// Another match of the same rule of an HTTPRoute. Each path of an Ingress has a backend of its own.
+    pub(crate) fn is_match_of_same_rule(&self, other: &Self) -> bool {
+        self.kind == RouteKind::HttpRoute
+            && other.kind == RouteKind::HttpRoute
+            && (&self.route_name, self.rule_index) == (&other.route_name, other.rule_index)
     }
 
     pub(crate) fn path_pattern_matches(&self, path: &[u8]) -> bool {

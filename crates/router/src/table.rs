@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use model::Timeouts;
 use model::names::socket_parts;
+use model::{Paths, Timeouts};
 
 use crate::Request;
 use crate::certificates::Certificates;
@@ -13,7 +13,9 @@ use crate::decision::Decision;
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
 use crate::host::{HostTable, NormalHost};
+use crate::normalize::{Normal, Refusal, normalize};
 use crate::path::{Entry, HostPaths, PathIndex, split};
+use crate::rewrite::Url;
 use crate::rule::Rule;
 
 /// One listener of the Gateway.
@@ -92,6 +94,7 @@ pub struct Router {
     pub(crate) route_metrics: bool,
     pub(crate) request_log: bool,
     pub(crate) trace_sampling: Option<f64>,
+    pub(crate) path_settings: Paths,
     /// All of the file but its hosts.
     pub(crate) frame: Arc<model::ghost::Config>,
     pub(crate) base: Option<Base>,
@@ -105,8 +108,82 @@ pub(crate) struct Base {
     pub(crate) covered: HashSet<Box<[u8]>, RandomState>,
 }
 
+/// What becomes of a request as it came.
+#[derive(Debug)]
+pub struct Routed<'r> {
+    pub decision: Decision<'r>,
+    /// Takes the place of the request's URL, wherever it goes from here; `None` where that is normal already.
+    pub url: Option<Url>,
+}
+
+/// A request with another URL.
+struct At<'a, R> {
+    request: &'a R,
+    url: &'a [u8],
+}
+
+impl<R: Request> Request for At<'_, R> {
+    fn socket(&self) -> &[u8] {
+        self.request.socket()
+    }
+
+    fn server_name(&self) -> Option<&[u8]> {
+        self.request.server_name()
+    }
+
+    fn host(&self) -> &[u8] {
+        self.request.host()
+    }
+
+    fn method(&self) -> &[u8] {
+        self.request.method()
+    }
+
+    fn url(&self) -> &[u8] {
+        self.url
+    }
+
+    fn any_header(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.request.any_header(name, seen)
+    }
+}
+
 impl Router {
-    /// Decides one request; `random` makes the weighted pick.
+    /// Normalises the path of one request, and decides by what comes out. A path that origins may read as another rule's is
+    /// refused.
+    pub fn route(&self, request: &impl Request, random: u64) -> Routed<'_> {
+        let Normal { url, reading, uncacheable } = match self.normalize(request.url()) {
+            Ok(normal) => normal,
+            Err(why) => return Routed { decision: self.refuse(request, why), url: None },
+        };
+        let mut decision = match &url {
+            Some(url) => self.decide(&At { request, url }, random),
+            None => self.decide(request, random),
+        };
+        if let Some(reading) = reading
+            && !decision.is_of_same_rule(&self.decide(&At { request, url: &reading }, random))
+            // A rule that asks for a path parameter means it.
+            && (uncacheable || !decision.rule().is_some_and(|rule| rule.path.value.contains(';')))
+        {
+            decision = self.refuse(request, Refusal::Ambiguous);
+        }
+        if uncacheable {
+            decision = decision.ambiguous();
+        }
+        Routed { decision, url }
+    }
+
+    /// The URL by which requests for it are routed, sent and kept.
+    pub fn normalize(&self, url: &[u8]) -> Result<Normal, Refusal> {
+        normalize(self.path_settings, url)
+    }
+
+    fn refuse(&self, request: &impl Request, why: Refusal) -> Decision<'_> {
+        let table = self.listener_for(request.socket(), NormalHost::new(request.host()).as_bytes());
+        Decision::refused(table.map(|table| &table.listener), why)
+    }
+
+    /// Decides one request, whose URL is normal already; `random` makes the weighted pick.
     pub fn decide(&self, request: &impl Request, random: u64) -> Decision<'_> {
         let host = NormalHost::new(request.host());
         if let Some(name) = request.server_name()

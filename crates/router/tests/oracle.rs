@@ -113,7 +113,9 @@ fn may_be(route: &Route, action: Action) -> bool {
     let weighted = || route.backend_groups.iter().filter(|g| g.weight > 0);
     match action {
         Action::Redirect => redirects,
-        Action::NotFound | Action::Misdirected | Action::Unavailable | Action::Loop => false,
+        Action::NotFound | Action::Misdirected | Action::Refused(_) | Action::Unavailable | Action::Loop => {
+            false
+        }
         Action::NoBackend => {
             !redirects && (weighted().next().is_none() || weighted().any(|g| g.backends.is_empty()))
         }

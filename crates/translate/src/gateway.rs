@@ -137,6 +137,7 @@ impl<'a> Gateway<'a> {
             route_metrics: (!parameters.route_metrics).then_some(false),
             request_log: parameters.workload.writes_json().then_some(true),
             trace_sampling: parameters.trace_sampling,
+            paths: parameters.paths,
             ..Routing::default()
         };
         let insecure = clients.insecure_ports();

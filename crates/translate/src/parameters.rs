@@ -12,7 +12,7 @@ use api::{
     TimeoutParameters, TlsParameters, UserVclConfigMapRef,
 };
 use model::names::API_GROUP;
-use model::{Timeouts, TlsLimits};
+use model::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths, Timeouts, TlsLimits};
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Key, Snapshot};
@@ -95,6 +95,7 @@ pub(crate) struct Parameters<'a> {
     pub(crate) route_metrics: bool,
     /// Where spans are exported: of the requests that bring no trace along, this share.
     pub(crate) trace_sampling: Option<f64>,
+    pub(crate) paths: Option<Paths>,
     pub(crate) varnishd_args: Vec<String>,
     pub(crate) user_vcl: UserVclText<'a>,
     /// For whoever runs the Gateway in pods.
@@ -187,6 +188,7 @@ impl<'a> Parameters<'a> {
                 .copied()
                 .unwrap_or(true),
             trace_sampling: trace_sampling(layers, &mut problems),
+            paths: paths(layers),
             varnishd_args,
             // Nobody knows which VCL is wanted where parameters are missing.
             user_vcl: layers
@@ -352,6 +354,30 @@ fn trace_sampling(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<f64>
         "tracing.samplingRatio: {ratio} is refused: write a number from 0 to 1 ({TRACE_SAMPLING} is in use)"
     ));
     Some(TRACE_SAMPLING)
+}
+
+/// Each setting is a field of its own, too. Nothing is written where all are the defaults.
+fn paths(layers: Layers<'_>) -> Option<Paths> {
+    let dots = layers.field(|spec| spec.paths.as_ref()?.dot_segments.as_ref());
+    let slashes = layers.field(|spec| spec.paths.as_ref()?.duplicate_slashes.as_ref());
+    let separators = layers.field(|spec| spec.paths.as_ref()?.encoded_separators.as_ref());
+    let paths = Paths {
+        dot_segments: match dots.copied().unwrap_or_default() {
+            api::DotSegments::Resolve => DotSegments::Resolve,
+            api::DotSegments::Reject => DotSegments::Reject,
+            api::DotSegments::Keep => DotSegments::Keep,
+        },
+        duplicate_slashes: match slashes.copied().unwrap_or_default() {
+            api::DuplicateSlashes::Merge => DuplicateSlashes::Merge,
+            api::DuplicateSlashes::Keep => DuplicateSlashes::Keep,
+        },
+        encoded_separators: match separators.copied().unwrap_or_default() {
+            api::EncodedSeparators::RejectAmbiguous => EncodedSeparators::RejectAmbiguous,
+            api::EncodedSeparators::Reject => EncodedSeparators::Reject,
+            api::EncodedSeparators::Keep => EncodedSeparators::Keep,
+        },
+    };
+    (paths != Paths::default()).then_some(paths)
 }
 
 fn trusted_proxies(layers: Layers<'_>, problems: &mut Vec<String>) -> Vec<String> {

@@ -32,6 +32,7 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
         route_metrics: routing.route_metrics,
         request_log: routing.request_log,
         trace_sampling: routing.trace_sampling,
+        paths: routing.paths,
         // Whoever writes the base knows its name.
         base: None,
         removed: routing.removed.clone(),
