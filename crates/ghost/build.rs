@@ -31,6 +31,7 @@ fn main() {
         .file("c/shim.c")
         .file("c/index.c")
         .file("c/tunnel.c")
+        .file("c/call.c")
         .link_lib_modifier("+whole-archive")
         .compile("ghostshim");
     println!("cargo:rustc-env=VARNISH_VERSION={}", varnish.version);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::names::{RELOAD_PORT, socket_parts};
+use model::names::socket_parts;
 
 use crate::{Error, ListenSocket};
 
@@ -22,11 +22,6 @@ pub struct Environment {
     pub admin_address: SocketAddr,
     /// `VARNISH_SECRET_PATH`: a file with the secret of varnishd's CLI; a new one is made where absent.
     pub secret_path: Option<PathBuf>,
-    /// `VARNISH_HTTP_ADDR`, by default the first socket of `VARNISH_LISTEN` on loopback, without one ghost's: where
-    /// varnishd's readiness is tried.
-    pub http_address: SocketAddr,
-    /// `GHOST_RELOAD_ADDR`, by default 127.0.0.1:1969; loopback only.
-    pub reload_address: SocketAddr,
     /// `VARNISH_LISTEN`, by default `http-80=:80,http`; several by semicolon. None where it is set and empty: then all
     /// listeners are HTTPS.
     pub listen: Vec<ListenSocket>,
@@ -65,18 +60,16 @@ impl Environment {
         let port = text("VARNISH_ADMIN_PORT", "6082");
         let port = port.parse().map_err(|_| bad("VARNISH_ADMIN_PORT", &port, "it must be a port number"))?;
         let listen = listen(get("VARNISH_LISTEN").as_deref().unwrap_or("http-80=:80,http"))?;
-        let reload = text("GHOST_RELOAD_ADDR", &format!("127.0.0.1:{RELOAD_PORT}"));
-        let default_http =
-            listen.first().map_or(reload.clone(), |socket| format!("localhost:{}", socket.port));
-        let http = text("VARNISH_HTTP_ADDR", &default_http);
         let seconds = |name, default: &str| duration(name, &text(name, default));
-        let reload_address = address("GHOST_RELOAD_ADDR", &reload, Ipv4Addr::LOCALHOST)?;
-        if !reload_address.ip().is_loopback() {
-            return Err(bad(
-                "GHOST_RELOAD_ADDR",
-                &reload,
-                "it must be a loopback address: ghost obeys whoever reaches it",
-            ));
+        // Both had a meaning while ghost listened on a port. Nothing asks there any more; what cannot be meant is still said.
+        for (name, default) in
+            [("GHOST_RELOAD_ADDR", "127.0.0.1:1969"), ("VARNISH_HTTP_ADDR", "localhost:80")]
+        {
+            let given = text(name, default);
+            let address = address(name, &given, Ipv4Addr::LOCALHOST)?;
+            if name == "GHOST_RELOAD_ADDR" && !address.ip().is_loopback() {
+                return Err(bad(name, &given, "it must be a loopback address"));
+            }
         }
         Ok(Self {
             namespace: text("NAMESPACE", "default"),
@@ -84,8 +77,6 @@ impl Environment {
             pod_name: get("POD_NAME").filter(|name| !name.is_empty()),
             secret_path: path("VARNISH_SECRET_PATH"),
             admin_address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port),
-            http_address: address("VARNISH_HTTP_ADDR", &http, Ipv4Addr::LOCALHOST)?,
-            reload_address,
             listen,
             vcl_path: text("VCL_PATH", "/etc/varnish/main.vcl").into(),
             routing_path: text("ROUTING_CONFIG_PATH", "/etc/varnish/routing.json").into(),
@@ -103,6 +94,23 @@ impl Environment {
                 given => Some(duration("DRAIN_TIMEOUT", given)?),
             },
         })
+    }
+}
+
+/// The dashboard's, unless that is taken.
+const DASHBOARD_PORT: u16 = 9000;
+
+impl Environment {
+    /// Ports of this machine that are our own: no route leads to them.
+    pub fn own_ports(&self) -> Vec<u16> {
+        let on_loopback =
+            |address: Option<IpAddr>| address.is_none_or(|a| a.is_loopback() || a.is_unspecified());
+        let listen =
+            self.listen.iter().filter(|socket| on_loopback(socket.address)).map(|socket| socket.port);
+        [self.admin_address.port(), self.health_address.port(), DASHBOARD_PORT]
+            .into_iter()
+            .chain(listen)
+            .collect()
     }
 }
 
@@ -184,9 +192,7 @@ mod tests {
         assert_eq!(env.listen, [ListenSocket { name: "http-8080".into(), address: None, port: 8080 }]);
         assert_eq!(env.extra_args, ["-p", "thread_pool_stack=160k"]);
         assert_eq!(env.health_address, "0.0.0.0:8081".parse().unwrap());
-        assert_eq!(env.http_address, "127.0.0.1:8080".parse().unwrap());
         assert_eq!(env.admin_address, "127.0.0.1:6082".parse().unwrap());
-        assert_eq!(env.reload_address, "127.0.0.1:1969".parse().unwrap());
         assert_eq!(env.upgrade_idle, Duration::from_secs(300));
         assert_eq!((env.drain_delay, env.drain_timeout), (Duration::ZERO, None));
         assert_eq!(env.secret_path, None);
@@ -203,7 +209,6 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(env.listen, []);
-        assert_eq!(env.http_address, env.reload_address);
         assert_eq!(env.secret_path, Some("/etc/varnish-gateway/admin/secret".into()));
         assert_eq!(env.upgrade_idle, Duration::from_millis(60_500));
         assert_eq!(env.drain_delay, Duration::from_secs(5));
@@ -215,13 +220,6 @@ mod tests {
         let env = read(&[("VARNISH_LISTEN", "http-80=:80,http; http-81=127.0.0.1:81")]).unwrap();
         assert_eq!(env.listen.len(), 2);
         assert_eq!(env.listen[1].address, Some("127.0.0.1".parse().unwrap()));
-    }
-
-    #[test]
-    fn without_sockets_readiness_is_tried_at_ghosts() {
-        let env = read(&[("VARNISH_LISTEN", "none"), ("GHOST_RELOAD_ADDR", "127.0.0.1:1970")]).unwrap();
-        assert_eq!(env.listen, []);
-        assert_eq!(env.http_address, "127.0.0.1:1970".parse().unwrap());
     }
 
     #[test]

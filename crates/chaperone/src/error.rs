@@ -38,16 +38,14 @@ pub enum Error {
     Ended { output: String },
     #[error(transparent)]
     Admin(#[from] varnishadm::Error),
-    #[error("the reload socket {address} did not answer: {cause}")]
-    ReloadUnreachable { address: SocketAddr, cause: String },
+    #[error("ghost's control socket {} did not answer: {cause}", socket.display())]
+    ReloadUnreachable { socket: PathBuf, cause: String },
     #[error("varnishd's child changed its state during a reload")]
     ReloadInterrupted,
     #[error("ghost refused the configuration: {cause}")]
     ReloadRefused { cause: String },
     #[error("the VCL does not compile: {message}")]
     VclCompile { message: String },
-    #[error("varnishd names no address for its socket {socket}: this is a bug in the gateway")]
-    NoAddress { socket: String },
     #[error("VMOD ghost was not found at {}: build it with `make build`, or name it by --vmod", path.display())]
     NoVmod { path: PathBuf },
     #[error("{variable}=`{value}` is not valid: {why}")]

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::feed::GhostBase;
 use crate::log::Readers;
+use crate::reload::Control;
 use crate::tally::Tally;
 
 pub use sentence::Severity;
@@ -139,8 +140,8 @@ pub struct State {
     pub front_sockets: Vec<(String, SocketAddr)>,
     /// Sockets that it has to go without, and why.
     pub closed: Vec<(String, String)>,
-    /// ghost's loopback socket, while varnishd is there.
-    pub control: Option<SocketAddr>,
+    /// ghost's control socket, while varnishd is there.
+    pub control: Option<Control>,
     /// [`crate::Desired::tag`] of the newest configuration that is served in all its parts.
     pub served: Option<Arc<str>>,
     /// What is served now, in full.
@@ -213,8 +214,8 @@ impl Reporter {
     }
 
     /// Where ghost listens from now on.
-    pub(crate) fn control(&self, address: Option<SocketAddr>) {
-        self.state.send_modify(|state| state.control = address);
+    pub(crate) fn control(&self, control: Option<Control>) {
+        self.state.send_modify(|state| state.control = control);
     }
 
     /// ghost routes by this from now on.

@@ -1,7 +1,6 @@
 //! Brings a varnishd to a desired configuration, by the cheapest path, and remembers the last good one.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -11,7 +10,7 @@ use tokio::sync::Notify;
 use varnishadm::Admin;
 
 use crate::event::{Event, Reporter};
-use crate::reload;
+use crate::reload::{self, Control};
 use crate::vcl::VclLoader;
 use crate::{Error, Settings};
 
@@ -146,14 +145,14 @@ impl Feed {
     /// the manager holds the sockets, and a dead child's clients would wait, too.
     pub(crate) async fn apply_routes(
         &mut self,
-        ghost_socket: SocketAddr,
+        control: &Control,
         child_news: &Notify,
         desired: &Desired,
         reporter: &Reporter,
     ) -> Result<(), Error> {
         match &desired.ghost {
             Some(ghost) if desired.ghost != self.good_ghost => {
-                self.apply_ghost(ghost, desired.base.as_ref(), ghost_socket, child_news, reporter).await
+                self.apply_ghost(ghost, desired.base.as_ref(), control, child_news, reporter).await
             }
             _ => Ok(()),
         }
@@ -176,14 +175,14 @@ impl Feed {
         &mut self,
         ghost: &Arc<[u8]>,
         base: Option<&GhostBase>,
-        ghost_socket: SocketAddr,
+        control: &Control,
         child_news: &Notify,
         reporter: &Reporter,
     ) -> Result<(), Error> {
         let begun = Instant::now();
         self.write(ghost, base).await?;
         let answer = tokio::select! {
-            answer = reload::reload(ghost_socket) => answer,
+            answer = reload::reload(control) => answer,
             () = child_news.notified() => Err(Error::ReloadInterrupted),
         };
         match answer {

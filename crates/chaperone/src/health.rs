@@ -1,10 +1,12 @@
-//! Probes: `/healthz` while we live, `/readyz` while varnishd serves a good configuration, is not draining, and can be
-//! connected to; and `/metrics`.
+//! Probes: `/healthz` while we live and ghost answers, `/readyz` while varnishd serves a good configuration, is not draining,
+//! and ghost answers now; and `/metrics`.
+//!
+//! ghost answers by a thread of its own: a varnishd whose threads are all busy lives, and one whose child hangs does not.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -12,38 +14,40 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use crate::event::Reporter;
 use crate::metrics::Scrapes;
-use crate::{Error, State};
+use crate::{Error, State, reload};
 
 /// A probe is asked every few seconds, and its asker has little patience.
-const CONNECTING: Duration = Duration::from_millis(500);
+const ANSWERING: Duration = Duration::from_secs(2);
+/// A reload of many routes, or a machine that swaps, may keep ghost for a while: only after this time is it taken for dead.
+const SILENCE: Duration = Duration::from_secs(30);
 /// The longest that a connection lasts: whoever reads slowly keeps no place for ever.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Answers probes until the future is dropped. `varnishd` is where it must take connections.
-pub async fn serve(address: SocketAddr, varnishd: SocketAddr, reporter: Reporter) -> Result<(), Error> {
+/// Answers probes until the future is dropped.
+pub async fn serve(address: SocketAddr, reporter: Reporter) -> Result<(), Error> {
     let failed = |source| Error::Port { socket: "health".to_owned(), address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let scrapes = Arc::new(Scrapes::default());
+    let (scrapes, pulse) = (Arc::new(Scrapes::default()), Arc::new(Pulse::default()));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of file descriptors, most likely: others need the time more than we do.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let (reporter, scrapes) = (reporter.clone(), Arc::clone(&scrapes));
+        let (reporter, scrapes, pulse) = (reporter.clone(), Arc::clone(&scrapes), Arc::clone(&pulse));
         tokio::spawn(async move {
             let answer = service_fn(|request: Request<_>| {
                 let path = request.uri().path().to_owned();
                 let state = reporter.state().borrow().clone();
-                let (watched, scrapes) = (reporter.state(), Arc::clone(&scrapes));
+                let (watched, scrapes, pulse) = (reporter.state(), Arc::clone(&scrapes), Arc::clone(&pulse));
                 async move {
                     Ok::<_, Infallible>(match path.as_str() {
                         "/metrics" => plain(scrapes.text(&[(None, watched)]).await),
-                        _ => respond(&path, &state, varnishd).await,
+                        _ => respond(&path, &state, &pulse).await,
                     })
                 }
             });
@@ -66,11 +70,49 @@ fn plain(text: Option<Bytes>) -> Response<Full<Bytes>> {
     response
 }
 
-async fn respond(path: &str, state: &State, varnishd: SocketAddr) -> Response<Full<Bytes>> {
+/// When ghost last answered, or was not there to answer.
+#[derive(Default)]
+struct Pulse(Mutex<Option<Instant>>);
+
+impl Pulse {
+    /// Does ghost answer now?
+    async fn answers(&self, state: &State) -> bool {
+        let answers = match &state.control {
+            None => false,
+            Some(control) => {
+                matches!(tokio::time::timeout(ANSWERING, reload::status(control)).await, Ok(Ok(_)))
+            }
+        };
+        self.note(answers || state.control.is_none(), Instant::now());
+        answers
+    }
+
+    fn note(&self, excused: bool, now: Instant) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if excused || last.is_none() {
+            *last = Some(now);
+        }
+    }
+
+    /// Has it been silent for too long?
+    fn is_lost(&self, now: Instant) -> bool {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|last| now.duration_since(last) > SILENCE)
+    }
+}
+
+async fn respond(path: &str, state: &State, pulse: &Pulse) -> Response<Full<Bytes>> {
     let (status, body) = match path {
-        "/healthz" => (StatusCode::OK, json!({ "status": "alive" })),
+        "/healthz" => {
+            if !pulse.answers(state).await && pulse.is_lost(Instant::now()) {
+                let why = format!("ghost has not answered for {SILENCE:?}");
+                (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": why }))
+            } else {
+                (StatusCode::OK, json!({ "status": "alive" }))
+            }
+        }
         "/readyz" => {
-            let ready = state.ready() && connects(varnishd).await;
+            let ready = state.ready() && pulse.answers(state).await;
             let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             let sockets = state.sockets.iter().chain(&state.front_sockets);
             let sockets: Vec<_> = sockets.map(|(name, at)| format!("{name}={at}")).collect();
@@ -92,6 +134,33 @@ async fn respond(path: &str, state: &State, varnishd: SocketAddr) -> Response<Fu
     response
 }
 
-async fn connects(address: SocketAddr) -> bool {
-    matches!(tokio::time::timeout(CONNECTING, TcpStream::connect(address)).await, Ok(Ok(_)))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_death_only_after_a_while() {
+        let (pulse, start) = (Pulse::default(), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert!(!pulse.is_lost(start));
+        pulse.note(false, start);
+        assert!(!pulse.is_lost(after(29)) && pulse.is_lost(after(31)));
+        pulse.note(true, after(31));
+        assert!(!pulse.is_lost(after(60)) && pulse.is_lost(after(62)));
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_takes_connections_and_says_nothing_is_not_ready() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("control.sock");
+        // The kernel takes the connection, and nobody answers.
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let control = reload::Control { socket: socket.into(), token: "".into() };
+        let state = State { serving: true, control: Some(control), ..State::default() };
+        let pulse = Pulse::default();
+        assert_eq!(respond("/readyz", &state, &pulse).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(respond("/healthz", &state, &pulse).await.status(), StatusCode::OK);
+        *pulse.0.lock().unwrap() = Instant::now().checked_sub(Duration::from_secs(40));
+        assert_eq!(respond("/healthz", &state, &pulse).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
 }

@@ -1,4 +1,4 @@
-//! Takes objects out of a varnishd's cache, by ghost's loopback socket.
+//! Takes objects out of a varnishd's cache, by ghost's control socket.
 
 use std::time::Duration;
 
@@ -76,10 +76,10 @@ async fn send(
 ) -> Result<Vec<Vec<Outcome>>, String> {
     loop {
         // Not within the call below: nobody must wait for ghost to change the state.
-        let address = state.borrow().control;
-        let why = match address {
+        let control = state.borrow().control.clone();
+        let why = match control {
             None => "varnishd does not run".to_owned(),
-            Some(address) => match reload::invalidate(address, order).await {
+            Some(control) => match reload::invalidate(&control, order).await {
                 Ok(outcomes) if outcomes.outcomes.len() == order.invalidations.len() => {
                     return Ok(outcomes.outcomes);
                 }

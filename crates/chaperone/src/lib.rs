@@ -34,6 +34,7 @@ pub use event::{Configuration, Event, Reporter, Severity, State};
 pub use feed::{Desired, GhostBase, LastGood};
 pub use front::Shutdown;
 pub use invalidate::invalidate;
+pub use reload::Control;
 pub use settings::{ListenSocket, Settings};
 pub use supervise::run;
 pub use tls::{Pairs, Tls};

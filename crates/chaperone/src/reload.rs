@@ -1,6 +1,8 @@
-//! The HTTP client for ghost's loopback socket.
+//! The HTTP client for ghost's control socket.
 
-use std::net::SocketAddr;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,11 +11,34 @@ use hyper::Request;
 use hyper::http::request::Builder;
 use hyper_util::rt::TokioIo;
 use model::invalidation::{Order, Outcomes};
-use model::names::{DRAIN_PATH, ERROR_HEADER, INVALIDATE_PATH, RELOAD_PATH, STATS_PATH, STATUS_PATH};
+use model::names::{
+    CONTROL_HOST, CONTROL_TOKEN_HEADER, DRAIN_PATH, ERROR_HEADER, INVALIDATE_PATH, RELOAD_PATH, STATS_PATH,
+    STATUS_PATH,
+};
 use model::stats::Stats;
-use tokio::net::TcpStream;
+use tokio::net::UnixStream;
 
 use crate::Error;
+
+/// Where ghost listens, and what it knows us by.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Control {
+    pub(crate) socket: Arc<Path>,
+    pub(crate) token: Arc<str>,
+}
+
+/// Without the token.
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl Control {
+    fn unreachable(&self, cause: impl Into<String>) -> Error {
+        Error::ReloadUnreachable { socket: self.socket.to_path_buf(), cause: cause.into() }
+    }
+}
 
 /// What ghost says of itself.
 #[derive(Debug, Clone, Default)]
@@ -34,25 +59,25 @@ const LARGEST_STATS: usize = 64 << 20;
 const PATIENCE_FOR_STATS: Duration = Duration::from_secs(5);
 
 /// Makes ghost read its file again.
-pub(crate) async fn reload(address: SocketAddr) -> Result<GhostStatus, Error> {
-    get(address, RELOAD_PATH).await
+pub(crate) async fn reload(control: &Control) -> Result<GhostStatus, Error> {
+    status_by(control, Request::post(RELOAD_PATH)).await
 }
 
 /// From now on, ghost's answers end their connections.
-pub(crate) async fn drain(address: SocketAddr) -> Result<GhostStatus, Error> {
-    get(address, DRAIN_PATH).await
+pub(crate) async fn drain(control: &Control) -> Result<GhostStatus, Error> {
+    status_by(control, Request::post(DRAIN_PATH)).await
 }
 
-pub(crate) async fn status(address: SocketAddr) -> Result<GhostStatus, Error> {
-    get(address, STATUS_PATH).await
+pub(crate) async fn status(control: &Control) -> Result<GhostStatus, Error> {
+    status_by(control, Request::get(STATUS_PATH)).await
 }
 
 /// Takes objects out of the cache.
-pub(crate) async fn invalidate(address: SocketAddr, order: &Order) -> Result<Outcomes, Error> {
-    let unreachable = |cause: String| Error::ReloadUnreachable { address, cause };
+pub(crate) async fn invalidate(control: &Control, order: &Order) -> Result<Outcomes, Error> {
+    let unreachable = |cause: String| control.unreachable(cause);
     let order = serde_json::to_vec(order).map_err(|e| unreachable(e.to_string()))?;
     let request = Request::post(INVALIDATE_PATH);
-    let (ok, error, body) = ask(address, request, order.into()).await?;
+    let (ok, error, body) = ask(control, request, order.into()).await?;
     match (ok, error) {
         (true, None) => serde_json::from_slice(&body).map_err(|e| unreachable(e.to_string())),
         (_, Some(cause)) => Err(Error::ReloadRefused { cause }),
@@ -61,9 +86,9 @@ pub(crate) async fn invalidate(address: SocketAddr, order: &Order) -> Result<Out
 }
 
 /// What ghost has counted.
-pub(crate) async fn stats(address: SocketAddr) -> Result<Stats, Error> {
-    let unreachable = |cause: String| Error::ReloadUnreachable { address, cause };
-    let asked = exchange(address, Request::get(STATS_PATH), Bytes::new(), LARGEST_STATS);
+pub(crate) async fn stats(control: &Control) -> Result<Stats, Error> {
+    let unreachable = |cause: String| control.unreachable(cause);
+    let asked = exchange(control, Request::get(STATS_PATH), Bytes::new(), LARGEST_STATS);
     let asked = tokio::time::timeout(PATIENCE_FOR_STATS, asked).await;
     let asked = asked.map_err(|_| unreachable(format!("no answer within {PATIENCE_FOR_STATS:?}")))?;
     let (_, _, body) = asked.map_err(unreachable)?;
@@ -71,16 +96,16 @@ pub(crate) async fn stats(address: SocketAddr) -> Result<Stats, Error> {
     parsed.map_err(|e| unreachable(e.to_string()))?.map_err(|e| unreachable(e.to_string()))
 }
 
-async fn ask(address: SocketAddr, request: Builder, body: Bytes) -> Result<Answer, Error> {
-    let unreachable = |cause: String| Error::ReloadUnreachable { address, cause };
-    let asked = tokio::time::timeout(PATIENCE, exchange(address, request, body, LARGEST_ANSWER)).await;
+async fn ask(control: &Control, request: Builder, body: Bytes) -> Result<Answer, Error> {
+    let unreachable = |cause: String| control.unreachable(cause);
+    let asked = tokio::time::timeout(PATIENCE, exchange(control, request, body, LARGEST_ANSWER)).await;
     let asked = asked.map_err(|_| unreachable(format!("no answer within {PATIENCE:?}")))?;
     asked.map_err(unreachable)
 }
 
-async fn get(address: SocketAddr, path: &str) -> Result<GhostStatus, Error> {
-    let unreachable = |cause: String| Error::ReloadUnreachable { address, cause };
-    let (ok, error, body) = ask(address, Request::get(path), Bytes::new()).await?;
+async fn status_by(control: &Control, request: Builder) -> Result<GhostStatus, Error> {
+    let unreachable = |cause: String| control.unreachable(cause);
+    let (ok, error, body) = ask(control, request, Bytes::new()).await?;
     match (ok, error) {
         (true, None) => parse(&body).ok_or_else(|| unreachable("the answer is not ghost's".to_owned())),
         (_, Some(cause)) => Err(Error::ReloadRefused { cause }),
@@ -91,18 +116,19 @@ async fn get(address: SocketAddr, path: &str) -> Result<GhostStatus, Error> {
 type Answer = (bool, Option<String>, Bytes);
 
 async fn exchange(
-    address: SocketAddr,
+    control: &Control,
     request: Builder,
     body: Bytes,
     largest: usize,
 ) -> Result<Answer, String> {
-    let text = |e: &dyn std::fmt::Display| e.to_string();
-    let stream = TcpStream::connect(address).await.map_err(|e| text(&e))?;
+    let text = |e: &dyn fmt::Display| e.to_string();
+    let stream = UnixStream::connect(&control.socket).await.map_err(|e| text(&e))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| text(&e))?;
     let driver = tokio::spawn(connection);
     let request = request
-        .header("Host", "ghost")
+        .header("Host", CONTROL_HOST)
+        .header(CONTROL_TOKEN_HEADER, &*control.token)
         .header("Connection", "close")
         .body(Full::new(body))
         .map_err(|e| text(&e))?;

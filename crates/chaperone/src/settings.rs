@@ -20,8 +20,6 @@ pub struct Settings {
     pub ghost_config: Option<PathBuf>,
     /// varnishd's own; there may be none. What comes by TLS comes by the front.
     pub sockets: Vec<ListenSocket>,
-    /// The loopback socket to ghost; port 0 takes a free one.
-    pub reload_address: SocketAddr,
     /// Where varnishd reports to us; port 0 takes a free one.
     pub admin_address: SocketAddr,
     /// A file with the CLI's secret; a new one is made where absent.
@@ -67,6 +65,11 @@ impl Settings {
     /// By which the front hands on what it has decrypted.
     pub(crate) fn https_socket(&self) -> PathBuf {
         self.work_dir.join("https.sock")
+    }
+
+    /// By which we speak to ghost: in a directory that varnishd's own user may write to, and no other.
+    pub(crate) fn control_socket(&self) -> PathBuf {
+        self.work_dir.join("ghost").join("control.sock")
     }
 
     /// By which varnishd reaches backends with TLS: beside ghost.json, where ghost looks for it.

@@ -22,8 +22,8 @@ pub struct Sample {
 /// The numbers of now; `None` while varnishd is not there.
 pub async fn read(state: &watch::Receiver<State>) -> Option<Sample> {
     // Not within the call below: nobody must wait for ghost to change the state.
-    let address = state.borrow().control;
-    let stats = reload::stats(address?).await.ok()?;
+    let control = state.borrow().control.clone();
+    let stats = reload::stats(&control?).await.ok()?;
     Some(Sample { at: Instant::now(), stats: Arc::new(stats) })
 }
 

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use front::Shutdown;
-use model::names::RELOAD_SOCKET;
 use tokio::sync::watch;
 use varnishadm::{Admin, ChildState, ReverseListener, Secret};
 
@@ -17,6 +16,7 @@ use crate::event::{Event, Reporter};
 use crate::feed::{Desired, Feed, LastGood};
 use crate::front_side::FrontSide;
 use crate::log::Readers;
+use crate::reload::Control;
 use crate::varnishd::{Varnishd, speaks_http2, varnishd_dir, with_storages};
 use crate::{Error, ListenSocket, Settings, ports, reload, storage, token};
 
@@ -84,6 +84,7 @@ struct Running {
     listener: ReverseListener,
     secret: Secret,
     admin: Admin,
+    control: Control,
     /// Sockets that it had to go without, since somebody else has the port.
     missing: Vec<ListenSocket>,
 }
@@ -134,8 +135,8 @@ impl Supervisor {
             Err(e) => return End::CannotStart(e),
         };
         let end = match self.first_configuration(&mut running, begun).await {
-            Ok(Some(ghost_socket)) => self.serve(&mut running, ghost_socket).await,
-            Ok(None) => End::Shutdown,
+            Ok(true) => self.serve(&mut running).await,
+            Ok(false) => End::Shutdown,
             Err(e) => End::CannotStart(e),
         };
         self.front.close();
@@ -156,8 +157,10 @@ impl Supervisor {
             Some(file) => Secret::read(file)?,
             None => Secret::generate()?,
         };
+        let control = Control { socket: Arc::from(settings.control_socket()), token: token::generate() };
         let listener = ReverseListener::bind(&settings.admin_address.to_string()).await?;
-        let mut varnishd = Varnishd::spawn(&settings, &listener, &secret, &self.front_proof).await?;
+        let mut varnishd =
+            Varnishd::spawn(&settings, &listener, &secret, &control, &self.front_proof).await?;
         let admin = tokio::select! {
             admin = listener.accept(&secret, STARTING) => admin?,
             output = varnishd.ended() => return Err(Error::Start { output }),
@@ -173,7 +176,7 @@ impl Supervisor {
             let _ = admin.param_set("transit_buffer", &format!("{bytes}b")).await;
         }
         self.reporter.works_in(&varnishd_dir(&settings));
-        Ok(Running { varnishd, listener, secret, admin, missing })
+        Ok(Running { varnishd, listener, secret, admin, control, missing })
     }
 
     /// A socket whose port is taken does not keep the others from serving.
@@ -198,12 +201,8 @@ impl Supervisor {
         Ok((Settings { sockets: free, ..self.settings.clone() }, missing))
     }
 
-    /// Waits for a configuration that varnishd takes, and starts the child with it.
-    async fn first_configuration(
-        &mut self,
-        running: &mut Running,
-        begun: Instant,
-    ) -> Result<Option<SocketAddr>, Error> {
+    /// Waits for a configuration that varnishd takes, and starts the child with it. False where it is to stop before.
+    async fn first_configuration(&mut self, running: &mut Running, begun: Instant) -> Result<bool, Error> {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         let (desired, refused) = loop {
             let desired = self.desired.borrow_and_update().clone();
@@ -216,19 +215,16 @@ impl Supervisor {
                 Err(e) => return Err(e),
             }
             tokio::select! {
-                changed = self.desired.changed() => if changed.is_err() { return Ok(None) },
+                changed = self.desired.changed() => if changed.is_err() { return Ok(false) },
                 () = tokio::time::sleep(backoff.pause()) => {}
-                () = asked_to_stop(&mut self.shutdown) => return Ok(None),
+                () = asked_to_stop(&mut self.shutdown) => return Ok(false),
                 output = running.varnishd.ended() => return Err(Error::Start { output }),
             }
         };
         start_child(running).await?;
         let mut sockets = listening(&running.admin).await?;
-        let ghost = sockets.iter().position(|(name, _)| name == RELOAD_SOCKET);
-        let ghost = ghost.ok_or(Error::NoAddress { socket: RELOAD_SOCKET.to_owned() })?;
-        let (_, ghost_socket) = sockets.swap_remove(ghost);
         sockets.sort();
-        let status = match reload::status(ghost_socket).await {
+        let status = match reload::status(&running.control).await {
             Ok(status) => status,
             Err(e) => return Err(panicked(&running.admin).await.unwrap_or(e)),
         };
@@ -236,11 +232,11 @@ impl Supervisor {
         let late = await_log_readers(&self.settings, self.reporter.log_readers());
         tokio::select! {
             () = late => {}
-            () = asked_to_stop(&mut self.shutdown) => return Ok(None),
+            () = asked_to_stop(&mut self.shutdown) => return Ok(false),
             output = running.varnishd.ended() => return Err(Error::Start { output }),
         }
         self.settings.former_args = None;
-        self.reporter.control(Some(ghost_socket));
+        self.reporter.control(Some(running.control.clone()));
         if let Some(ghost) = &desired.ghost {
             self.reporter.routes_by(ghost, desired.base.as_ref());
         }
@@ -254,10 +250,10 @@ impl Supervisor {
             Some(e) => self.reporter.tell(&Event::Refused { why: e.to_string(), serving: true }),
             None => self.reporter.fed(desired.tag.clone(), desired.front_sockets()),
         }
-        Ok(Some(ghost_socket))
+        Ok(true)
     }
 
-    async fn serve(&mut self, running: &mut Running, ghost_socket: SocketAddr) -> End {
+    async fn serve(&mut self, running: &mut Running) -> End {
         let child_news = running.varnishd.child_news();
         let mut child_backoff = Backoff::new(Duration::ZERO, Duration::from_secs(30));
         let mut feed_backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
@@ -269,7 +265,7 @@ impl Supervisor {
             let drain = sleep_until(self.drain_at);
             let check = tokio::select! {
                 changed = self.desired.changed() => {
-                    if changed.is_err() { return self.drain(ghost_socket).await; }
+                    if changed.is_err() { return self.drain(&running.control).await; }
                     feed_backoff.reset();
                     false
                 }
@@ -277,19 +273,19 @@ impl Supervisor {
                 () = asked(&mut self.shutdown, self.drain_at) => {
                     let delay = self.settings.drain_delay;
                     if delay.is_zero() || *self.shutdown.borrow() == Shutdown::Now {
-                        return self.drain(ghost_socket).await;
+                        return self.drain(&running.control).await;
                     }
                     self.reporter.tell(&Event::Draining);
                     self.drain_at = Some(Instant::now() + delay);
                     continue;
                 }
-                () = drain => return self.drain(ghost_socket).await,
+                () = drain => return self.drain(&running.control).await,
                 output = running.varnishd.ended() => return End::Died(Error::Ended { output }),
                 () = child_news.notified() => true,
                 _ = ask.tick() => {
                     if let Some(socket) = running.missing.iter().find(|s| ports::check(s).is_ok()) {
                         self.reporter.tell(&Event::Restarting { socket: socket.name.clone() });
-                        return match self.drain(ghost_socket).await {
+                        return match self.drain(&running.control).await {
                             End::Shutdown if *self.shutdown.borrow() == Shutdown::Run => End::Restart,
                             end => end,
                         };
@@ -304,7 +300,7 @@ impl Supervisor {
                 // Before ghost names them; those of before stay as long as ghost has them.
                 self.front.add_backends(&desired.backends, desired.ghost_files());
                 let feed = &mut self.feed;
-                let routes = feed.apply_routes(ghost_socket, &child_news, &desired, &self.reporter).await;
+                let routes = feed.apply_routes(&running.control, &child_news, &desired, &self.reporter).await;
                 // A listener opens once its routes are there. A VCL may take its time, and certificates do not wait for it.
                 self.front.show(&desired.tls);
                 self.reporter.shows(&desired.tls);
@@ -385,7 +381,7 @@ impl Supervisor {
     }
 
     /// Not ready from now on; whoever is being served is served to the end, within limits.
-    async fn drain(&mut self, ghost_socket: SocketAddr) -> End {
+    async fn drain(&mut self, control: &Control) -> End {
         if *self.shutdown.borrow() == Shutdown::Now {
             return End::Shutdown;
         }
@@ -393,8 +389,8 @@ impl Supervisor {
         self.front.close();
         let finished = async {
             // Clients that stay connected are asked to go with their next answer.
-            let _ = reload::drain(ghost_socket).await;
-            while reload::status(ghost_socket).await.is_ok_and(|status| status.in_flight > 0) {
+            let _ = reload::drain(control).await;
+            while reload::status(control).await.is_ok_and(|status| status.in_flight > 0) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
@@ -499,7 +495,7 @@ fn vmod_dir(work_dir: &Path) -> PathBuf {
 /// The directories, readable for varnishd's own user, to which it drops when it is started as root; and the VMOD
 /// in them, since that user cannot read a private checkout.
 fn prepare(settings: &Settings) -> Result<(), Error> {
-    for path in [settings.https_socket(), settings.backends_socket()] {
+    for path in [settings.https_socket(), settings.backends_socket(), settings.control_socket()] {
         if path.as_os_str().len() > LONGEST_SOCKET_PATH {
             return Err(Error::SocketPath { path, longest: LONGEST_SOCKET_PATH });
         }
@@ -512,6 +508,7 @@ fn prepare(settings: &Settings) -> Result<(), Error> {
             fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).map_err(Error::file(&dir))?;
         }
     }
+    prepare_control(&settings.control_socket())?;
     if let Some(vmod) = &settings.vmod {
         let to = vmod_dir(&settings.work_dir).join("libvmod_ghost.so");
         if !vmod.exists() {
@@ -521,4 +518,26 @@ fn prepare(settings: &Settings) -> Result<(), Error> {
         fs::set_permissions(&to, fs::Permissions::from_mode(0o644)).map_err(Error::file(&to))?;
     }
     Ok(())
+}
+
+/// The users that varnishd's manager, run as root, gives its child to: the first one that there is.
+const CHILD_USERS: [&str; 2] = ["vcache", "varnish"];
+
+/// ghost opens its control socket there: a directory of varnishd's own user, closed to all others but root.
+fn prepare_control(socket: &Path) -> Result<(), Error> {
+    let Some(dir) = socket.parent() else { return Ok(()) };
+    fs::create_dir_all(dir).map_err(Error::file(dir))?;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(Error::file(dir))?;
+    if fs::metadata(dir).map_err(Error::file(dir))?.uid() != 0 {
+        return Ok(());
+    }
+    let known = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let id = |user: &str| {
+        let line = known.lines().find(|line| line.split(':').next() == Some(user))?;
+        line.split(':').nth(2)?.parse().ok()
+    };
+    match CHILD_USERS.iter().find_map(|user| id(user)) {
+        Some(user) => std::os::unix::fs::chown(dir, Some(user), None).map_err(Error::file(dir)),
+        None => Ok(()),
+    }
 }

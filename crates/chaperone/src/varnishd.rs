@@ -9,14 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::names::{
-    FRONT_PROOF_ENV, GHOST_CONFIG_ENV, GHOST_INDEX_ENV, GHOST_STORAGE_ENV, HTTPS_SOCKET, RELOAD_SOCKET,
-    UPGRADE_TOTAL_ENV,
+    CONTROL_SOCKET_ENV, CONTROL_TOKEN_ENV, FRONT_PROOF_ENV, GHOST_CONFIG_ENV, GHOST_INDEX_ENV,
+    GHOST_STORAGE_ENV, HTTPS_SOCKET, UPGRADE_TOTAL_ENV,
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::Notify;
 use varnishadm::{ReverseListener, Secret};
 
+use crate::reload::Control;
 use crate::{Error, Settings, storage};
 
 /// Lines that say why varnishd ended.
@@ -48,6 +49,7 @@ impl Varnishd {
         settings: &Settings,
         listener: &ReverseListener,
         secret: &Secret,
+        control: &Control,
         front_proof: &str,
     ) -> Result<Self, Error> {
         let secret_file = settings.work_dir.join("secret");
@@ -58,6 +60,8 @@ impl Varnishd {
             .args(arguments(settings, &listener.local_addr().to_string(), &secret_file))
             .env(GHOST_CONFIG_ENV, settings.ghost_config())
             // Not on the command line, which everyone on the machine can read.
+            .env(CONTROL_SOCKET_ENV, &*control.socket)
+            .env(CONTROL_TOKEN_ENV, &*control.token)
             .env(FRONT_PROOF_ENV, front_proof)
             .env(UPGRADE_TOTAL_ENV, settings.upgrade_total.as_secs_f64().to_string())
             .env(GHOST_STORAGE_ENV, storage::sizes(&storages))
@@ -131,7 +135,6 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     for socket in &settings.sockets {
         add(&["-a", &socket.argument()]);
     }
-    add(&["-a", &format!("{RELOAD_SOCKET}={},HTTP", settings.reload_address)]);
     // All HTTPS listeners come by this one, so they change without a restart. Only our own user may pretend to be a
     // client of any address.
     add(&["-a", &format!("{HTTPS_SOCKET}={},PROXY,mode=600", settings.https_socket().display())]);
@@ -268,7 +271,6 @@ mod tests {
             work_dir: "/run/vg".into(),
             ghost_config: None,
             sockets: vec![ListenSocket { name: "http-80".into(), address: None, port: 80 }],
-            reload_address: ([127, 0, 0, 1], 1969).into(),
             admin_address: ([127, 0, 0, 1], 0).into(),
             secret: None,
             extra_args: vec!["-p".into(), "thread_pool_min=50".into()],
@@ -283,7 +285,7 @@ mod tests {
         let args: Vec<_> = args.iter().map(|a| a.to_string_lossy()).collect();
         let joined = args.join(" ");
         assert!(joined.starts_with(
-            "-d -n /run/vg/varnishd -a http-80=:80,HTTP -a ghost-reload=127.0.0.1:1969,HTTP \
+            "-d -n /run/vg/varnishd -a http-80=:80,HTTP \
                  -a https=/run/vg/https.sock,PROXY,mode=600 -M"
         ));
         assert!(joined.contains("-M 127.0.0.1:6082 -S /run/vg/secret -T none -f  -p auto_restart=off"));

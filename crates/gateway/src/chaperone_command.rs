@@ -60,8 +60,7 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
     let showing_locally = dashboard_page::run_local(&work_dir, Arc::clone(&board));
     let giving_way = give_way(&environment, desired.clone(), ports);
 
-    let health =
-        chaperone::health::serve(environment.health_address, environment.http_address, reporter.clone());
+    let health = chaperone::health::serve(environment.health_address, reporter.clone());
     let last_good = match &environment.gateway_name {
         Some(_) => kubernetes::Kept::new(&absolute(&environment.work_dir)).last_good(),
         None => LastGood::default(),
@@ -156,7 +155,6 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         work_dir: absolute(&environment.work_dir),
         ghost_config: environment.ghost_path.as_deref().map(absolute),
         sockets: environment.listen.clone(),
-        reload_address: environment.reload_address,
         admin_address: environment.admin_address,
         secret: environment.secret_path.clone(),
         extra_args,
@@ -271,7 +269,8 @@ impl Reader<'_> {
                 )),
             }
         }
-        let index = EndpointIndex::new(self.slices.iter().map(AsRef::as_ref));
+        let index =
+            EndpointIndex::new(self.slices.iter().map(AsRef::as_ref)).refusing(self.environment.own_ports());
         let ghost = self.routing.as_ref().map(|routing| {
             let (mut ghost, notices) = resolve(routing, &index);
             ghost.gateway_id.get_or_insert_with(|| loop_id::of(""));

@@ -151,7 +151,7 @@ impl Machine {
         }
         self.news.verdicts(verdict::of(&translation.statuses));
         self.news.no_gateway(translation.gateways.is_empty());
-        let endpoints = input::endpoints(&snapshot);
+        let endpoints = input::endpoints(&snapshot).refusing(self.own_ports(&translation));
         let mut notices = std::mem::take(&mut translation.notices);
         let has_now = |key: &Key, port| self.instances.get(key).is_some_and(|i| i.has_port(port));
         let settled = shared_ports::settle(&snapshot, &mut translation.gateways, has_now);
@@ -312,6 +312,18 @@ impl Machine {
         }
     }
 
+    /// What trusts connections by loopback, and the listeners: a route to them would be a way around what guards them, or a loop.
+    fn own_ports(&self, translation: &translate::Translation) -> Vec<u16> {
+        let internal = self.arguments.internal_ports.into_iter().flat_map(|first| {
+            let count = 2 * u16::try_from(translation.gateways.len()).unwrap_or(u16::MAX / 2);
+            first..first.saturating_add(count)
+        });
+        let open = self.arguments.bind.is_none_or(|bind| bind.is_loopback() || bind.is_unspecified());
+        let infras = translation.gateways.values().filter_map(|plan| plan.infra.as_ref());
+        let listeners = infras.flat_map(|infra| &infra.sockets).map(|socket| socket.port).filter(|_| open);
+        internal.chain(listeners).chain(*self.dashboard_port.borrow()).collect()
+    }
+
     /// Arguments that varnishd refuses do not take down one that runs: it keeps its own.
     fn refuse_bad_arguments(&mut self, key: &Key, infra: &mut Infra) {
         let Some(instance) = self.instances.get_mut(key) else { return };
@@ -347,7 +359,6 @@ impl Machine {
             work_dir: self.state.join(directory_name(key)),
             ghost_config: None,
             sockets: infra.sockets.iter().map(socket).collect(),
-            reload_address: internal(0),
             admin_address: internal(1),
             secret: None,
             extra_args: infra.varnishd_args.clone(),

@@ -206,24 +206,42 @@ fn another_version_is_refused_and_the_last_good_stays() {
     until("a good one is taken again", || site.get("/v3").status == 200);
 }
 
+/// The answer's head to a request on ghost's control socket.
+fn ask_ghost(site: &Site, request: &str) -> String {
+    use std::io::{Read, Write};
+    let socket = site.scene.path("varnish").join("ghost/control.sock");
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 #[test]
-fn ghost_refuses_another_version_of_its_file_over_the_reload_socket() {
+fn ghost_obeys_its_own_chaperone_alone() {
     let origin = Origin::new("api");
     let (scene, port, reload) = (Scene::new(&endpoints(&origin)), free_port(), free_port());
     let site = Site::start(scene, port, &[("GHOST_RELOAD_ADDR", &format!("127.0.0.1:{reload}"))]);
     site.write("main.vcl", &main_vcl("one"));
     site.write("routing.json", &routing(port, "/v2").to_string());
     site.program.wait_for_line(&["chaperone: reloaded"]);
-    let good = fs::read_to_string(site.scene.path("ghost.json")).unwrap();
-    site.write("ghost.json", &good.replace("\"version\":2", "\"version\":1"));
-    let refused = get(reload, "ghost", "/.varnish-ghost/reload");
-    assert_eq!(refused.status, 500);
-    let why = refused.header("x-ghost-error").unwrap();
-    assert!(why.contains("ghost.json") && why.contains("version 1"), "{why}");
-    assert_eq!(site.get("/v2").origin(), "api");
-    // The next change writes a good one, and the good one is taken.
+    // No port: what a route or another process in the pod could reach is not there.
+    assert!(std::net::TcpStream::connect(("127.0.0.1", reload)).is_err());
+    for path in ["reload", "drain", "status"] {
+        let method = if path == "status" { "GET" } else { "POST" };
+        let answer =
+            ask_ghost(&site, &format!("{method} /.varnish-ghost/{path} HTTP/1.1\r\nHost: ghost\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{path}: {answer}");
+    }
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &fs::metadata(site.scene.path("varnish").join("ghost")).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o700);
+    assert_eq!(site.get("/v2").header("Connection").unwrap_or("keep-alive"), "keep-alive");
     site.write("routing.json", &routing(port, "/v3").to_string());
-    until("a change heals it", || site.get("/v3").status == 200);
+    until("the chaperone still reloads", || site.get("/v3").status == 200);
+    // The token is neither in a file nor in the log.
+    assert_eq!(site.program.count_lines(&["X-Ghost-Token"]), 0);
 }
 
 #[test]

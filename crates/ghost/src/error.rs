@@ -17,6 +17,8 @@ pub(crate) enum Error {
     Version { path: PathBuf, source: model::WrongVersion },
     #[error("{} has the base {base}, which cannot be used: it must be a file beside it", path.display())]
     Base { path: PathBuf, base: String },
+    #[error("the control socket {} cannot be opened: {source}", path.display())]
+    Control { path: PathBuf, source: std::io::Error },
     #[error("varnishd did not make a backend for {0}")]
     Backend(std::net::SocketAddr),
     #[error("varnishd did not make a director for {0}")]

@@ -32,6 +32,12 @@ pub struct RawObject {
     _opaque: [u8; 0],
 }
 
+/// What a thread of ours holds while it acts for the VCL in use.
+#[repr(C)]
+pub struct RawCall {
+    _opaque: [u8; 0],
+}
+
 /// `VCL_BACKEND`
 pub(crate) type Director = *const c_void;
 
@@ -154,6 +160,14 @@ unsafe extern "C" {
     pub(crate) fn gs_target_new(ctx: *const Ctx, name: *const c_char, target: *mut c_void) -> Director;
     pub(crate) fn gs_answer_new(ctx: *const Ctx, name: *const c_char, answer: *mut c_void) -> Director;
     pub(crate) fn gs_ours(director: Director, private: *mut *mut c_void) -> c_int;
+
+    pub(crate) fn gs_vcl(ctx: *const Ctx) -> *const c_void;
+    pub(crate) fn gs_call_begin() -> *mut RawCall;
+    pub(crate) fn gs_call_ctx(call: *mut RawCall) -> *const Ctx;
+    pub(crate) fn gs_call_worker(call: *mut RawCall) -> *mut RawWorker;
+    pub(crate) fn gs_call_end(call: *mut RawCall);
+    pub(crate) fn gs_await(listener: c_int, wake: c_int) -> c_int;
+    pub(crate) fn gs_peer_is_ours(fd: c_int) -> c_int;
 
     pub(crate) fn gs_subscribe() -> usize;
     pub(crate) fn gs_unsubscribe(handle: usize);

@@ -15,22 +15,23 @@ const LARGEST_ORDER: usize = 2 << 20;
 const ROOM_FOR_ERRORS: usize = 8 << 10;
 const LONGEST_ERROR: usize = 200;
 
-/// Reads the request's body, and does what it asks for. An error: nothing was done.
-pub(crate) fn carry_out(ctx: *const Ctx, router: &Router) -> Result<Outcomes, String> {
-    let order = read(ctx)?;
+/// Does what the body of a request asks for. An error: nothing was done. The worker is the thread's own.
+pub(crate) fn carry_out(worker: *mut RawWorker, router: &Router, body: &[u8]) -> Result<Outcomes, String> {
+    let order: Order = serde_json::from_slice(body).map_err(|e| format!("the body cannot be read: {e}"))?;
     let count: usize = order.invalidations.iter().map(|one| one.paths.len() + one.tags.len()).sum();
     if count > MOST_AT_ONCE {
         return Err(format!("{count} paths and tags are too many for one request: {MOST_AT_ONCE} at most"));
     }
     let mut bans = Bans::default();
-    let each = order.invalidations.iter().map(|one| of_one(ctx, router, one, &mut bans));
-    let all: Vec<Vec<Outcome>> = each.collect();
-    // SAFETY: ctx is the fetch's live context, and its worker this thread's.
-    unsafe { bans.carry_out(ffi::gs_worker(ctx)) };
+    let all: Vec<Vec<Outcome>> =
+        order.invalidations.iter().map(|one| of_one(worker, router, one, &mut bans)).collect();
+    // SAFETY: the worker is this thread's.
+    unsafe { bans.carry_out(worker) };
     Ok(Outcomes { outcomes: with_room(all) })
 }
 
-fn read(ctx: *const Ctx) -> Result<Order, String> {
+/// The body of a request that came by one of varnishd's own sockets.
+pub(crate) fn body(ctx: *const Ctx) -> Result<Vec<u8>, String> {
     let mut n = 0;
     // SAFETY: ctx is the fetch's live context; the body is ours until it is given back.
     unsafe {
@@ -38,13 +39,13 @@ fn read(ctx: *const Ctx) -> Result<Order, String> {
         if body.is_null() {
             return Err(format!("a body of JSON is needed, of {LARGEST_ORDER} bytes at most"));
         }
-        let order = serde_json::from_slice(std::slice::from_raw_parts(body, n));
+        let copy = std::slice::from_raw_parts(body, n).to_vec();
         ffi::gs_free(body.cast());
-        order.map_err(|e| format!("the body cannot be read: {e}"))
+        Ok(copy)
     }
 }
 
-fn of_one(ctx: *const Ctx, router: &Router, one: &Invalidation, bans: &mut Bans) -> Vec<Outcome> {
+fn of_one(worker: *mut RawWorker, router: &Router, one: &Invalidation, bans: &mut Bans) -> Vec<Outcome> {
     let host = one.hostname.as_ref().map(|host| host.to_ascii_lowercase());
     let fate = match one.method {
         Method::Ban => {
@@ -63,10 +64,8 @@ fn of_one(ctx: *const Ctx, router: &Router, one: &Invalidation, bans: &mut Bans)
         None => failed("a path needs a hostname"),
     };
     let tag = |tag: &String| {
-        // SAFETY: ctx is the fetch's live context, and its worker this thread's.
-        found(unsafe {
-            index::end_tag(ffi::gs_worker(ctx), tag.as_bytes(), host.as_deref().map(str::as_bytes), fate)
-        })
+        // SAFETY: the worker is this thread's.
+        found(unsafe { index::end_tag(worker, tag.as_bytes(), host.as_deref().map(str::as_bytes), fate) })
     };
     one.paths.iter().map(path).chain(one.tags.iter().map(tag)).collect()
 }

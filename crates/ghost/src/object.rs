@@ -10,6 +10,7 @@ use router::Refusal;
 
 use crate::answer::Answer;
 use crate::control::Control;
+use crate::door::Place;
 use crate::error::Error;
 use crate::ffi::{self, Ctx, Director, OwnedDirector};
 use crate::index::Watching;
@@ -23,6 +24,8 @@ pub(crate) static DRAINING: AtomicBool = AtomicBool::new(false);
 pub(crate) static IN_FLIGHT: AtomicI64 = AtomicI64::new(0);
 
 pub struct Ghost {
+    /// Where the control socket finds it. The first field, and so given up before all others.
+    place: std::sync::OnceLock<Place>,
     path: PathBuf,
     /// The unix socket by which backends with TLS are reached.
     front: PathBuf,
@@ -65,12 +68,15 @@ impl Ghost {
                 .map(|why| Ok((why, Answer::Refused(why).director(ctx, "ghost.refused")?)))
                 .collect::<Result<_, Error>>()?,
             control: std::sync::OnceLock::new(),
+            place: std::sync::OnceLock::new(),
             _watching: Watching::begin(),
         });
         // SAFETY: the box does not move what it holds, and the control director dies with the object.
         let control = unsafe { Control::new(&raw const *ghost) };
         let control = Answer::Control(control).director(ctx, "ghost.control")?;
         let _ = ghost.control.set(control);
+        // SAFETY: as above; the place is given up first when the object ends.
+        let _ = ghost.place.set(unsafe { Place::take(ctx, &raw const *ghost) }?);
         // SAFETY: it takes nothing.
         unsafe { ffi::gs_give_memory_back() };
         Ok(ghost)

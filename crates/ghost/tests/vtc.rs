@@ -53,6 +53,7 @@ cases! {
     a_thousand_rules_work_and_reload
     a_tls_front_speaks_proxy_over_a_unix_socket
     a_tunnel_opens_with_101_only
+    a_varnishd_without_a_free_thread_still_reloads
     a_websocket_to_an_unreachable_endpoint_finds_another
     a_websocket_without_backend_gets_the_answer
     an_endless_answer_evicts_nobody
@@ -107,6 +108,7 @@ cases! {
     rules_with_a_policy_share_no_objects
     sockets_keep_their_routes_apart
     tags_purge_what_an_origin_tagged
+    the_control_socket_obeys_its_token_alone
     the_most_specific_listener_of_a_socket_takes_the_host
     those_who_wait_for_a_slow_failure_get_the_stale_object
     timeouts_of_the_file_hold

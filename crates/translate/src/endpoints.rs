@@ -18,6 +18,8 @@ const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 pub struct EndpointIndex {
     /// By namespace, then by Service.
     services: HashMap<String, HashMap<String, Slices>>,
+    /// Ports of this machine that are the gateway's own.
+    own: Vec<u16>,
 }
 
 /// What EndpointSlices say of one Service.
@@ -67,6 +69,18 @@ impl EndpointIndex {
             of_namespace.entry(service.clone()).or_default().add(slice);
         }
         index
+    }
+
+    /// With the ports of this machine that are the gateway's own, and trust whoever connects by loopback: no route leads to them.
+    pub fn refusing(mut self, own: impl IntoIterator<Item = u16>) -> Self {
+        self.own.extend(own);
+        self
+    }
+
+    /// Is it a port of the gateway itself?
+    pub(crate) fn is_own(&self, endpoint: &Endpoint) -> bool {
+        let address = endpoint.address.to_canonical();
+        (address.is_loopback() || address.is_unspecified()) && self.own.contains(&endpoint.port)
     }
 
     pub(crate) fn service(&self, namespace: &str, name: &str) -> Option<&Slices> {

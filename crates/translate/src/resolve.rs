@@ -171,7 +171,20 @@ impl<'a> Resolver<'a> {
             (None, None) => "one port".to_owned(),
         };
         let remedy = match found {
-            Found::Endpoints(endpoints) => return Ok(endpoints),
+            Found::Endpoints(endpoints) => {
+                let (own, others): (Vec<_>, Vec<_>) =
+                    endpoints.into_iter().partition(|endpoint| self.endpoints.is_own(endpoint));
+                self.notices.extend(own.iter().map(|Endpoint { address, port }| {
+                    Notice::warning(
+                        format!("Service {namespace}/{service}"),
+                        format!(
+                            "has the endpoint {address} port {port}, which is the gateway's own and is not used: name \
+                             another address or port in its EndpointSlice"
+                        ),
+                    )
+                }));
+                return Ok(others);
+            }
             Found::NoSlice => format!(
                 "Add an EndpointSlice with the label kubernetes.io/service-name: {service} and {wanted}, or check \
                  that the Service's selector selects pods"
@@ -214,4 +227,57 @@ fn same_match(a: &routing::Route, b: &routing::Route) -> bool {
         && a.rule_name == b.rule_name
         && a.filters == b.filters
         && a.cache_policy == b.cache_policy
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::discovery::v1::EndpointSlice;
+    use serde_json::json;
+
+    use super::*;
+
+    fn slice(address: &str, port: u16) -> EndpointSlice {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": format!("web-{}", address.replace([':', '.'], "-")), "namespace": "shop",
+                "labels": {"kubernetes.io/service-name": "web"}
+            },
+            "addressType": if address.contains(':') { "IPv6" } else { "IPv4" },
+            "endpoints": [{"addresses": [address]}],
+            "ports": [{"name": "http", "port": port}],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn ports_of_the_gateway_itself_are_no_endpoints() {
+        let routing: Routing = serde_json::from_value(json!({
+            "version": 2,
+            "vhosts": {"*": {"routes": [
+                {"route_name": "shop/web", "service": "web", "namespace": "shop", "port_name": "http", "weight": 1}
+            ]}},
+        }))
+        .unwrap();
+        let slices = [
+            slice("127.0.0.1", 1969),
+            slice("127.7.7.7", 1969),
+            slice("::1", 1969),
+            slice("::ffff:127.0.0.1", 1969),
+            slice("0.0.0.0", 1969),
+            slice("127.0.0.2", 8080),
+            slice("10.0.0.1", 1969),
+        ];
+        let (config, notices) = resolve(&routing, &EndpointIndex::new(&slices).refusing([1969]));
+        let used: Vec<String> = config.vhosts["*"].routes[0].backend_groups[0]
+            .backends
+            .iter()
+            .map(|one| format!("{}:{}", one.address, one.port))
+            .collect();
+        assert_eq!(used, ["10.0.0.1:1969", "127.0.0.2:8080"]);
+        assert_eq!(notices.len(), 5, "{notices:?}");
+        assert!(notices.iter().all(|notice| notice.to_string().contains("the gateway's own")), "{notices:?}");
+        // Without the list they are as good as any.
+        let (config, _) = resolve(&routing, &EndpointIndex::new(&slices));
+        assert_eq!(config.vhosts["*"].routes[0].backend_groups[0].backends.len(), 7);
+    }
 }
