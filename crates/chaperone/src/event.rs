@@ -147,7 +147,7 @@ pub struct State {
     /// What is served now, in full.
     pub configuration: Configuration,
     /// What was fed last, and the sockets of the front that belong to it.
-    fed: Option<(Option<Arc<str>>, Vec<String>)>,
+    pub(crate) fed: Option<(Option<Arc<str>>, Vec<String>)>,
 }
 
 impl State {
