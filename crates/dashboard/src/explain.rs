@@ -5,7 +5,7 @@ use std::fmt;
 
 use model::RouteKind;
 use model::names::socket_parts;
-use router::{Action, Candidate, Decision, Request, Routed, Router, Rule, Verdict, random};
+use router::{Action, Candidate, Decision, Request, Routed, Router, Rule, TooLong, Verdict, random};
 use serde::{Deserialize, Serialize};
 
 use crate::names::{self, Goes, Name};
@@ -242,14 +242,24 @@ fn cache(request: &At<'_>, decision: &Decision<'_>) -> String {
 }
 
 fn answer(request: &At<'_>, decision: &Decision<'_>) -> String {
+    match decision.action() {
+        Action::TooLong(TooLong::Url) => {
+            return "414, the path or a query parameter is too long for the regular expressions of the host's routes"
+                .to_owned();
+        }
+        Action::TooLong(TooLong::Header) => {
+            return "431, a header is too long for the regular expressions of the host's routes".to_owned();
+        }
+        _ => {}
+    }
     let Some(rule) = decision.rule() else { return "404, no route matches".to_owned() };
     if rule.route_name().is_empty() {
         return "503, there is neither a valid Ingress nor an HTTPRoute".to_owned();
     }
     match decision.action() {
-        Action::NotFound => "404, no route matches".to_owned(),
         Action::Loop => "508, the request has been through this gateway before".to_owned(),
         Action::Refused(why) => format!("400, {}", why.message()),
+        Action::NotFound | Action::TooLong(_) => "404, no route matches".to_owned(),
         Action::Misdirected => "421, the connection was made for another listener".to_owned(),
         Action::Redirect => {
             let (host, url) = (request.asked.host.as_bytes(), request.url);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use model::RouteKind;
 use model::names::{ERROR_HEADER, LISTENER_HEADER};
-use router::{Refusal, Router, Rule};
+use router::{Refusal, Router, Rule, TooLong};
 
 use crate::control::Control;
 use crate::error::Error;
@@ -29,6 +29,7 @@ pub(crate) enum Answer {
     Loop,
     /// The path has more than one reading, or none.
     Refused(Refusal),
+    TooLong(TooLong),
     Redirect {
         router: Arc<Router>,
         rule: u32,
@@ -59,6 +60,17 @@ const MISDIRECTED: &str = concat!(
 const LOOP: &str = concat!(
     r#"{"status":508,"error":"Loop Detected","#,
     r#""message":"this request has been through this gateway before: a backend of its route leads back here"}"#,
+    "\n"
+);
+
+const URL_TOO_LONG: &str = concat!(
+    r#"{"status":414,"error":"URI Too Long","#,
+    r#""message":"the path or a query parameter is too long for the regular expressions of this host's routes"}"#,
+    "\n"
+);
+const HEADER_TOO_LONG: &str = concat!(
+    r#"{"status":431,"error":"Request Header Fields Too Large","#,
+    r#""message":"a header is too long for the regular expressions of this host's routes"}"#,
     "\n"
 );
 
@@ -101,6 +113,7 @@ impl Answer {
             | Self::Misdirected
             | Self::Loop
             | Self::Refused(_)
+            | Self::TooLong(_)
             | Self::Control(_) => None,
         }
     }
@@ -123,6 +136,10 @@ impl Answer {
                     why.message()
                 );
                 Said { status: 400, header: None, body }
+            }
+            Self::TooLong(TooLong::Url) => Said { status: 414, header: None, body: URL_TOO_LONG.to_owned() },
+            Self::TooLong(TooLong::Header) => {
+                Said { status: 431, header: None, body: HEADER_TOO_LONG.to_owned() }
             }
             Self::Control(control) => control.answer(ctx, bereq),
             Self::Redirect { .. } => {

@@ -62,7 +62,9 @@ pub(crate) fn answer(ghost: &Ghost, asked: &Asked<'_>) -> Said {
         DRAINING.store(true, Ordering::Relaxed);
         said(200, None, &status(ghost, &ghost.table()))
     } else if path == INVALIDATE_PATH.as_bytes() {
-        match (asked.body)().and_then(|body| invalidate::carry_out(asked.worker, ghost.table().router(), &body)) {
+        match (asked.body)()
+            .and_then(|body| invalidate::carry_out(asked.worker, ghost.table().router(), &body))
+        {
             Ok(outcomes) => {
                 let body = serde_json::to_string(&outcomes).unwrap_or_default();
                 Said { status: 200, header: None, body: format!("{body}\n") }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use model::names::{GHOST_CONFIG_ENV, TLS_BACKENDS_SOCKET};
-use router::Refusal;
+use router::{Refusal, TooLong};
 
 use crate::answer::Answer;
 use crate::control::Control;
@@ -38,6 +38,8 @@ pub struct Ghost {
     pub(crate) misdirected: OwnedDirector,
     pub(crate) looped: OwnedDirector,
     refusals: Vec<(Refusal, OwnedDirector)>,
+    pub(crate) url_too_long: OwnedDirector,
+    pub(crate) header_too_long: OwnedDirector,
     /// Set right after the object has its place in memory, which it must know.
     control: std::sync::OnceLock<OwnedDirector>,
     _watching: Watching,
@@ -67,6 +69,8 @@ impl Ghost {
                 .into_iter()
                 .map(|why| Ok((why, Answer::Refused(why).director(ctx, "ghost.refused")?)))
                 .collect::<Result<_, Error>>()?,
+            url_too_long: Answer::TooLong(TooLong::Url).director(ctx, "ghost.url_too_long")?,
+            header_too_long: Answer::TooLong(TooLong::Header).director(ctx, "ghost.header_too_long")?,
             control: std::sync::OnceLock::new(),
             place: std::sync::OnceLock::new(),
             _watching: Watching::begin(),

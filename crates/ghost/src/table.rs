@@ -220,7 +220,11 @@ impl Table {
             Action::Forward { group } => first + group,
             Action::Redirect => first,
             Action::NoBackend | Action::Unavailable => first + decision.group()?,
-            Action::NotFound | Action::Misdirected | Action::Loop | Action::Refused(_) => return None,
+            Action::NotFound
+            | Action::Misdirected
+            | Action::Loop
+            | Action::Refused(_)
+            | Action::TooLong(_) => return None,
         };
         table.directors.get(at)?.as_ref().map(OwnedDirector::raw)
     }

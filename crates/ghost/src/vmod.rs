@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use model::names::{GHOST_PREFIX, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER, ROUTE_HEADER};
 use router::edit::EditRequest;
-use router::{Action, Decision, is_host};
+use router::{Action, Decision, TooLong, is_host};
 
 use crate::ffi::{self, Ctx, Director, OwnedDirector, c_string};
 use crate::guard::{guarded, stopped};
@@ -186,6 +186,8 @@ fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Dir
         Action::NotFound => ghost.not_found.raw(),
         Action::Misdirected => ghost.misdirected.raw(),
         Action::Refused(why) => ghost.refusal(why),
+        Action::TooLong(TooLong::Url) => ghost.url_too_long.raw(),
+        Action::TooLong(TooLong::Header) => ghost.header_too_long.raw(),
         Action::Unavailable => ghost.unavailable.raw(),
         Action::Loop => ghost.looped.raw(),
         _ => ghost.no_backend.raw(),

@@ -53,6 +53,7 @@ cases! {
     a_thousand_rules_work_and_reload
     a_tls_front_speaks_proxy_over_a_unix_socket
     a_tunnel_opens_with_101_only
+    a_value_too_long_for_a_pattern_is_refused
     a_varnishd_without_a_free_thread_still_reloads
     a_websocket_to_an_unreachable_endpoint_finds_another
     a_websocket_without_backend_gets_the_answer

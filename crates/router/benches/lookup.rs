@@ -95,7 +95,8 @@ fn decide(router: &Router, requests: &mut Requests, n: u64) -> Duration {
                 | Action::Unavailable
                 | Action::Misdirected
                 | Action::Refused(_)
-                | Action::Loop => 7,
+                | Action::Loop
+                | Action::TooLong(_) => 7,
             };
             // Keeps the processor from working on the next request already.
             at += 1 + (answer & nothing);

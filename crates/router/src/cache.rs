@@ -12,6 +12,7 @@ mod range;
 use model::{BypassHeader, CachePolicy};
 
 use crate::Request;
+use crate::header::pattern_matches_header;
 use crate::pattern::{self, Pattern};
 
 pub use self::key::Key;
@@ -88,10 +89,10 @@ impl Cache {
 
     /// Whether a header of the request takes it past the cache.
     pub fn is_bypassed_by(&self, request: &impl Request) -> bool {
-        self.bypass.iter().any(|bypass| {
-            request.any_header(&bypass.name, &mut |value| {
-                bypass.value.as_ref().is_none_or(|pattern| pattern.is_match(value))
-            })
+        self.bypass.iter().any(|bypass| match &bypass.value {
+            None => request.any_header(&bypass.name, &mut |_| true),
+            // A value that is too long to be matched may be the one that must not be cached.
+            Some(pattern) => pattern_matches_header(pattern, &bypass.name, request).unwrap_or(true),
         })
     }
 

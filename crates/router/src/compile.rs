@@ -8,13 +8,13 @@ use model::ghost::{Config, Route};
 use model::names::ANY_HOST;
 use model::{CachePolicy, RouteKind, WrongVersion, check_version};
 
+use crate::budget::{Budget, Conditions, Excess};
 use crate::cache::Cache;
 use crate::certificates::Certificates;
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
 use crate::host::{HostTable, normal_hostname, one_label};
 use crate::path;
-use crate::pattern;
 use crate::rule::Rule;
 use crate::table::{Base, HostRules, Listener, ListenerTable, Router};
 
@@ -197,6 +197,7 @@ struct Building {
     turns: Turns,
     policies: Policies,
     path_settings: model::Paths,
+    budget: Budget,
 }
 
 /// Policies that were compiled last: a Gateway's is that of thousands of rules.
@@ -206,18 +207,20 @@ struct Policies(VecDeque<(CachePolicy, Arc<Cache>)>);
 impl Policies {
     const REMEMBERED: usize = 16;
 
-    fn compile(&mut self, policy: &CachePolicy) -> Result<Arc<Cache>, pattern::Error> {
+    fn compile(&mut self, policy: &CachePolicy, budget: &mut Budget) -> Result<Arc<Cache>, Excess> {
         if let Some((_, known)) = self.0.iter().find(|(known, _)| known == policy) {
             return Ok(Arc::clone(known));
         }
+        let patterns = policy.bypass_headers.iter().filter_map(|header| header.value_regex.as_deref());
         let cache = Arc::new(Cache::compile(policy)?);
+        budget.add_bypass(patterns)?;
         self.0.truncate(Self::REMEMBERED - 1);
         self.0.push_front((policy.clone(), Arc::clone(&cache)));
         Ok(cache)
     }
 }
 
-fn policy_problem(route: &Route, error: &pattern::Error) -> Problem {
+fn policy_problem(route: &Route, error: &Excess) -> Problem {
     let object = format!("HTTPRoute {}, rule {}", route.route_name, route.rule_index);
     let message =
         format!("its cache policy is left out, so its requests pass the cache by: bypass_headers: {error}");
@@ -299,10 +302,18 @@ impl Building {
     }
 
     fn compile(&mut self, host: &str, route: &Route, problems: &mut Vec<Problem>) -> Option<u32> {
-        match Rule::compile(route, host, self.path_settings, &mut self.turns) {
+        let conditions = Conditions {
+            path: route.path_match.as_ref(),
+            headers: &route.headers,
+            query_params: &route.query_params,
+        };
+        let rule = Rule::compile(route, host, self.path_settings, &mut self.turns).map_err(Excess::from);
+        let compiled = rule.and_then(|rule| self.budget.add(&[host], &[conditions]).map(|()| rule));
+        match compiled {
             Ok(mut rule) => {
                 rule.cache = route.cache_policy.as_ref().and_then(|policy| {
-                    self.policies.compile(policy).map_err(|e| problems.push(policy_problem(route, &e))).ok()
+                    let compiled = self.policies.compile(policy, &mut self.budget);
+                    compiled.map_err(|e| problems.push(policy_problem(route, &e))).ok()
                 });
                 self.rules.push(rule);
                 Some(self.rules.len() as u32 - 1)

@@ -35,12 +35,23 @@ pub enum Action {
     Refused(Refusal),
     /// 421: the connection was made for another listener.
     Misdirected,
+    /// 414 or 431: a pattern decides, and what it would have to match is too long.
+    TooLong(TooLong),
     /// 500: the share of an empty or invalid group, or nothing has weight.
     NoBackend,
     /// 508: the request has been through this Gateway before.
     Loop,
     /// 503: an Ingress's Service has no endpoints, or there is no Ingress at all.
     Unavailable,
+}
+
+/// What of a request is longer than [`crate::budget::LONGEST_VALUE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooLong {
+    /// Its path, or a query parameter.
+    Url,
+    /// All values of one header.
+    Header,
 }
 
 fn no_backend(rule: &Rule) -> Action {
@@ -65,6 +76,10 @@ impl<'r> Decision<'r> {
 
     fn without_rule(listener: Option<&'r Listener>, action: Action) -> Self {
         Self { listener, rule: None, action, group: None, of_base: false, is_ambiguous: false }
+    }
+
+    pub(crate) fn too_long(listener: &'r Listener, what: TooLong) -> Self {
+        Self { action: Action::TooLong(what), ..Self::not_found(Some(listener)) }
     }
 
     pub(crate) fn of_rule(listener: &'r Listener, id: u32, rule: &'r Rule, fate: Fate, random: u64) -> Self {

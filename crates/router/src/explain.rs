@@ -3,7 +3,7 @@
 use model::RouteKind;
 
 use crate::Request;
-use crate::decision::Decision;
+use crate::decision::{Action, Decision};
 use crate::host::{NormalHost, closeness};
 use crate::path::{normal_prefix, split};
 use crate::precedence;
@@ -100,6 +100,9 @@ fn verdict(rule: &Rule, id: u32, decision: &Decision<'_>, request: &impl Request
     match (mismatch(rule, request), decision.rule()) {
         (Some(why), _) => Verdict::NoMatch(why),
         (None, Some(winner)) => Verdict::Outranked(precedence::reason(winner, rule)),
+        (None, None) if matches!(decision.action(), Action::TooLong(_)) => {
+            Verdict::NoMatch("the request is refused: a value is too long to be matched".to_owned())
+        }
         (None, None) => Verdict::NoMatch("it fits, yet nothing was chosen".to_owned()),
     }
 }
@@ -128,9 +131,9 @@ fn mismatch(rule: &Rule, request: &impl Request) -> Option<String> {
     if let Some(method) = rule.method.as_deref().filter(|m| m.as_bytes() != request.method()) {
         return Some(format!("method {method} is asked, {} came", text(request.method())));
     }
-    if let Some(header) = rule.headers.iter().find(|h| !h.matches_header(request)) {
+    if let Some(header) = rule.headers.iter().find(|h| h.matches_header(request) != Ok(true)) {
         return Some(format!("header `{}` is missing or has another value", header.name));
     }
-    let param = rule.query_params.iter().find(|p| !p.matches_query(query))?;
+    let param = rule.query_params.iter().find(|p| p.matches_query(query) != Ok(true))?;
     Some(format!("query parameter `{}` is missing or has another value", param.name))
 }

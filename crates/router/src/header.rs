@@ -3,6 +3,8 @@
 use model::matches::{ValueMatch, ValueMatchType};
 
 use crate::Request;
+use crate::budget::LONGEST_VALUE;
+use crate::decision::TooLong;
 use crate::pattern::{self, Pattern};
 
 /// What a value must be.
@@ -28,15 +30,27 @@ impl ValueMatcher {
         Ok(Self { name: from.name.as_str().into(), expected })
     }
 
-    pub(crate) fn accepts(&self, value: &[u8]) -> bool {
+    /// A header that comes several times matches where any of its values does.
+    pub(crate) fn matches_header(&self, request: &impl Request) -> Result<bool, TooLong> {
         match &self.expected {
-            Expected::Exact(expected) => **expected == *value,
-            Expected::Pattern(pattern) => pattern.is_match(value),
+            Expected::Exact(expected) => {
+                Ok(request.any_header(&self.name, &mut |value| **expected == *value))
+            }
+            Expected::Pattern(pattern) => pattern_matches_header(pattern, &self.name, request),
         }
     }
+}
 
-    /// A header that comes several times matches where any of its values does.
-    pub(crate) fn matches_header(&self, request: &impl Request) -> bool {
-        request.any_header(&self.name, &mut |value| self.accepts(value))
-    }
+/// The limit is for all values of the header together.
+pub(crate) fn pattern_matches_header(
+    pattern: &Pattern,
+    name: &str,
+    request: &impl Request,
+) -> Result<bool, TooLong> {
+    let mut left = Some(LONGEST_VALUE);
+    let found = request.any_header(name, &mut |value| {
+        left = left.and_then(|left| left.checked_sub(value.len()));
+        left.is_none() || pattern.is_match(value)
+    });
+    if left.is_none() { Err(TooLong::Header) } else { Ok(found) }
 }

@@ -7,6 +7,7 @@
 //! requests for another. Paths are read in one way only, before all else ([`Router::route`]). What remains is ordered by the Gateway API's
 //! precedence, field by field, and the first rule whose method, headers and query parameters fit takes the request.
 
+pub mod budget;
 pub mod cache;
 mod certificates;
 mod compile;
@@ -31,7 +32,7 @@ pub mod sent;
 mod table;
 
 pub use compile::{Compiled, Problem};
-pub use decision::{Action, Decision};
+pub use decision::{Action, Decision, TooLong};
 pub use explain::{Candidate, Explanation, Verdict};
 pub use group::Group;
 pub use host::{NormalHost, is_host};

@@ -10,6 +10,8 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use model::matches::PathMatchType;
 
+use crate::budget::LONGEST_VALUE;
+use crate::decision::TooLong;
 use crate::precedence;
 use crate::rule::{Fate, Rule};
 
@@ -68,27 +70,31 @@ fn starts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl PathIndex {
-    /// The best rule whose path fits and that `take` wants.
+    /// The best rule whose path fits and that `take` wants. A path that is too long for the host's regular expressions is
+    /// refused: what they are to keep apart must not fall to a prefix.
     pub(crate) fn find(
         &self,
         host: &HostPaths,
         rules: &[Rule],
         path: &[u8],
         mut take: impl FnMut(&Rule) -> bool,
-    ) -> Option<&Entry> {
+    ) -> Result<Option<&Entry>, TooLong> {
         let mut wanted = |entry: &&Entry| entry.any_request || take(&rules[entry.rule as usize]);
         let exact = self.with_path(host.exact_start, host.prefixes_start, path).find(&mut wanted);
         if exact.is_some() {
-            return exact;
+            return Ok(exact);
         }
         let regexes = &self.entries[host.regexes_start as usize..host.end as usize];
+        if path.len() > LONGEST_VALUE && !regexes.is_empty() {
+            return Err(TooLong::Url);
+        }
         let mut fitting =
             regexes.iter().filter(|entry| rules[entry.rule as usize].path_pattern_matches(path));
-        fitting.find(&mut wanted).or_else(|| {
+        Ok(fitting.find(&mut wanted).or_else(|| {
             starts(path).filter(|start| start.len() <= host.longest_prefix as usize).find_map(|start| {
                 self.with_path(host.prefixes_start, host.regexes_start, start).find(&mut wanted)
             })
-        })
+        }))
     }
 
     /// The entries of exactly this path between two places.

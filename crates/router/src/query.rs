@@ -2,22 +2,29 @@
 
 use smallvec::SmallVec;
 
-use crate::header::ValueMatcher;
+use crate::budget::LONGEST_VALUE;
+use crate::decision::TooLong;
+use crate::header::{Expected, ValueMatcher};
 
 /// Values with escapes up to this length are decoded without allocating.
 type Decoded = SmallVec<[u8; 256]>;
 
 impl ValueMatcher {
-    pub(crate) fn matches_query(&self, query: &[u8]) -> bool {
+    pub(crate) fn matches_query(&self, query: &[u8]) -> Result<bool, TooLong> {
         let wanted = self.name.as_bytes();
         for pair in query.split(|b| *b == b'&') {
             let name = name_of(pair);
             if is(name, wanted) {
                 let value = pair.get(name.len() + 1..).unwrap_or_default();
-                return self.accepts(value) || (escaped(value) && self.accepts(&decode(value)));
+                let accepts: &dyn Fn(&[u8]) -> bool = match &self.expected {
+                    Expected::Exact(expected) => &|value| **expected == *value,
+                    Expected::Pattern(_) if value.len() > LONGEST_VALUE => return Err(TooLong::Url),
+                    Expected::Pattern(pattern) => &|value| pattern.is_match(value),
+                };
+                return Ok(accepts(value) || (escaped(value) && accepts(&decode(value))));
             }
         }
-        false
+        Ok(false)
     }
 }
 
@@ -76,26 +83,31 @@ mod tests {
     #[test]
     fn the_first_of_a_name_counts() {
         let m = matcher("a", "1", ValueMatchType::Exact);
-        assert!(m.matches_query(b"a=1&a=2"));
-        assert!(!m.matches_query(b"a=2&a=1"));
-        assert!(m.matches_query(b"b=2&a=1"));
-        assert!(!m.matches_query(b"A=1"));
-        assert!(!m.matches_query(b""));
-        assert!(!m.matches_query(b"aa=1"));
+        assert!(m.matches_query(b"a=1&a=2").unwrap());
+        assert!(!m.matches_query(b"a=2&a=1").unwrap());
+        assert!(m.matches_query(b"b=2&a=1").unwrap());
+        assert!(!m.matches_query(b"A=1").unwrap());
+        assert!(!m.matches_query(b"").unwrap());
+        assert!(!m.matches_query(b"aa=1").unwrap());
     }
 
     #[test]
     fn escapes_are_decoded_or_taken_as_written() {
         for query in ["q=a%20b", "q=a+b", "%71=a%20b"] {
-            assert!(matcher("q", "a b", ValueMatchType::Exact).matches_query(query.as_bytes()), "{query}");
+            assert!(
+                matcher("q", "a b", ValueMatchType::Exact).matches_query(query.as_bytes()).unwrap(),
+                "{query}"
+            );
         }
-        assert!(matcher("q", "a%20b", ValueMatchType::Exact).matches_query(b"q=a%20b"));
-        assert!(matcher("q", "100%", ValueMatchType::Exact).matches_query(b"q=100%"));
-        assert!(matcher("q", "a [a-c]", ValueMatchType::RegularExpression).matches_query(b"q=a%20b"));
+        assert!(matcher("q", "a%20b", ValueMatchType::Exact).matches_query(b"q=a%20b").unwrap());
+        assert!(matcher("q", "100%", ValueMatchType::Exact).matches_query(b"q=100%").unwrap());
+        assert!(
+            matcher("q", "a [a-c]", ValueMatchType::RegularExpression).matches_query(b"q=a%20b").unwrap()
+        );
     }
 
     #[test]
     fn a_parameter_without_value_has_the_empty_one() {
-        assert!(matcher("debug", "", ValueMatchType::Exact).matches_query(b"debug"));
+        assert!(matcher("debug", "", ValueMatchType::Exact).matches_query(b"debug").unwrap());
     }
 }

@@ -9,7 +9,7 @@ use model::{Paths, Timeouts};
 
 use crate::Request;
 use crate::certificates::Certificates;
-use crate::decision::Decision;
+use crate::decision::{Decision, TooLong};
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
 use crate::host::{HostTable, NormalHost};
@@ -246,12 +246,21 @@ impl Router {
         let of_host = if wide { hosts.get_wide(host.as_bytes()) } else { hosts.get(host.as_bytes()) };
         let Some(of_host) = of_host else { return default(table.default_rule) };
         let (path, query) = split(request.url());
-        match self.paths.find(&of_host.paths, &self.rules, path, |rule| rule.accepts(request, query)) {
-            Some(Entry { rule: id, fate, .. }) => {
+        let mut too_long = None;
+        let found = self.paths.find(&of_host.paths, &self.rules, path, |rule| {
+            rule.accepts(request, query).unwrap_or_else(|what| {
+                // Nobody can tell whether it is this rule's: no other one may take it.
+                too_long = Some(what);
+                true
+            })
+        });
+        match (found, too_long) {
+            (Err(what), _) | (_, Some(what)) => Decision::too_long(listener, what),
+            (Ok(Some(Entry { rule: id, fate, .. })), None) => {
                 let rule = &self.rules[*id as usize];
                 Decision::of_rule(listener, *id, rule, *fate, random)
             }
-            None => default(of_host.default_rule),
+            (Ok(None), None) => default(of_host.default_rule),
         }
     }
 
@@ -334,9 +343,20 @@ impl Router {
 
 impl Rule {
     /// Everything but listener, host and path.
-    pub(crate) fn accepts(&self, request: &impl Request, query: &[u8]) -> bool {
-        self.method.as_ref().is_none_or(|method| method.as_bytes() == request.method())
-            && self.headers.iter().all(|header| header.matches_header(request))
-            && self.query_params.iter().all(|param| param.matches_query(query))
+    pub(crate) fn accepts(&self, request: &impl Request, query: &[u8]) -> Result<bool, TooLong> {
+        if self.method.as_ref().is_some_and(|method| method.as_bytes() != request.method()) {
+            return Ok(false);
+        }
+        for header in &self.headers {
+            if !header.matches_header(request)? {
+                return Ok(false);
+            }
+        }
+        for param in &self.query_params {
+            if !param.matches_query(query)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }

@@ -113,9 +113,12 @@ fn may_be(route: &Route, action: Action) -> bool {
     let weighted = || route.backend_groups.iter().filter(|g| g.weight > 0);
     match action {
         Action::Redirect => redirects,
-        Action::NotFound | Action::Misdirected | Action::Refused(_) | Action::Unavailable | Action::Loop => {
-            false
-        }
+        Action::NotFound
+        | Action::Misdirected
+        | Action::Unavailable
+        | Action::Refused(_)
+        | Action::Loop
+        | Action::TooLong(_) => false,
         Action::NoBackend => {
             !redirects && (weighted().next().is_none() || weighted().any(|g| g.backends.is_empty()))
         }

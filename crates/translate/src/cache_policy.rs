@@ -14,6 +14,7 @@ use model::{CachePolicy, RouteKind};
 
 use crate::gateway::Gateway;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
+use crate::patterns::{MOST_BYTES_OF_POLICIES, Meter};
 use crate::refused;
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{ACCEPTED, AncestorStatus, Condition, IngressStatus, PolicyStatus};
@@ -42,6 +43,7 @@ pub(crate) fn translate(
     let mut in_force: BTreeMap<Target, (&Key, Option<CachePolicy>)> = BTreeMap::new();
     let mut doubtful = BTreeSet::new();
     let mut statuses = BTreeMap::new();
+    let mut patterns = Meter::new(MOST_BYTES_OF_POLICIES);
     for (key, policy) in oldest_first(&snapshot.cache_policies, |policy| &policy.metadata) {
         let target = target(key, &policy.spec.target_ref);
         let ancestors = match ancestors(&target, snapshot, ingresses, gateways) {
@@ -54,7 +56,7 @@ pub(crate) fn translate(
         };
         let usable = match refused::why(&policy.metadata) {
             Some(why) => Err(refusal(&target, why)),
-            None => find(&target, snapshot).and_then(|()| read::policy(&policy.spec)),
+            None => find(&target, snapshot).and_then(|()| read::policy(key, &policy.spec, &mut patterns)),
         };
         let verdict = usable.and_then(|read| {
             match in_force.get(&target) {

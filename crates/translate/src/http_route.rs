@@ -42,6 +42,7 @@ pub(crate) fn translate(
         if parents.is_empty() {
             continue;
         }
+        context.begin(key);
         let rules = Rules::new(key, route, &mut context);
         let status = add(key, route, &rules, &parents, gateways, snapshot, &mut rough);
         statuses.insert(key.clone(), status);

@@ -31,6 +31,7 @@ use self::tls::Claim;
 use self::varnish::Varnishes;
 use crate::gateway::Gateway;
 use crate::listener::Fault;
+use crate::patterns::{MOST_BYTES_OF_ROUTES, Meter};
 use crate::refused;
 use crate::snapshot::{Key, Snapshot};
 use crate::status::{ACCEPTED, Condition, GatewayClassStatus, IngressStatus, RESOLVED_REFS};
@@ -45,11 +46,12 @@ pub(crate) fn translate(
     let varnishes = Varnishes::new(gateways, made, snapshot);
     let mut merged: BTreeMap<Key, Merged<'_>> = BTreeMap::new();
     let mut statuses = BTreeMap::new();
+    let mut patterns = Meter::new(MOST_BYTES_OF_ROUTES);
     for one in &ours {
         let generation = one.object.metadata.generation.unwrap_or_default();
         let taken = varnishes.of(one).and_then(|varnish| {
             let gateway = gateways.get(&varnish).ok_or_else(|| gone(&varnish))?;
-            merged.entry(varnish.clone()).or_default().take(one, gateway, snapshot)?;
+            merged.entry(varnish.clone()).or_default().take(one, gateway, snapshot, &mut patterns)?;
             Ok(varnish)
         });
         let status = match taken {
@@ -147,14 +149,20 @@ struct Merged<'a> {
 
 impl<'a> Merged<'a> {
     /// Takes it in, or says why not. Then nothing has changed.
-    fn take(&mut self, ours: &Ours<'a>, gateway: &Gateway<'_>, snapshot: &Snapshot) -> Result<(), Fault> {
+    fn take(
+        &mut self,
+        ours: &Ours<'a>,
+        gateway: &Gateway<'_>,
+        snapshot: &Snapshot,
+        patterns: &mut Meter,
+    ) -> Result<(), Fault> {
         let options = gateway.ingress_options();
         let routing = &gateway.routing;
         let wide = routing.listeners.iter().all(|listener| listener.hostname.is_none());
         // A host of one Ingress only may have the routes of another host of it.
         let alone = options.merge == IngressMerge::DistinctHosts && wide;
         let shares = |host: &str| alone && host != ANY_HOST && !routing.vhosts.contains_key(host);
-        let mut rules = rules::read(ours, options, snapshot, shares)?;
+        let mut rules = rules::read(ours, options, snapshot, shares, patterns)?;
         let names = tls::names(ours, &rules.hosts);
         rules.unresolved.extend(tls::without_secret(ours, &rules.hosts, &gateway.routing.listeners));
         for rules::Host { name: host, .. } in &rules.hosts {

@@ -28,6 +28,7 @@ mod namespaces;
 mod notice;
 pub mod packing;
 mod parameters;
+mod patterns;
 mod refused;
 mod resolve;
 mod service_port;
@@ -100,9 +101,10 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let made = ingress::Made::new(snapshot);
     let mut gateways = gateway::ours(snapshot, &made.gateways, &classes, &grants, &mut notices);
     let backend_tls = Policies::new(snapshot, &grants);
-    let http_routes = http_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
+    let mut http_routes = http_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
     let tls_routes = tls_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
-    let ingresses = ingress::translate(snapshot, &made, &mut gateways);
+    let mut ingresses = ingress::translate(snapshot, &made, &mut gateways);
+    patterns::enforce(snapshot, &mut gateways, &mut http_routes, &mut ingresses);
     let backend_tls_policies =
         backend_tls.apply(snapshot, &http_routes, &tls_routes, &mut gateways, &mut notices);
 

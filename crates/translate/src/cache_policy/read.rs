@@ -7,13 +7,22 @@ use api::{BypassHeader, VarnishCachePolicySpec};
 use model::{CacheKey, CachePolicy};
 
 use crate::listener::Fault;
+use crate::patterns::Meter;
+use crate::snapshot::Key;
 use crate::workload::quantity;
 
-pub(super) fn policy(spec: &VarnishCachePolicySpec) -> Result<CachePolicy, Fault> {
-    read(spec).map_err(|message| Fault { reason: "Invalid", message })
+pub(super) fn policy(
+    key: &Key,
+    spec: &VarnishCachePolicySpec,
+    patterns: &mut Meter,
+) -> Result<CachePolicy, Fault> {
+    read(spec, |pattern| patterns.check(key, pattern)).map_err(|message| Fault { reason: "Invalid", message })
 }
 
-fn read(spec: &VarnishCachePolicySpec) -> Result<CachePolicy, String> {
+fn read(
+    spec: &VarnishCachePolicySpec,
+    mut check_pattern: impl FnMut(&str) -> Result<(), String>,
+) -> Result<CachePolicy, String> {
     if spec.target_ref.section_name.is_some() && spec.target_ref.kind != "HTTPRoute" {
         return Err(
             "spec.targetRef.sectionName names a rule, which only an HTTPRoute has: remove it".to_owned()
@@ -50,7 +59,9 @@ fn read(spec: &VarnishCachePolicySpec) -> Result<CachePolicy, String> {
         keep_seconds: seconds("keep", spec.keep.as_deref())?,
         max_object_bytes: size("maxObjectSize", spec.max_object_size.as_deref())?,
         cache_key: (cache_key != CacheKey::default()).then_some(cache_key),
-        bypass_headers: bypass.map(bypass_header).collect::<Result<_, _>>()?,
+        bypass_headers: bypass
+            .map(|header| bypass_header(header, &mut check_pattern))
+            .collect::<Result<_, _>>()?,
         cookies_pass: false,
     })
 }
@@ -81,10 +92,13 @@ fn header_name(field: &str, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn bypass_header(header: &BypassHeader) -> Result<model::BypassHeader, String> {
+fn bypass_header(
+    header: &BypassHeader,
+    check_pattern: &mut impl FnMut(&str) -> Result<(), String>,
+) -> Result<model::BypassHeader, String> {
     header_name("bypass.headers", &header.name)?;
     if let Some(pattern) = &header.value_regex {
-        router::pattern::check(pattern)
+        check_pattern(pattern)
             .map_err(|error| format!("spec.bypass.headers: {}: {error}: correct valueRegex", header.name))?;
     }
     Ok(model::BypassHeader { name: header.name.clone(), value_regex: header.value_regex.clone() })
@@ -99,7 +113,9 @@ mod tests {
     fn of(fields: &Value) -> Result<CachePolicy, String> {
         let mut spec = json!({"targetRef": {"group": "", "kind": "Gateway", "name": "gw"}});
         spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        read(&serde_json::from_value(spec).unwrap())
+        let key = Key::new("default", "policy");
+        let policy = policy(&key, &serde_json::from_value(spec).unwrap(), &mut Meter::new(1 << 20));
+        policy.map_err(|fault| fault.message)
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! The rules of one HTTPRoute, as entries of routing.json that only lack host and listeners.
 
-use std::collections::HashMap;
-
 use gateway_api::httproutes::{HttpRoute, HttpRouteRules};
 use model::filters::Filters;
 use model::matches::priority;
@@ -13,6 +11,7 @@ use super::matches::{self, Match, Matches};
 use crate::backend_tls_policy::Policies;
 use crate::grants::Grants;
 use crate::listener::Fault;
+use crate::patterns::{MOST_BYTES_OF_ROUTES, Meter};
 use crate::refused;
 use crate::snapshot::{Key, Snapshot};
 
@@ -22,23 +21,29 @@ pub(super) struct Context<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) grants: &'a Grants<'a>,
     pub(super) backend_tls: &'a Policies<'a>,
-    /// Compiling a pattern costs, and the same ones come again and again.
-    patterns: HashMap<String, Result<(), String>>,
+    patterns: Meter,
+    /// The route that is being read.
+    route: Key,
 }
 
 impl<'a> Context<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, grants: &'a Grants<'a>, backend_tls: &'a Policies<'a>) -> Self {
-        Self { snapshot, grants, backend_tls, patterns: HashMap::new() }
+        Self {
+            snapshot,
+            grants,
+            backend_tls,
+            patterns: Meter::new(MOST_BYTES_OF_ROUTES),
+            route: Key::default(),
+        }
+    }
+
+    pub(super) fn begin(&mut self, route: &Key) {
+        self.route = route.clone();
     }
 
     /// Can ghost use this regular expression?
     pub(super) fn check_pattern(&mut self, pattern: &str) -> Result<(), String> {
-        if let Some(known) = self.patterns.get(pattern) {
-            return known.clone();
-        }
-        let checked = router::pattern::check(pattern).map(drop).map_err(|error| error.to_string());
-        self.patterns.insert(pattern.to_owned(), checked.clone());
-        checked
+        self.patterns.check(&self.route, pattern)
     }
 }
 

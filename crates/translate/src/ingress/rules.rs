@@ -14,6 +14,7 @@ use super::options::Options;
 use crate::backend_tls_policy;
 use crate::hostname;
 use crate::listener::Fault;
+use crate::patterns::Meter;
 use crate::refused;
 use crate::service_port::{self, Wanted};
 use crate::snapshot::{Key, Snapshot};
@@ -68,6 +69,7 @@ pub(super) fn read(
     options: &Options,
     snapshot: &Snapshot,
     shares: impl Fn(&str) -> bool,
+    patterns: &mut Meter,
 ) -> Result<Rules, Fault> {
     let empty = IngressSpec::default();
     let spec = ours.object.spec.as_ref().unwrap_or(&empty);
@@ -77,6 +79,7 @@ pub(super) fn read(
         is_refused: refused::why(&ours.object.metadata).is_some(),
         options,
         snapshot,
+        patterns,
         rules: Rules::default(),
         positions: HashMap::new(),
         seen: HashMap::new(),
@@ -146,6 +149,7 @@ struct Reader<'a> {
     is_refused: bool,
     options: &'a Options,
     snapshot: &'a Snapshot,
+    patterns: &'a mut Meter,
     rules: Rules,
     /// Of hosts.
     positions: HashMap<String, usize>,
@@ -206,7 +210,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn path_match(&self, path: &HTTPIngressPath) -> Result<PathMatch, String> {
+    fn path_match(&mut self, path: &HTTPIngressPath) -> Result<PathMatch, String> {
         let value = path.path.as_deref().filter(|path| !path.is_empty());
         let kind = match path.path_type.as_str() {
             "Exact" => PathMatchType::Exact,
@@ -227,7 +231,8 @@ impl Reader<'_> {
             let and_more = format!("(?:{value}).*");
             // By itself first: `a)|(b` would compile once it stands in parentheses.
             router::pattern::check_matches_bytes(value)
-                .and_then(|()| router::pattern::check(&and_more))
+                .map_err(|error| error.to_string())
+                .and_then(|()| self.patterns.check(self.key, &and_more))
                 .map_err(|error| format!("{error}: correct it"))?;
             return Ok(PathMatch { kind, value: and_more });
         }
