@@ -57,15 +57,14 @@ pub(crate) fn has_outgrown(digest: &[u8; 32]) -> bool {
 /// The C side asks once for each fetch. Never 0.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_most_bytes(target: *const c_void, storage: *const c_char) -> u64 {
-    let most = stopped(1, || {
+    stopped(1, || {
         // SAFETY: the shim passes a director's private part, and Varnish's own name for the storage.
         let (target, storage) = unsafe {
             let storage = if storage.is_null() { c"" } else { CStr::from_ptr(storage) };
             (&*target.cast::<Target>(), storage)
         };
-        most(Some(target.rule()), storage.to_str().unwrap_or_default())
-    });
-    most.max(1)
+        most(Some(target.rule()), storage.to_str().unwrap_or_default()).max(1)
+    })
 }
 
 /// A fetch was ended because its answer is too large.

@@ -294,52 +294,54 @@ pub(crate) fn without_port(host: &[u8]) -> &[u8] {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_index_insert(worker: *mut RawWorker, object: *mut RawObject) {
-    let done = stopped(false, || {
+    stopped((), || {
         // SAFETY: Varnish shows its own worker, and an object that has its headers and is alive.
-        let (mut stored, is_empty) =
-            unsafe { (Stored::read(worker, object), ffi::gs_is_hit_for_miss(object) != 0) };
-        if is_empty {
-            // It says that nothing is kept. No purge has to find it, and requests need it where the index is full.
-            stored.tags.clear();
-            stored.too_many = false;
-        }
-        // Varnish's own rules or user VCL decided to keep it, or the room was taken meanwhile.
-        if stored.too_many || !has_room_for(stored.tags.len()) {
-            if !is_empty {
-                stats::not_kept(stats::INDEX);
-                // SAFETY: as above.
-                unsafe { ffi::gs_forget(object) };
-            }
-            return true;
-        }
-        let kept_as = FETCH.get().kept_as;
-        let mut keys = Vec::with_capacity(3 + stored.tags.len());
-        if let (Some(host), Some(url)) = (stored.host(), stored.url) {
-            keys.push(MAP.url_key(host, kept_as, url));
-            keys.push(MAP.host_key(host, object as usize));
-            if kept_as != 0 {
-                keys.push(MAP.way_key(kept_as, object as usize));
-            }
-        }
-        keys.extend(stored.tags.iter().map(|tag| MAP.tag_key(tag)));
-        if keys.is_empty() {
-            return true;
-        }
-        MAP.insert(object as usize, keys);
-        // Between the look in vcl_backend_response and this moment an invalidation may have found nothing. And a purge looks for
-        // URLs only in the ways that are known.
-        let (host, url) = (stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
-        let is_lost = || kept_as != 0 && !KNOWN.contains(kept_as);
-        if is_overtaken(host, url, stored.tags.iter().copied()) || is_lost() {
+        if !stopped(false, || unsafe { insert(worker, object) }) {
             // SAFETY: as above.
             unsafe { ffi::gs_forget(object) };
         }
-        true
     });
-    if !done {
-        // SAFETY: as above.
-        unsafe { ffi::gs_forget(object) };
+}
+
+/// False if the object must not be kept.
+///
+/// # Safety
+/// The worker is this thread's, and the object has its headers and is alive.
+unsafe fn insert(worker: *mut RawWorker, object: *mut RawObject) -> bool {
+    // SAFETY: the caller's promise.
+    let (mut stored, is_empty) =
+        unsafe { (Stored::read(worker, object), ffi::gs_is_hit_for_miss(object) != 0) };
+    if is_empty {
+        // It says that nothing is kept. No purge has to find it, and requests need it where the index is full.
+        stored.tags.clear();
+        stored.too_many = false;
     }
+    // Varnish's own rules or user VCL decided to keep it, or the room was taken meanwhile.
+    if stored.too_many || !has_room_for(stored.tags.len()) {
+        if !is_empty {
+            stats::not_kept(stats::INDEX);
+        }
+        return is_empty;
+    }
+    let kept_as = FETCH.get().kept_as;
+    let mut keys = Vec::with_capacity(3 + stored.tags.len());
+    if let (Some(host), Some(url)) = (stored.host(), stored.url) {
+        keys.push(MAP.url_key(host, kept_as, url));
+        keys.push(MAP.host_key(host, object as usize));
+        if kept_as != 0 {
+            keys.push(MAP.way_key(kept_as, object as usize));
+        }
+    }
+    keys.extend(stored.tags.iter().map(|tag| MAP.tag_key(tag)));
+    if keys.is_empty() {
+        return true;
+    }
+    MAP.insert(object as usize, keys);
+    // Between the look in vcl_backend_response and this moment an invalidation may have found nothing. And a purge looks for
+    // URLs only in the ways that are known.
+    let (host, url) = (stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
+    let is_lost = || kept_as != 0 && !KNOWN.contains(kept_as);
+    !is_overtaken(host, url, stored.tags.iter().copied()) && !is_lost()
 }
 
 #[unsafe(no_mangle)]
