@@ -62,9 +62,7 @@ impl Environment {
         let listen = listen(get("VARNISH_LISTEN").as_deref().unwrap_or("http-80=:80,http"))?;
         let seconds = |name, default: &str| duration(name, &text(name, default));
         // Both had a meaning while ghost listened on a port. Nothing asks there any more; what cannot be meant is still said.
-        for (name, default) in
-            [("GHOST_RELOAD_ADDR", "127.0.0.1:1969"), ("VARNISH_HTTP_ADDR", "localhost:80")]
-        {
+        for (name, default) in [("GHOST_RELOAD_ADDR", "127.0.0.1:0"), ("VARNISH_HTTP_ADDR", "localhost:80")] {
             let given = text(name, default);
             let address = address(name, &given, Ipv4Addr::LOCALHOST)?;
             if name == "GHOST_RELOAD_ADDR" && !address.ip().is_loopback() {

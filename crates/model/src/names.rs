@@ -30,8 +30,6 @@ pub const GATEWAY_NAMESPACE_LABEL: &str = "gateway.varnish-software.com/gateway-
 
 /// The loopback socket over which the chaperone speaks to ghost.
 pub const RELOAD_SOCKET: &str = "ghost-reload";
-/// Its port in a pod.
-pub const RELOAD_PORT: u16 = 1969;
 /// The unix socket over which the front hands on what it has decrypted. Which listener it came in by, PROXY's destination
 /// says.
 pub const HTTPS_SOCKET: &str = "https";

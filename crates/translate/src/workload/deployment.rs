@@ -191,9 +191,6 @@ fn environment(
     if let Some(port) = ports.admin {
         add("VARNISH_ADMIN_PORT", port.to_string());
     }
-    if let Some(port) = ports.reload {
-        add("GHOST_RELOAD_ADDR", format!("127.0.0.1:{port}"));
-    }
     add("UPGRADE_IDLE_SECONDS", infra.upgrade_idle_seconds.to_string());
     add("DRAIN_DELAY", DRAIN_DELAY_SECONDS.to_string());
     add("DRAIN_TIMEOUT", settings.drain_seconds.to_string());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::names::{RELOAD_PORT, socket_parts};
+use model::names::socket_parts;
 use model::routing::Routing;
 
 use crate::infra::{Infra, Socket};
@@ -19,7 +19,6 @@ pub(super) struct Ports<'a> {
     pub(super) health: u16,
     /// Loopback. `None`: the chaperone's default.
     pub(super) admin: Option<u16>,
-    pub(super) reload: Option<u16>,
 }
 
 impl<'a> Ports<'a> {
@@ -42,14 +41,7 @@ impl<'a> Ports<'a> {
         };
         let health = free(HEALTH_PORT);
         let admin = free(ADMIN_PORT);
-        let reload = free(RELOAD_PORT);
-        Self {
-            public,
-            varnishd,
-            health,
-            admin: (admin != ADMIN_PORT).then_some(admin),
-            reload: (reload != RELOAD_PORT).then_some(reload),
-        }
+        Self { public, varnishd, health, admin: (admin != ADMIN_PORT).then_some(admin) }
     }
 
     /// `VARNISH_LISTEN`: `http-80=:80,http;http-8080=:8080,http`, or `none` where all listeners are the front's.
@@ -70,13 +62,13 @@ mod tests {
     #[test]
     fn internal_ports_keep_out_of_the_way_of_listeners() {
         let socket = |port| Socket { name: format!("http-{port}"), protocol: "http".into(), port };
-        let infra = Infra { sockets: vec![socket(80), socket(1969), socket(8081)], ..Infra::default() };
+        let infra = Infra { sockets: vec![socket(80), socket(6082), socket(8081)], ..Infra::default() };
         let routing =
             Routing { listeners: vec![listener("http-80"), listener("https-8082")], ..Routing::default() };
         let ports = Ports::new(&infra, &routing);
-        assert_eq!((ports.health, ports.admin, ports.reload), (8083, None, Some(1970)));
+        assert_eq!((ports.health, ports.admin), (8083, Some(6083)));
         assert_eq!(ports.public[&8082], "https-8082");
-        assert_eq!(ports.listen(), "http-80=:80,http;http-1969=:1969,http;http-8081=:8081,http");
+        assert_eq!(ports.listen(), "http-80=:80,http;http-6082=:6082,http;http-8081=:8081,http");
     }
 
     #[test]
