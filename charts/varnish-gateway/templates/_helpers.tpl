@@ -75,6 +75,10 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
   value: {{ include "vg.ingressClass" . | quote }}
 - name: CHAPERONE_CLUSTER_ROLE
   value: {{ include "vg.chaperone" . | quote }}
+{{- with .Values.watchNamespaces }}
+- name: WATCH_NAMESPACES
+  value: {{ join "," . | quote }}
+{{- end }}
 - name: LEASE_NAME
   value: {{ include "vg.operator" . | quote }}
 - name: POD_NAME

@@ -6,6 +6,7 @@
 //! decides what the configuration is.
 
 mod backoff;
+mod confine;
 pub mod environment;
 mod error;
 mod event;

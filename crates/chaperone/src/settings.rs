@@ -18,6 +18,8 @@ pub struct Settings {
     pub work_dir: PathBuf,
     /// ghost.json; in `work_dir` where absent.
     pub ghost_config: Option<PathBuf>,
+    /// Directories with private keys, which varnishd and user VCL cannot read where the kernel has Landlock.
+    pub hidden: Vec<PathBuf>,
     /// varnishd's own; there may be none. What comes by TLS comes by the front.
     pub sockets: Vec<ListenSocket>,
     /// Where varnishd reports to us; port 0 takes a free one.

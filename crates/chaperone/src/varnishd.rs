@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use varnishadm::{ReverseListener, Secret};
 
 use crate::reload::Control;
-use crate::{Error, Settings, storage};
+use crate::{Error, Settings, confine, storage};
 
 /// Lines that say why varnishd ended.
 const REMEMBERED: usize = 20;
@@ -72,7 +72,12 @@ impl Varnishd {
             // A Ctrl-C in the terminal is ours to handle; varnishd must live through the draining.
             .process_group(0)
             .kill_on_drop(true);
-        let mut process = command.spawn().map_err(|e| match e.kind() {
+        let runtime = tokio::runtime::Handle::current();
+        let spawned = confine::with_hidden(&settings.hidden, || {
+            let _runtime = runtime.enter();
+            command.spawn()
+        });
+        let mut process = spawned.map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::NoVarnishd { path: settings.varnishd.clone() },
             _ => Error::File { path: settings.varnishd.clone(), source: e },
         })?;
@@ -270,6 +275,7 @@ mod tests {
             vmod: None,
             work_dir: "/run/vg".into(),
             ghost_config: None,
+            hidden: Vec::new(),
             sockets: vec![ListenSocket { name: "http-80".into(), address: None, port: 80 }],
             admin_address: ([127, 0, 0, 1], 0).into(),
             secret: None,

@@ -19,7 +19,7 @@ use model::names::certificate_keys;
 use model::routing::Routing;
 use model::{Version, check_version};
 use source::files::Files;
-use source::kubernetes::Pod;
+use source::kubernetes::{EndpointSlices, Pod};
 use tokio::sync::watch;
 use translate::{EndpointIndex, resolve, resolve_tls};
 
@@ -62,7 +62,11 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
 
     let health = chaperone::health::serve(environment.health_address, reporter.clone());
     let last_good = match &environment.gateway_name {
-        Some(_) => kubernetes::Kept::new(&absolute(&environment.work_dir)).last_good(),
+        Some(_) => {
+            let kept = kubernetes::Kept::new(&work_dir);
+            kept.prepare();
+            kept.last_good()
+        }
         None => LastGood::default(),
     };
     let for_feed = reporter.clone();
@@ -154,6 +158,7 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         vmod: vmod::find(arguments.varnish.vmod.as_deref()),
         work_dir: absolute(&environment.work_dir),
         ghost_config: environment.ghost_path.as_deref().map(absolute),
+        hidden: hidden(environment),
         sockets: environment.listen.clone(),
         admin_address: environment.admin_address,
         secret: environment.secret_path.clone(),
@@ -166,6 +171,41 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         drain_delay: environment.drain_delay,
         drain_timeout: environment.drain_timeout.unwrap_or(arguments.drain_timeout),
     }
+}
+
+/// A token of this ServiceAccount reads the Secrets with the private keys.
+const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Directories with private keys, or with a token that gets them, out of varnishd's reach.
+fn hidden(environment: &Environment) -> Vec<PathBuf> {
+    let mut hidden: Vec<PathBuf> = environment.certificates_path.iter().map(|path| absolute(path)).collect();
+    if environment.gateway_name.is_some() {
+        hidden.push(private_dir(&absolute(&environment.work_dir)));
+    }
+    // What varnishd must read, files of later included.
+    let mut needed = vec![absolute(&environment.work_dir), std::env::temp_dir()];
+    needed
+        .extend(environment.ghost_path.as_deref().and_then(|path| Some(absolute(path).parent()?.to_owned())));
+    hidden.retain(|dir| {
+        let within = needed.iter().find(|needed| dir.starts_with(needed));
+        if let Some(needed) = within {
+            tracing::warn!(
+                "user VCL can read the private keys in {}, as varnishd must read {}: move one of them elsewhere",
+                dir.display(),
+                needed.display()
+            );
+        }
+        within.is_none()
+    });
+    hidden.push(TOKEN_DIR.into());
+    hidden
+}
+
+/// Where a chaperone in a cluster keeps private keys: beside `WORK_DIR` and not in it, as varnishd reads that one.
+fn private_dir(work_dir: &Path) -> PathBuf {
+    let mut name = work_dir.as_os_str().to_owned();
+    name.push("-private");
+    name.into()
 }
 
 /// varnishd's child works in a directory of its own.
@@ -183,10 +223,13 @@ async fn feed(
         [Some(&environment.vcl_path), Some(&environment.routing_path), environment.endpoints_path.as_ref()];
     let watched: Vec<PathBuf> = watched.into_iter().flatten().cloned().collect();
     let mut watch = Files::new(watched).watch()?;
+    let endpoints = Endpoints::new(environment).await?;
+    let mut endpoints_changed = endpoints.changed();
     let mut reader = Reader {
         environment,
-        endpoints: environment.endpoints_path.clone().map(|path| Files::new(vec![path])),
+        endpoints,
         slices: Vec::new(),
+        knows_endpoints: false,
         vcl: None,
         routing: None,
         certificates: BTreeMap::new(),
@@ -195,7 +238,8 @@ async fn feed(
         reporter,
     };
     loop {
-        let desired = reader.read()?;
+        endpoints_changed.mark_unchanged();
+        let desired = reader.read().await?;
         to_varnishd.send_if_modified(|old| {
             let new = *old != desired;
             *old = desired;
@@ -204,6 +248,7 @@ async fn feed(
         loop {
             tokio::select! {
                 () = watch.changed() => break,
+                Ok(()) = endpoints_changed.changed() => break,
                 () = tokio::time::sleep(LOOK_FOR_CERTIFICATES), if reader.ends_tls() => {
                     if reader.read_certificates() != reader.certificates {
                         break;
@@ -214,11 +259,40 @@ async fn feed(
     }
 }
 
+/// Where EndpointSlices come from while all else comes from files.
+enum Endpoints {
+    Files(Files, PathBuf),
+    Cluster(EndpointSlices),
+}
+
+impl Endpoints {
+    async fn new(environment: &Environment) -> anyhow::Result<Self> {
+        if let Some(path) = environment.endpoints_path.clone() {
+            return Ok(Self::Files(Files::new(vec![path.clone()]), path));
+        }
+        let client = source::kubernetes::connect().await.context(
+            "ENDPOINTS_PATH is not set, and there is no cluster to read EndpointSlices from: set ENDPOINTS_PATH to a file or \
+             directory of EndpointSlice manifests, or KUBECONFIG to a cluster's",
+        )?;
+        Ok(Self::Cluster(EndpointSlices::new(client)))
+    }
+
+    /// Raised by the cluster. Files are watched with the others.
+    fn changed(&self) -> watch::Receiver<u64> {
+        match self {
+            Self::Files(..) => watch::Sender::new(0).subscribe(),
+            Self::Cluster(slices) => slices.changed(),
+        }
+    }
+}
+
 /// The files as they last made sense, each for itself: a bad one holds back no other.
 struct Reader<'a> {
     environment: &'a Environment,
-    endpoints: Option<Files>,
+    endpoints: Endpoints,
     slices: Vec<Arc<EndpointSlice>>,
+    /// Every namespace that was routed to was listed once.
+    knows_endpoints: bool,
     vcl: Option<Arc<str>>,
     routing: Option<Routing>,
     certificates: BTreeMap<String, Pem>,
@@ -248,30 +322,54 @@ impl Reader<'_> {
         self.certificate_names().filter_map(read).collect()
     }
 
-    fn read(&mut self) -> anyhow::Result<Desired> {
+    async fn read_endpoints(&mut self, wrong: &mut Vec<String>) {
+        match &mut self.endpoints {
+            Endpoints::Files(files, path) => {
+                self.knows_endpoints = true;
+                match std::fs::metadata(&path) {
+                    Ok(_) => {
+                        let loaded = files.load();
+                        wrong.extend(loaded.problems.iter().map(ToString::to_string));
+                        self.slices = loaded.snapshot.endpoint_slices.values().cloned().collect();
+                    }
+                    // All endpoints are not gone because a volume is.
+                    Err(e) => wrong.push(format!(
+                        "ENDPOINTS_PATH {}: {e}; the endpoints that were there stay in use",
+                        path.display()
+                    )),
+                }
+            }
+            Endpoints::Cluster(slices) => {
+                let Some(routing) = &self.routing else { return };
+                let (found, unlisted) = slices.of(&routing.service_namespaces()).await;
+                self.slices = found;
+                self.knows_endpoints |= unlisted.is_empty();
+                let until = match self.knows_endpoints {
+                    true => "its Services have no endpoints until then",
+                    false => "nothing is served until then",
+                };
+                wrong.extend(unlisted.iter().map(|namespace| {
+                    format!(
+                        "EndpointSlices of namespace {namespace} cannot be listed ({until}): is the API server of KUBECONFIG \
+                         reachable, and may its user list and watch EndpointSlices there? ENDPOINTS_PATH reads them from files instead"
+                    )
+                }));
+            }
+        }
+    }
+
+    async fn read(&mut self) -> anyhow::Result<Desired> {
         let Environment { namespace, vcl_path, routing_path, .. } = self.environment;
         let mut wrong = Vec::new();
         let vcl = read_text(vcl_path).context("VCL_PATH").map(Arc::from);
         take(&mut self.vcl, vcl, &mut wrong);
         let routing = read_routing(routing_path, namespace, &mut wrong).context("ROUTING_CONFIG_PATH");
         take(&mut self.routing, routing, &mut wrong);
-        if let Some((files, path)) = self.endpoints.as_mut().zip(self.environment.endpoints_path.as_ref()) {
-            match std::fs::metadata(path) {
-                Ok(_) => {
-                    let loaded = files.load();
-                    wrong.extend(loaded.problems.iter().map(ToString::to_string));
-                    self.slices = loaded.snapshot.endpoint_slices.values().cloned().collect();
-                }
-                // All endpoints are not gone because a volume is.
-                Err(e) => wrong.push(format!(
-                    "ENDPOINTS_PATH {}: {e}; the endpoints that were there stay in use",
-                    path.display()
-                )),
-            }
-        }
+        self.read_endpoints(&mut wrong).await;
         let index =
             EndpointIndex::new(self.slices.iter().map(AsRef::as_ref)).refusing(self.environment.own_ports());
-        let ghost = self.routing.as_ref().map(|routing| {
+        let known = self.routing.as_ref().filter(|_| self.knows_endpoints);
+        let ghost = known.map(|routing| {
             let (mut ghost, notices) = resolve(routing, &index);
             ghost.gateway_id.get_or_insert_with(|| loop_id::of(""));
             for notice in notices {

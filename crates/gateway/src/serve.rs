@@ -358,6 +358,7 @@ impl Machine {
             vmod: self.vmod.clone(),
             work_dir: self.state.join(directory_name(key)),
             ghost_config: None,
+            hidden: Vec::new(),
             sockets: infra.sockets.iter().map(socket).collect(),
             admin_address: internal(1),
             secret: None,

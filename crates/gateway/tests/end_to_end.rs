@@ -24,6 +24,7 @@ mod ingress;
 mod invalidation;
 mod lifecycle;
 mod observe;
+mod private_keys;
 mod reload;
 mod routing;
 mod support;

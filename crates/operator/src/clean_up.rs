@@ -13,6 +13,7 @@ use kube::api::{ListParams, ObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use model::names::controller_label;
 use serde_json::json;
+use source::kubernetes::Namespaces;
 use translate::Key;
 
 use crate::gateway::{delete, finalizer, has_finalizer, set_finalizer};
@@ -28,22 +29,23 @@ pub async fn clean_up(client: &Client, settings: &Settings, deployment: Option<&
     if let Some((name, namespace)) = deployment.zip(settings.namespace.as_deref()) {
         end(client, &Key::new(namespace, name)).await?;
     }
+    let everywhere = &settings.watch_namespaces;
     let ours = ListParams::default().labels(&selector(&settings.controllers.gateway));
-    delete_all::<Deployment>(client, &ours).await?;
-    delete_all::<Service>(client, &ours).await?;
-    delete_all::<PodDisruptionBudget>(client, &ours).await?;
-    delete_all::<ConfigMap>(client, &ours).await?;
-    delete_all::<Secret>(client, &ours).await?;
-    delete_all::<RoleBinding>(client, &ours).await?;
-    delete_all::<Role>(client, &ours).await?;
-    delete_all::<ServiceAccount>(client, &ours).await?;
+    delete_all::<Deployment>(client, everywhere, &ours).await?;
+    delete_all::<Service>(client, everywhere, &ours).await?;
+    delete_all::<PodDisruptionBudget>(client, everywhere, &ours).await?;
+    delete_all::<ConfigMap>(client, everywhere, &ours).await?;
+    delete_all::<Secret>(client, everywhere, &ours).await?;
+    delete_all::<RoleBinding>(client, everywhere, &ours).await?;
+    delete_all::<Role>(client, everywhere, &ours).await?;
+    delete_all::<ServiceAccount>(client, everywhere, &ours).await?;
     let finalizer = finalizer(controller_label(&settings.controllers.gateway).as_deref());
-    for (key, metadata) in list::<Gateway>(client, &ListParams::default()).await? {
+    for (key, metadata) in list::<Gateway>(client, everywhere, &ListParams::default()).await? {
         if has_finalizer(&metadata, &finalizer) {
             set_finalizer(client, &key, &finalizer, false).await?;
         }
     }
-    until_no_pod(client, &ours, is_pod_of_ours).await
+    until_no_pod(client, everywhere, &ours, is_pod_of_ours).await
 }
 
 async fn end(client: &Client, key: &Key) -> Result<(), Error> {
@@ -58,17 +60,19 @@ async fn end(client: &Client, key: &Key) -> Result<(), Error> {
     let labels = there.spec.and_then(|spec| spec.selector.match_labels).unwrap_or_default();
     let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let which = ListParams::default().labels(&labels.join(","));
-    until_no_pod(client, &which, |pod| pod.namespace.as_deref() == Some(&key.namespace)).await
+    let there = Namespaces::only([key.namespace.clone()]);
+    until_no_pod(client, &there, &which, |pod| pod.namespace.as_deref() == Some(&key.namespace)).await
 }
 
 async fn until_no_pod(
     client: &Client,
+    namespaces: &Namespaces,
     which: &ListParams,
     counts: impl Fn(&ObjectMeta) -> bool,
 ) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
-        let mut pods = list::<Pod>(client, which).await?;
+        let mut pods = list::<Pod>(client, namespaces, which).await?;
         pods.retain(|(_, metadata)| counts(metadata));
         let Some((first, _)) = pods.first() else { return Ok(()) };
         if begun.elapsed() > FOR_PODS {
@@ -81,14 +85,14 @@ async fn until_no_pod(
     }
 }
 
-async fn delete_all<T>(client: &Client, ours: &ListParams) -> Result<(), Error>
+async fn delete_all<T>(client: &Client, namespaces: &Namespaces, ours: &ListParams) -> Result<(), Error>
 where
     T: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + serde::de::DeserializeOwned
         + std::fmt::Debug,
 {
-    for (key, metadata) in list::<T>(client, ours).await? {
+    for (key, metadata) in list::<T>(client, namespaces, ours).await? {
         if !is_made_by_us(&metadata) {
             tracing::warn!(
                 "{} {key} has our labels, and is not ours: it stays (nothing says that a Gateway owns it)",
@@ -102,19 +106,25 @@ where
 }
 
 /// Of a kind that the cluster does not have there are none.
-async fn list<T>(client: &Client, which: &ListParams) -> Result<Vec<(Key, ObjectMeta)>, Error>
+async fn list<T>(
+    client: &Client,
+    namespaces: &Namespaces,
+    which: &ListParams,
+) -> Result<Vec<(Key, ObjectMeta)>, Error>
 where
     T: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + serde::de::DeserializeOwned
         + std::fmt::Debug,
 {
-    let api: Api<T> = Api::all(client.clone());
-    let found = match api.list_metadata(which).await {
-        Ok(found) => found.items,
-        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-        Err(e) => return Err(Error::Name(format!("{} cannot be listed: {e}", T::plural(&())))),
-    };
+    let mut found = Vec::new();
+    for api in namespaces.apis::<T>(client) {
+        match api.list_metadata(which).await {
+            Ok(here) => found.extend(here.items),
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(e) => return Err(Error::Name(format!("{} cannot be listed: {e}", T::plural(&())))),
+        }
+    }
     let key = |metadata: &ObjectMeta| {
         Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
     };

@@ -48,8 +48,10 @@ pub async fn run(
     let leadership = Leadership::new(&client, &settings);
     let work = async {
         // A replica that waits has everything at hand when its turn comes.
-        let cluster = Arc::new(Cluster::watch(&client, settings.controllers.clone(), settings.ingress()));
-        let owned = Arc::new(Owned::watch(&client, &settings.controllers.gateway));
+        let namespaces = &settings.watch_namespaces;
+        let (controllers, ingress) = (settings.controllers.clone(), settings.ingress());
+        let cluster = Arc::new(Cluster::watch(&client, namespaces, controllers, ingress));
+        let owned = Arc::new(Owned::watch(&client, namespaces, &settings.controllers.gateway));
         cluster.synced().await;
         owned.synced().await;
         ready.send_replace(true);

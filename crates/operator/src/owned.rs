@@ -11,7 +11,7 @@ use model::names::{
     CONTROLLER_LABEL, GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY, MANAGED_BY_LABEL,
     controller_label,
 };
-use source::kubernetes::{Scope, Signal, Store, never_same};
+use source::kubernetes::{Namespaces, Scope, Signal, Store, never_same};
 use tokio::sync::watch;
 use translate::workload;
 
@@ -70,13 +70,19 @@ pub(crate) fn is_pod_of_ours(metadata: &ObjectMeta) -> bool {
 }
 
 impl Owned {
-    pub(crate) fn watch(client: &Client, controller: &str) -> Self {
+    pub(crate) fn watch(client: &Client, namespaces: &Namespaces, controller: &str) -> Self {
         let changed = Signal::default();
         let selector = selector(controller);
         let ours = || Scope::labels(&selector);
         macro_rules! all {
             ($scope:expr) => {
-                Store::watch(Api::all(client.clone()), $scope, never_same, changed.clone(), Signal::default())
+                Store::watch_each(
+                    namespaces.apis(client),
+                    $scope,
+                    never_same,
+                    changed.clone(),
+                    Signal::default(),
+                )
             };
         }
         Self {
@@ -89,7 +95,13 @@ impl Owned {
             role_bindings: all!(ours()),
             disruption_budgets: all!(ours()),
             pods: all!(ours()),
-            gateway_api: all!(Scope::name(GATEWAY_API_CRD)),
+            gateway_api: Store::watch(
+                Api::all(client.clone()),
+                Scope::name(GATEWAY_API_CRD),
+                never_same,
+                changed.clone(),
+                Signal::default(),
+            ),
             changed,
         }
     }

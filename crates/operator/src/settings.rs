@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use model::names::{CONTROLLER_NAME, is_controller_name};
+use source::kubernetes::Namespaces;
 use translate::snapshot::Controllers;
 use translate::workload::CHAPERONE_CLUSTER_ROLE;
 
@@ -36,6 +37,9 @@ pub struct Settings {
     pub cluster_role: String,
     /// `LEASE_NAME`: by which of several replicas one leads.
     pub lease: String,
+    /// `WATCH_NAMESPACES`, by comma: Gateways, routes and all they refer to count in these namespaces alone; everywhere where
+    /// empty.
+    pub watch_namespaces: Namespaces,
 }
 
 impl Settings {
@@ -45,16 +49,15 @@ impl Settings {
     }
 
     pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
-        let secrets = get("IMAGE_PULL_SECRETS").unwrap_or_default();
+        let list = |name: &str| -> Vec<String> {
+            let value = get(name).unwrap_or_default();
+            value.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        };
         let namespace = get("POD_NAMESPACE");
         Ok(Self {
             image: get("GATEWAY_IMAGE").unwrap_or_else(|| IMAGE.to_owned()),
-            image_pull_secrets: secrets
-                .split(',')
-                .map(str::trim)
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned)
-                .collect(),
+            image_pull_secrets: list("IMAGE_PULL_SECRETS"),
+            watch_namespaces: Namespaces::only(list("WATCH_NAMESPACES")),
             namespace,
             identity: get("POD_NAME").unwrap_or_else(|| format!("operator-{}", std::process::id())),
             health_address: address("HEALTH_ADDR", get("HEALTH_ADDR"), ":8081")?,
@@ -124,6 +127,9 @@ mod tests {
         assert_eq!(set.image_pull_secrets, ["a", "b"]);
         assert_eq!(set.health_address.port(), 8081);
         assert_eq!(settings(&[]).unwrap().image, IMAGE);
+        assert!(settings(&[]).unwrap().watch_namespaces.contain("anywhere"));
+        let set = settings(&[("WATCH_NAMESPACES", "web, shop")]).unwrap();
+        assert!(set.watch_namespaces.contain("shop") && !set.watch_namespaces.contain("other"));
     }
 
     #[test]

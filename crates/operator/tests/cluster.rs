@@ -9,6 +9,8 @@ mod ingress;
 mod many;
 #[path = "cluster/missing.rs"]
 mod missing;
+#[path = "cluster/secrets.rs"]
+mod secrets;
 #[path = "cluster/tls.rs"]
 mod tls;
 #[path = "cluster/world.rs"]

@@ -9,6 +9,8 @@ mod cluster;
 mod named;
 mod pod;
 mod read;
+mod secrets;
+mod slices;
 mod store;
 
 pub use client::{connect, connect_to};
@@ -16,4 +18,5 @@ pub use cluster::{Cluster, Unreadable, snapshot_of};
 pub use named::Named;
 pub use pod::{Base, Error as PodError, Pod, Stored};
 pub use read::{Read, Unread};
-pub use store::{Same, Scope, Signal, Store, never_same, watch_errors};
+pub use slices::EndpointSlices;
+pub use store::{Namespaces, Same, Scope, Signal, Store, never_same, watch_errors};

@@ -126,6 +126,15 @@ pub(crate) fn class_statuses(
     made.by_class.iter().map(status).collect()
 }
 
+/// The Secrets that Ingresses of ours name, each in the Ingress's own namespace.
+pub(crate) fn secrets(snapshot: &Snapshot) -> impl Iterator<Item = Key> {
+    class::ours(snapshot).into_iter().flat_map(|one| {
+        let tls = one.object.spec.iter().flat_map(|spec| spec.tls.iter().flatten());
+        let names = tls.filter_map(|tls| tls.secret_name.as_deref()).filter(|name| !name.is_empty());
+        names.map(move |name| Key::new(one.key.namespace.as_str(), name))
+    })
+}
+
 fn generation(ingress: Option<&Ingress>) -> i64 {
     ingress.and_then(|ingress| ingress.metadata.generation).unwrap_or_default()
 }

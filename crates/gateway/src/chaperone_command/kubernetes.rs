@@ -1,6 +1,7 @@
 //! The chaperone in a pod: fed by the API server, and telling the operator what it serves.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -371,6 +372,8 @@ pub(super) struct KeptConfiguration {
     /// Endpoints of TLSRoutes.
     #[serde(default)]
     tls: TlsGroups,
+    /// In a file of their own, which varnishd cannot read.
+    #[serde(skip)]
     certificates: BTreeMap<String, (String, String)>,
 }
 
@@ -384,13 +387,27 @@ impl KeptConfiguration {
     }
 }
 
-/// The file of it, for our own eyes.
+/// The files of it: in the work directory, and private keys where neither varnishd nor the log sidecar can read them.
 #[derive(Debug)]
-pub(super) struct Kept(pub(super) PathBuf);
+pub(super) struct Kept {
+    configuration: PathBuf,
+    certificates: PathBuf,
+}
 
 impl Kept {
     pub(super) fn new(work_dir: &Path) -> Self {
-        Self(work_dir.join("last-configuration.json"))
+        Self {
+            configuration: work_dir.join("last-configuration.json"),
+            certificates: super::private_dir(work_dir).join("last-certificates.json"),
+        }
+    }
+
+    /// It must be there before varnishd starts, to be hidden from it.
+    pub(super) fn prepare(&self) {
+        let Some(dir) = self.certificates.parent() else { return };
+        if let Err(e) = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir) {
+            tracing::warn!("{}: {e}; a restart without API server would have no certificates", dir.display());
+        }
     }
 
     /// The VCL that was last in use.
@@ -399,7 +416,11 @@ impl Kept {
     }
 
     fn read(&self) -> Option<KeptConfiguration> {
-        let mut kept: KeptConfiguration = serde_json::from_slice(&std::fs::read(&self.0).ok()?).ok()?;
+        let json = std::fs::read(&self.configuration).ok()?;
+        let mut kept: KeptConfiguration = serde_json::from_slice(&json).ok()?;
+        // Without them, plain HTTP is served all the same.
+        let pairs = std::fs::read(&self.certificates).ok();
+        kept.certificates = pairs.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
         if let Some(name) = &kept.base_name {
             let bytes = std::fs::read(self.base(name)).ok()?;
             kept.base = Some(GhostBase { name: name.as_str().into(), bytes: bytes.into() });
@@ -408,7 +429,7 @@ impl Kept {
     }
 
     fn base(&self, name: &str) -> PathBuf {
-        self.0.with_file_name(format!("last-{name}"))
+        self.configuration.with_file_name(format!("last-{name}"))
     }
 
     /// Whole or not at all. Without it, a restart waits for the API server.
@@ -419,20 +440,23 @@ impl Kept {
             {
                 put(&self.base(&base.name), &base.bytes)?;
             }
-            put(&self.0, &json)
+            put(&self.certificates, &serde_json::to_vec(&configuration.certificates)?)?;
+            put(&self.configuration, &json)
         });
         match written {
             Ok(()) => self.tidy(configuration.base.as_ref()),
             Err(e) => tracing::warn!(
                 "{}: {e}; a restart without API server would have nothing to serve",
-                self.0.display()
+                self.configuration.display()
             ),
         }
     }
 
     /// Takes bases away that nothing names any more.
     fn tidy(&self, kept: Option<&GhostBase>) {
-        let Some(files) = self.0.parent().and_then(|dir| std::fs::read_dir(dir).ok()) else { return };
+        let Some(files) = self.configuration.parent().and_then(|dir| std::fs::read_dir(dir).ok()) else {
+            return;
+        };
         for file in files.flatten() {
             let name = file.file_name();
             let base = name.to_str().and_then(|name| name.strip_prefix("last-ghost-base-"));
@@ -618,13 +642,19 @@ mod tests {
         assert_eq!(names(&desired), ["b", "c"]);
         // And a start without API server has them, too.
         let dir = tempfile::tempdir().unwrap();
-        let kept = Kept::new(dir.path());
+        let work_dir = dir.path().join("varnish");
+        let kept = Kept::new(&work_dir);
         kept.write(&last.keep(&desired, tls, &pairs).unwrap());
         let found = kept.read().unwrap();
         let mut restored = Last::default();
         restored.restore(&found);
         let (again, _) = restored.desired(&[], &found.certificates(), Some(&found)).unwrap();
         assert_eq!(names(&again), ["b", "c"]);
+        // varnishd reads the work directory: no private key is in there.
+        for file in std::fs::read_dir(&work_dir).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            assert!(!text.contains("PRIVATE KEY"), "{text}");
+        }
     }
 
     #[test]
@@ -653,7 +683,7 @@ mod tests {
     #[test]
     fn what_was_served_is_kept_with_its_base() {
         let dir = tempfile::tempdir().unwrap();
-        let kept = Kept::new(dir.path());
+        let kept = Kept::new(&dir.path().join("varnish"));
         let base = routing(&["a", "b"]);
         let mut last = Last::default();
         last.take(stored(&routing(&["b"]), &base), "default").unwrap();

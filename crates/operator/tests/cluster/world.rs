@@ -56,7 +56,7 @@ impl<T> Kind for T where
 {
 }
 
-fn settings(identity: &str) -> Settings {
+pub(crate) fn settings(identity: &str) -> Settings {
     let loopback = |port| ([127, 0, 0, 1], port).into();
     Settings {
         image: "localhost/gateway-chaperone:dev".to_owned(),
@@ -70,6 +70,7 @@ fn settings(identity: &str) -> Settings {
         controllers: translate::snapshot::Controllers::default(),
         cluster_role: translate::workload::CHAPERONE_CLUSTER_ROLE.to_owned(),
         lease: LEASE.to_owned(),
+        watch_namespaces: Default::default(),
     }
 }
 
@@ -143,9 +144,12 @@ impl World {
     }
 
     pub(crate) fn operator(&self, identity: &str) -> Operator {
-        let settings = settings(identity);
+        self.operator_with(self.client.clone(), settings(identity))
+    }
+
+    pub(crate) fn operator_with(&self, client: Client, settings: Settings) -> Operator {
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(operator::run(self.client.clone(), settings, stopped));
+        let task = tokio::spawn(operator::run(client, settings, stopped));
         Operator { stop, task }
     }
 

@@ -21,11 +21,9 @@ use translate::{Key, Snapshot};
 
 use super::named::Named;
 use super::read::Unread;
-use super::store::{Scope, Signal, Store, list, never_same};
+use super::secrets::Secrets;
+use super::store::{Namespaces, Scope, Signal, Store, list, never_same};
 use crate::stand_in;
-
-/// Secrets of other types hold no certificates.
-const TLS_SECRETS: &str = "type=kubernetes.io/tls";
 
 /// All watches of an operator's input.
 #[derive(Debug)]
@@ -41,7 +39,7 @@ pub struct Cluster {
     /// They say nothing about routing: whoever carries them out watches [`Cluster::invalidations_changed`].
     pub cache_invalidations: Store<VarnishCacheInvalidation>,
     services: Store<Service>,
-    secrets: Store<Secret>,
+    secrets: Secrets,
     namespaces: Store<Namespace>,
     pub ingresses: Store<Ingress>,
     ingress_classes: Store<IngressClass>,
@@ -68,40 +66,57 @@ pub struct Unreadable {
 }
 
 impl Cluster {
-    pub fn watch(client: &Client, controllers: Controllers, ingress_settings: IngressSettings) -> Self {
+    pub fn watch(
+        client: &Client,
+        namespaces: &Namespaces,
+        controllers: Controllers,
+        ingress_settings: IngressSettings,
+    ) -> Self {
         let (changed, touched) = (Signal::default(), Signal::default());
         let invalidations_changed = Signal::default();
+        let scope = Scope::default();
+        macro_rules! of_cluster {
+            ($same:expr) => {
+                Store::watch(Api::all(client.clone()), scope.clone(), $same, changed.clone(), touched.clone())
+            };
+        }
         macro_rules! all {
-            ($scope:expr, $same:expr) => {
-                Store::watch(Api::all(client.clone()), $scope, $same, changed.clone(), touched.clone())
+            ($same:expr) => {
+                Store::watch_each(
+                    namespaces.apis(client),
+                    scope.clone(),
+                    $same,
+                    changed.clone(),
+                    touched.clone(),
+                )
             };
         }
         Self {
-            gateway_classes: all!(Scope::default(), same_generation),
-            gateways: all!(Scope::default(), same_generation),
-            http_routes: all!(Scope::default(), same_generation),
-            tls_routes: all!(Scope::default(), same_generation),
-            backend_tls_policies: all!(Scope::default(), same_generation),
-            reference_grants: all!(Scope::default(), same_generation),
-            parameters: all!(Scope::default(), same_generation),
-            cache_policies: all!(Scope::default(), same_generation),
-            cache_invalidations: Store::watch(
-                Api::all(client.clone()),
-                Scope::default(),
+            gateway_classes: of_cluster!(same_generation),
+            gateways: all!(same_generation),
+            http_routes: all!(same_generation),
+            tls_routes: all!(same_generation),
+            backend_tls_policies: all!(same_generation),
+            reference_grants: all!(same_generation),
+            parameters: of_cluster!(same_generation),
+            cache_policies: all!(same_generation),
+            cache_invalidations: Store::watch_each(
+                namespaces.apis(client),
+                scope.clone(),
                 never_same,
                 invalidations_changed.clone(),
                 Signal::default(),
             ),
-            services: all!(Scope::default(), same_service),
-            secrets: all!(Scope::fields(TLS_SECRETS), same_secret),
-            namespaces: all!(Scope::default(), same_namespace),
-            ingresses: all!(Scope::default(), same_generation),
-            ingress_classes: all!(Scope::default(), same_generation),
+            services: all!(same_service),
+            secrets: Secrets::watch(client, namespaces, changed.clone()),
+            namespaces: of_cluster!(same_namespace),
+            ingresses: all!(same_generation),
+            ingress_classes: of_cluster!(same_generation),
             ingress_settings,
             controllers,
             checked: Checked::default(),
-            config_maps: Named::new(client.clone(), same_config_map, changed.clone()),
-            authorities: Named::new(client.clone(), same_secret, changed.clone()),
+            config_maps: Named::new(client.clone(), namespaces, same_config_map, changed.clone()),
+            authorities: Named::new(client.clone(), namespaces, same_secret, changed.clone()),
             changed,
             touched,
             invalidations_changed,
@@ -151,7 +166,6 @@ impl Cluster {
             parameters: self.parameters.usable(|_| None),
             cache_policies: self.cache_policies.usable(cache_policy),
             services: self.services.usable(|_| None),
-            secrets: self.secrets.usable(|_| None),
             namespaces: self.namespaces.usable(|_| None),
             ingresses: self.ingresses.usable(ingress),
             ingress_classes: self.ingress_classes.usable(|_| None),
@@ -162,6 +176,8 @@ impl Cluster {
         };
         self.config_maps.want(&config_maps(&snapshot)).await;
         snapshot.config_maps = self.config_maps.objects();
+        self.secrets.want(&translate::referenced_secrets(&snapshot)).await;
+        snapshot.secrets = self.secrets.objects();
         self.authorities.want(&authorities(&snapshot, "Secret").collect()).await;
         snapshot.secrets.extend(self.authorities.objects());
         snapshot

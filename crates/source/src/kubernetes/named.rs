@@ -11,13 +11,14 @@ use serde::de::DeserializeOwned;
 use translate::Key;
 use translate::snapshot::Objects;
 
-use super::store::{Same, Scope, Signal, Store};
+use super::store::{Namespaces, Same, Scope, Signal, Store};
 
 /// An object that was just named is waited for, lest it be taken for missing; not for longer than this.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub struct Named<T> {
     client: Client,
+    namespaces: Namespaces,
     same: Same<T>,
     changed: Signal,
     watched: Mutex<BTreeMap<Key, Store<T>>>,
@@ -39,8 +40,9 @@ where
         + Sync
         + 'static,
 {
-    pub fn new(client: Client, same: Same<T>, changed: Signal) -> Self {
-        Self { client, same, changed, watched: Mutex::default() }
+    /// Names of other namespaces are not looked for.
+    pub fn new(client: Client, namespaces: &Namespaces, same: Same<T>, changed: Signal) -> Self {
+        Self { client, namespaces: namespaces.clone(), same, changed, watched: Mutex::default() }
     }
 
     /// Watches these from now on, and no others; returns once each was looked for.
@@ -48,7 +50,7 @@ where
         let new: Vec<Store<T>> = {
             let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             watched.retain(|key, _| names.contains(key));
-            for key in names {
+            for key in names.iter().filter(|key| self.namespaces.contain(&key.namespace)) {
                 watched.entry(key.clone()).or_insert_with(|| {
                     let api = Api::namespaced(self.client.clone(), &key.namespace);
                     let scope = Scope::name(&key.name);

@@ -34,6 +34,13 @@ impl Unread {
     }
 }
 
+impl<T> Read<T> {
+    /// One that was read already.
+    pub(super) fn known(metadata: ObjectMeta, object: T) -> Self {
+        Self { metadata, ignored: Vec::new(), object: Ok(object) }
+    }
+}
+
 impl<'de, T: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for Read<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut raw = Value::deserialize(deserializer)?;

@@ -1,13 +1,18 @@
 //! All objects of one kind, as the API server said last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::BoxStream;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Resource};
+use kube::{Api, Client, Resource};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -71,6 +76,32 @@ impl Scope {
     }
 }
 
+/// Where objects of namespaced kinds are watched: everywhere, or in these namespaces alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Namespaces(BTreeSet<String>);
+
+impl Namespaces {
+    /// In no namespace but these; everywhere where there are none.
+    pub fn only(names: impl IntoIterator<Item = String>) -> Self {
+        Self(names.into_iter().collect())
+    }
+
+    pub fn contain(&self, namespace: &str) -> bool {
+        self.0.is_empty() || self.0.contains(namespace)
+    }
+
+    /// One for each namespace, or one for all of them.
+    pub fn apis<T>(&self, client: &Client) -> Vec<Api<T>>
+    where
+        T: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match self.0.is_empty() {
+            true => vec![Api::all(client.clone())],
+            false => self.0.iter().map(|name| Api::namespaced(client.clone(), name)).collect(),
+        }
+    }
+}
+
 /// Does nothing differ that anybody reads?
 pub type Same<T> = fn(&T, &T) -> bool;
 
@@ -87,6 +118,8 @@ pub struct Store<T> {
 
 struct Shared<T> {
     state: Mutex<State<T>>,
+    /// Of how many lists it is made.
+    parts: usize,
     synced: watch::Sender<bool>,
     same: Same<T>,
     changed: Signal,
@@ -95,8 +128,10 @@ struct Shared<T> {
 
 struct State<T> {
     now: Seen<T>,
-    /// Being listed.
-    coming: Seen<T>,
+    /// Being listed, by namespace; none: all of them at once.
+    coming: BTreeMap<Option<String>, Seen<T>>,
+    /// Was listed.
+    listed: BTreeSet<Option<String>>,
     /// The cluster does not have this kind.
     missing: bool,
     /// We may not read this kind here: no rights, or the namespace is gone.
@@ -164,6 +199,18 @@ impl<T: Resource + Clone> Seen<T> {
         all
     }
 
+    /// What is here for what was here.
+    fn replace(&mut self, is_here: impl Fn(&Key) -> bool, coming: Self) {
+        self.objects.retain(|key, _| !is_here(key));
+        self.unread.retain(|key, _| !is_here(key));
+        self.kept.retain(|key, _| !is_here(key));
+        self.ignored.retain(|key, _| !is_here(key));
+        self.objects.extend(coming.objects);
+        self.unread.extend(coming.unread);
+        self.kept.extend(coming.kept);
+        self.ignored.extend(coming.ignored);
+    }
+
     /// True where it was there.
     fn remove(&mut self, key: &Key) -> bool {
         self.ignored.remove(key);
@@ -172,13 +219,17 @@ impl<T: Resource + Clone> Seen<T> {
     }
 }
 
-struct Task(AbortHandle);
+struct Task(Vec<AbortHandle>);
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.0.abort();
+        self.0.iter().for_each(AbortHandle::abort);
     }
 }
+
+/// One watch: its namespace, if it is one; whom to ask about that; what it says.
+type Part<T> = (Option<String>, Client, Box<dyn Fn() -> Events<T> + Send + Sync>);
+type Events<T> = BoxStream<'static, Result<Event<Read<T>>, watcher::Error>>;
 
 impl<T> Clone for Store<T> {
     fn clone(&self) -> Self {
@@ -200,24 +251,50 @@ where
 {
     /// Watches from now on. `changed` is raised when objects change in what somebody reads, `touched` always.
     pub fn watch(api: Api<Read<T>>, scope: Scope, same: Same<T>, changed: Signal, touched: Signal) -> Self {
+        Self::watch_each(vec![api], scope, same, changed, touched)
+    }
+
+    /// The same for objects in several namespaces, as [`Namespaces::apis`] gives them.
+    pub fn watch_each(
+        apis: Vec<Api<Read<T>>>,
+        scope: Scope,
+        same: Same<T>,
+        changed: Signal,
+        touched: Signal,
+    ) -> Self {
+        let streams = apis.into_iter().map(|api| {
+            let (namespace, client) = (api.namespace().map(str::to_owned), api.clone().into_client());
+            let scope = scope.clone();
+            let events = move || watcher(api.clone(), scope.clone().config()).boxed();
+            (namespace, client, Box::new(events) as Box<dyn Fn() -> Events<T> + Send + Sync>)
+        });
+        Self::follow(streams.collect(), same, changed, touched)
+    }
+
+    fn follow(streams: Vec<Part<T>>, same: Same<T>, changed: Signal, touched: Signal) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 now: Seen::default(),
-                coming: Seen::default(),
+                coming: BTreeMap::new(),
+                listed: BTreeSet::new(),
                 missing: false,
                 forbidden: false,
                 failing: false,
             }),
+            parts: streams.len(),
             synced: watch::Sender::new(false),
             same,
             changed,
             touched,
         });
-        let watched = Arc::clone(&shared);
-        let task = tokio::spawn(tasks::without_end(format!("the watch of {}", T::kind(&())), move || {
-            follow(api.clone(), scope.clone(), Arc::clone(&watched))
-        }));
-        Self { shared, _task: Arc::new(Task(task.abort_handle())) }
+        let follow = |(namespace, client, events): Part<T>| {
+            let watched = Arc::clone(&shared);
+            let name = format!("the watch of {}", T::kind(&()));
+            let follow = move || follow(namespace.clone(), client.clone(), events(), Arc::clone(&watched));
+            tokio::spawn(tasks::without_end(name, follow)).abort_handle()
+        };
+        let tasks = streams.into_iter().map(follow).collect();
+        Self { shared, _task: Arc::new(Task(tasks)) }
     }
 
     /// Until the first list is there, or the kind is known to be missing.
@@ -268,29 +345,86 @@ where
     }
 }
 
+impl<T> Store<PartialObjectMeta<T>>
+where
+    T: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
+{
+    /// Which objects there are, and in which version; nothing that is in them.
+    pub fn watch_metadata(
+        apis: Vec<Api<PartialObjectMeta<T>>>,
+        scope: Scope,
+        same: Same<PartialObjectMeta<T>>,
+        changed: Signal,
+    ) -> Self {
+        let streams = apis.into_iter().map(|api| {
+            let (namespace, client) = (api.namespace().map(str::to_owned), api.clone().into_client());
+            let scope = scope.clone();
+            let events = move || {
+                watcher(api.clone(), scope.clone().config()).map(|event| event.map(bare)).boxed()
+            };
+            (namespace, client, Box::new(events) as Box<dyn Fn() -> Events<PartialObjectMeta<T>> + Send + Sync>)
+        });
+        Self::follow(streams.collect(), same, changed, Signal::default())
+    }
+}
+
+/// Annotations may hold the whole object, as kubectl applied it.
+fn bare<T>(event: Event<PartialObjectMeta<T>>) -> Event<Read<PartialObjectMeta<T>>> {
+    let read = |object: PartialObjectMeta<T>| {
+        let metadata = ObjectMeta {
+            annotations: None,
+            labels: None,
+            managed_fields: None,
+            owner_references: None,
+            ..object.metadata
+        };
+        Read::known(metadata.clone(), PartialObjectMeta { metadata, ..object })
+    };
+    match event {
+        Event::Apply(object) => Event::Apply(read(object)),
+        Event::Delete(object) => Event::Delete(read(object)),
+        Event::InitApply(object) => Event::InitApply(read(object)),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    }
+}
+
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn follow<T>(api: Api<Read<T>>, scope: Scope, shared: Arc<Shared<T>>)
-where
+async fn follow<T>(
+    namespace: Option<String>,
+    client: Client,
+    mut events: Events<T>,
+    shared: Arc<Shared<T>>,
+) where
     T: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
 {
-    let mut events = std::pin::pin!(watcher(api, scope.config()));
     let mut pause = PAUSE.0;
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                if shared.apply(event) {
+                if shared.apply(namespace.as_deref(), event) {
                     shared.changed.raise();
                 }
                 shared.touched.raise();
                 pause = PAUSE.0;
             }
             Err(e) => {
-                shared.failed(&e);
+                shared.failed(namespace.as_deref(), &e);
+                // The rights in a namespace go with it. It must not keep the others from being looked after.
+                if code(&e) == Some(403)
+                    && let Some(namespace) = &namespace
+                    && is_gone(&client, namespace).await
+                {
+                    shared.apply(Some(namespace), Event::Init);
+                    if shared.apply(Some(namespace), Event::InitDone) {
+                        shared.changed.raise();
+                    }
+                }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
             }
@@ -298,28 +432,37 @@ where
     }
 }
 
+async fn is_gone(client: &Client, namespace: &str) -> bool {
+    let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+    matches!(api.get_opt(namespace).await, Ok(None))
+}
+
 impl<T: Resource<DynamicType = ()> + Clone> Shared<T> {
     /// True where somebody should look.
-    fn apply(&self, event: Event<Read<T>>) -> bool {
+    fn apply(&self, namespace: Option<&str>, event: Event<Read<T>>) -> bool {
         let mut state = self.lock();
+        let part = namespace.map(str::to_owned);
         match event {
             Event::Init => {
-                state.coming = Seen::default();
+                state.coming.insert(part, Seen::default());
                 false
             }
             Event::InitApply(read) => {
                 let key = key(read.meta());
                 let last_good = state.now.last_good(&key, &read);
-                state.coming.insert(key, read, last_good);
+                state.coming.entry(part).or_default().insert(key, read, last_good);
                 false
             }
             Event::InitDone => {
-                let coming = std::mem::take(&mut state.coming);
-                let first = !self.synced.send_replace(true);
-                let (old, new) = (&state.now.objects, &coming.objects);
+                let coming = state.coming.remove(&part).unwrap_or_default();
+                state.listed.insert(part);
+                let first = state.listed.len() == self.parts && !self.synced.send_replace(true);
+                let is_here = |key: &Key| namespace.is_none_or(|namespace| key.namespace == namespace);
+                let old: Vec<_> = state.now.objects.iter().filter(|(key, _)| is_here(key)).collect();
+                let new = &coming.objects;
                 let same = old.len() == new.len()
-                    && old.iter().zip(new).all(|((k, a), (l, b))| k == l && (self.same)(a, b))
-                    && state.now.unread.is_empty()
+                    && old.iter().zip(new).all(|((k, a), (l, b))| *k == l && (self.same)(a, b))
+                    && !state.now.unread.keys().any(is_here)
                     && coming.unread.is_empty();
                 for (key, unread) in &coming.unread {
                     tracing::warn!("{} {key} cannot be read: {}", T::kind(&()), unread.why);
@@ -329,7 +472,7 @@ impl<T: Resource<DynamicType = ()> + Clone> Shared<T> {
                 }
                 state.missing = false;
                 state.forbidden = false;
-                state.now = coming;
+                state.now.replace(is_here, coming);
                 first || !same
             }
             Event::Apply(read) => {
@@ -350,8 +493,9 @@ impl<T: Resource<DynamicType = ()> + Clone> Shared<T> {
     }
 
     /// Told once: it is tried again and again.
-    fn failed(&self, error: &watcher::Error) {
+    fn failed(&self, namespace: Option<&str>, error: &watcher::Error) {
         let kind = T::kind(&());
+        let there = namespace.map(|name| format!(" of namespace {name}")).unwrap_or_default();
         *failures().entry(kind.to_string()).or_default() += 1;
         let mut state = self.lock();
         let forbidden = code(error) == Some(403);
@@ -366,9 +510,9 @@ impl<T: Resource<DynamicType = ()> + Clone> Shared<T> {
                 self.changed.raise();
             }
         } else if !std::mem::replace(&mut state.failing, true) {
-            tracing::warn!("{kind}: cannot be watched, trying again: {error}");
+            tracing::warn!("{kind}{there}: cannot be watched, trying again: {error}");
         } else {
-            tracing::debug!("{kind}: cannot be watched, trying again: {error}");
+            tracing::debug!("{kind}{there}: cannot be watched, trying again: {error}");
         }
         if newly_forbidden {
             self.changed.raise();
@@ -413,7 +557,7 @@ where
     seen.usable(stand_in)
 }
 
-fn key(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Key {
+fn key(metadata: &ObjectMeta) -> Key {
     Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 

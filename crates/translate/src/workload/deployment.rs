@@ -2,10 +2,11 @@
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction,
-    KeyToPath, LocalObjectReference, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec,
-    Probe, SeccompProfile, SecretVolumeSource, SecurityContext, Sysctl, TopologySpreadConstraint, Volume,
-    VolumeMount,
+    Capabilities, ConfigMapProjection, Container, ContainerPort, DownwardAPIProjection,
+    DownwardAPIVolumeFile, EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction, KeyToPath,
+    LocalObjectReference, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+    ProjectedVolumeSource, SeccompProfile, SecretVolumeSource, SecurityContext,
+    ServiceAccountTokenProjection, Sysctl, TopologySpreadConstraint, Volume, VolumeMount, VolumeProjection,
 };
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -23,6 +24,16 @@ pub(super) const WORK_VOLUME: &str = "gateway-work";
 pub(super) const WORK_DIR: &str = "/var/run/varnish";
 /// varnishd's `-n`, as the chaperone makes it.
 pub(super) const VARNISHD_DIR: &str = "/var/run/varnish/varnishd";
+pub(super) const VARNISHD_FOLDER: &str = "varnishd";
+/// Private keys that the chaperone keeps for a restart: in memory, mounted into no other container. Its path is the one
+/// that the chaperone derives from `WORK_DIR`.
+pub(super) const PRIVATE_VOLUME: &str = "gateway-private";
+const PRIVATE_DIR: &str = "/var/run/varnish-private";
+/// The token of the ServiceAccount reads the Secrets with the private keys, so only the chaperone's container has it.
+pub(super) const TOKEN_VOLUME: &str = "gateway-token";
+const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// What the API server asks for where it mounts tokens by itself.
+const TOKEN_SECONDS: i64 = 3607;
 const TMP_VOLUME: &str = "gateway-tmp";
 const ADMIN_VOLUME: &str = "gateway-admin";
 const ADMIN_DIR: &str = "/etc/varnish-gateway/admin";
@@ -104,7 +115,8 @@ fn pod(
         options.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect();
     PodSpec {
         service_account_name: Some(owner.name.to_owned()),
-        automount_service_account_token: Some(true),
+        // Mounted by hand, into one container.
+        automount_service_account_token: Some(false),
         // Variables of other Services are none of ours.
         enable_service_links: Some(false),
         image_pull_secrets: some(pull_secrets),
@@ -150,11 +162,14 @@ fn chaperone(
     let mut container_ports: Vec<ContainerPort> =
         ports.varnishd.iter().map(|socket| container_port(&socket.name, socket.port)).collect();
     container_ports.push(container_port("health", ports.health));
-    let mut mounts =
-        vec![mount(WORK_VOLUME, WORK_DIR), mount(TMP_VOLUME, "/tmp"), mount(ADMIN_VOLUME, ADMIN_DIR)];
-    if let Some(admin) = mounts.last_mut() {
-        admin.read_only = Some(true);
-    }
+    let read_only = |name, path| VolumeMount { read_only: Some(true), ..mount(name, path) };
+    let mut mounts = vec![
+        mount(WORK_VOLUME, WORK_DIR),
+        mount(PRIVATE_VOLUME, PRIVATE_DIR),
+        mount(TMP_VOLUME, "/tmp"),
+        read_only(ADMIN_VOLUME, ADMIN_DIR),
+        read_only(TOKEN_VOLUME, TOKEN_DIR),
+    ];
     mounts.extend(settings.volume_mounts.iter().cloned());
     Container {
         name: CONTAINER.to_owned(),
@@ -292,12 +307,47 @@ fn volumes(owner: &Owner<'_>, settings: &Workload) -> Vec<Volume> {
         default_mode: Some(0o440),
         optional: None,
     };
+    let private = EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit: None };
     let own = [
         Volume { empty_dir: Some(work), ..named(WORK_VOLUME) },
+        Volume { empty_dir: Some(private), ..named(PRIVATE_VOLUME) },
         Volume { empty_dir: Some(EmptyDirVolumeSource::default()), ..named(TMP_VOLUME) },
         Volume { secret: Some(admin), ..named(ADMIN_VOLUME) },
+        Volume { projected: Some(token()), ..named(TOKEN_VOLUME) },
     ];
     own.into_iter().chain(settings.volumes.iter().cloned()).collect()
+}
+
+/// The same files that the API server would mount into every container.
+fn token() -> ProjectedVolumeSource {
+    let token = ServiceAccountTokenProjection {
+        path: "token".to_owned(),
+        expiration_seconds: Some(TOKEN_SECONDS),
+        audience: None,
+    };
+    let authority = ConfigMapProjection {
+        name: "kube-root-ca.crt".to_owned(),
+        items: Some(vec![KeyToPath { key: "ca.crt".to_owned(), path: "ca.crt".to_owned(), mode: None }]),
+        optional: None,
+    };
+    let namespace = DownwardAPIProjection {
+        items: Some(vec![DownwardAPIVolumeFile {
+            path: "namespace".to_owned(),
+            field_ref: Some(ObjectFieldSelector {
+                api_version: Some("v1".to_owned()),
+                field_path: "metadata.namespace".to_owned(),
+            }),
+            ..DownwardAPIVolumeFile::default()
+        }]),
+    };
+    ProjectedVolumeSource {
+        default_mode: Some(0o644),
+        sources: Some(vec![
+            VolumeProjection { service_account_token: Some(token), ..VolumeProjection::default() },
+            VolumeProjection { config_map: Some(authority), ..VolumeProjection::default() },
+            VolumeProjection { downward_api: Some(namespace), ..VolumeProjection::default() },
+        ]),
+    }
 }
 
 /// The user's, about the Gateway's own pods where they do not say which; else over zones and nodes, as well as possible.

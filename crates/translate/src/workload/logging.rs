@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, ResourceRequirements, Volume
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::LOGGING_CONTAINER;
-use super::deployment::{VARNISHD_DIR, WORK_DIR, WORK_VOLUME, locked_down};
+use super::deployment::{VARNISHD_DIR, VARNISHD_FOLDER, WORK_VOLUME, locked_down};
 use super::settings::Logging;
 
 /// For images of others. With `-j` a number that is not known is 0, and any other value is empty.
@@ -62,8 +62,10 @@ pub(super) fn sidecar(logging: &Logging, image: &str) -> Container {
         }),
         security_context: Some(locked_down()),
         volume_mounts: Some(vec![VolumeMount {
+            // varnishd's directory alone: nothing else of the work directory is the sidecar's business.
             name: WORK_VOLUME.to_owned(),
-            mount_path: WORK_DIR.to_owned(),
+            mount_path: VARNISHD_DIR.to_owned(),
+            sub_path: Some(VARNISHD_FOLDER.to_owned()),
             read_only: Some(true),
             ..VolumeMount::default()
         }]),

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Serialize;
 
+use super::deployment::{PRIVATE_VOLUME, TOKEN_VOLUME};
 use super::{embedded, quantity, storage};
 use crate::parameters::Layers;
 
@@ -19,7 +20,13 @@ const REQUESTS: [(&str, &str); 2] = [("cpu", "20m"), ("memory", "128Mi")];
 /// Volumes and mounts of the gateway itself begin so.
 pub(crate) const OWN_PREFIX: &str = "gateway-";
 /// Folders that are the gateway's own.
-const OWN_FOLDERS: [&str; 3] = ["/var/run/varnish", "/tmp", "/etc/varnish-gateway"];
+const OWN_FOLDERS: [&str; 5] = [
+    "/var/run/varnish",
+    "/var/run/varnish-private",
+    "/var/run/secrets/kubernetes.io",
+    "/tmp",
+    "/etc/varnish-gateway",
+];
 /// Containers that are the gateway's own.
 const OWN_CONTAINERS: [&str; 2] = [super::CONTAINER, super::LOGGING_CONTAINER];
 
@@ -286,6 +293,19 @@ fn init_containers(layers: Layers<'_>, problems: &mut Vec<String>) -> Vec<Contai
         }
         !ours
     });
+    for container in &mut containers {
+        let Some(mounts) = &mut container.volume_mounts else { continue };
+        mounts.retain(|mount| {
+            let secret = [PRIVATE_VOLUME, TOKEN_VOLUME].contains(&mount.name.as_str());
+            if secret {
+                problems.push(format!(
+                    "extraInitContainers: volume {} is for the chaperone alone: remove its mount from {}",
+                    mount.name, container.name
+                ));
+            }
+            !secret
+        });
+    }
     containers
 }
 
