@@ -341,14 +341,15 @@ impl Reader<'_> {
             }
             Endpoints::Cluster(slices) => {
                 let Some(routing) = &self.routing else { return };
-                let (found, unlisted) = slices.of(&routing.service_namespaces()).await;
-                self.slices = found;
-                self.knows_endpoints |= unlisted.is_empty();
+                self.slices = slices.of(&routing.service_namespaces()).await;
+                let unlisted = slices.unlisted();
+                // A namespace that we may not read must not hold back the others.
+                self.knows_endpoints |= unlisted.iter().all(|(_, is_forbidden)| *is_forbidden);
                 let until = match self.knows_endpoints {
                     true => "its Services have no endpoints until then",
                     false => "nothing is served until then",
                 };
-                wrong.extend(unlisted.iter().map(|namespace| {
+                wrong.extend(unlisted.iter().map(|(namespace, _)| {
                     format!(
                         "EndpointSlices of namespace {namespace} cannot be listed ({until}): is the API server of KUBECONFIG \
                          reachable, and may its user list and watch EndpointSlices there? ENDPOINTS_PATH reads them from files instead"

@@ -152,23 +152,30 @@ fn listed(origin: &Origin) -> String {
         .to_string()
 }
 
-/// As much of an API server as one list and one watch need. Gives the paths that it was asked for.
+/// As much of an API server as one list and one watch need; nobody may read the namespace `closed`. Gives the paths that it was asked for.
 fn api_server(server: TcpListener, list: String) -> Arc<Mutex<Vec<String>>> {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
+    let refusal =
+        json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403}).to_string();
     std::thread::spawn(move || {
         for stream in server.incoming().map_while(Result::ok) {
-            let (list, log) = (list.clone(), Arc::clone(&log));
+            let (list, refusal, log) = (list.clone(), refusal.clone(), Arc::clone(&log));
             std::thread::spawn(move || {
                 let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
                 while let Some(request) = lines.next() {
                     let _ = lines.by_ref().find(String::is_empty);
                     log.lock().unwrap().push(request.clone());
-                    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
-                    let answer = match request.contains("watch=true") {
+                    let is_closed = request.contains("/namespaces/closed");
+                    let (status, body) = match is_closed {
+                        true => ("403 Forbidden", &refusal),
+                        false => ("200 OK", &list),
+                    };
+                    let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\n");
+                    let answer = match request.contains("watch=true") && !is_closed {
                         // Nothing ever happens.
                         true => format!("{head}Transfer-Encoding: chunked\r\n\r\n"),
-                        false => format!("{head}Content-Length: {}\r\n\r\n{list}", list.len()),
+                        false => format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()),
                     };
                     let _ = (&stream).write_all(answer.as_bytes());
                 }
@@ -209,6 +216,28 @@ fn without_endpoints_path_endpoint_slices_come_from_the_cluster_of_the_kubeconfi
     let asked = asked.lock().unwrap().clone();
     let slices = "GET /apis/discovery.k8s.io/v1/namespaces/default/endpointslices?";
     assert!(asked.iter().all(|request| request.starts_with(slices)), "{asked:?}");
+}
+
+#[test]
+fn a_namespace_whose_endpoint_slices_may_not_be_read_holds_back_no_other() {
+    let origin = Origin::new("api");
+    let (scene, port) = (Scene::new(""), free_port());
+    let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    fs::write(scene.path("kubeconfig"), kubeconfig(server.local_addr().unwrap().port())).unwrap();
+    let _asked = api_server(server, listed(&origin));
+    let kubeconfig = scene.path("kubeconfig").display().to_string();
+    let site = Site::start(scene, port, &[("ENDPOINTS_PATH", ""), ("KUBECONFIG", &kubeconfig)]);
+    site.write("main.vcl", &main_vcl("one"));
+    let mut routing = routing(port, "/v2");
+    let mut closed = routing["vhosts"]["api.example.com"].clone();
+    closed["routes"][0]["hostname"] = json!("closed.example.com");
+    closed["routes"][0]["namespace"] = json!("closed");
+    routing["vhosts"]["closed.example.com"] = closed;
+    site.write("routing.json", &routing.to_string());
+    site.program.wait_for_line(&["EndpointSlices of namespace closed", "have no endpoints until then"]);
+    site.program.wait_for_line(&["chaperone: reloaded"]);
+    assert_eq!(site.get("/v2/users").origin(), "api");
+    assert_eq!(get(port, "closed.example.com", "/v2").status, 500);
 }
 
 #[test]

@@ -41,7 +41,7 @@ struct Shared {
     state: Mutex<State>,
     /// Something may have to be read.
     look: Signal,
-    /// What is wanted is read, as far as it can be.
+    /// What is wanted is read, as far as it is there.
     settled: watch::Sender<bool>,
     changed: Signal,
 }
@@ -85,7 +85,10 @@ impl Secrets {
         let metadata = Store::watch_metadata(apis, Scope::fields(TLS_SECRETS), same_version, look.clone());
         let shared =
             Arc::new(Shared { state: Mutex::default(), look, settled: watch::Sender::new(false), changed });
-        let task = tokio::spawn(follow(client.clone(), metadata.clone(), Arc::clone(&shared)));
+        let (client, known, reading) = (client.clone(), metadata.clone(), Arc::clone(&shared));
+        let task = tokio::spawn(tasks::without_end("the reading of Secrets", move || {
+            follow(client.clone(), known.clone(), Arc::clone(&reading))
+        }));
         Self { metadata, namespaces: namespaces.clone(), shared, task: task.abort_handle() }
     }
 
@@ -138,7 +141,8 @@ async fn follow(client: Client, metadata: Store<PartialObjectMeta<Secret>>, shar
         // What was wanted meanwhile is looked at next.
         {
             let _state = shared.lock();
-            if !look.has_changed().unwrap_or(false) {
+            // A request that failed once must not make a Secret look missing.
+            if failures == 0 && !look.has_changed().unwrap_or(false) {
                 shared.settled.send_replace(true);
             }
         }

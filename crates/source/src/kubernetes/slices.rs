@@ -37,8 +37,8 @@ impl EndpointSlices {
         self.changed.subscribe()
     }
 
-    /// All of these namespaces, from now on watched, and no others; and the namespaces that were never listed.
-    pub async fn of(&mut self, namespaces: &BTreeSet<String>) -> (Vec<Arc<EndpointSlice>>, Vec<String>) {
+    /// All of these namespaces, from now on watched, and no others.
+    pub async fn of(&mut self, namespaces: &BTreeSet<String>) -> Vec<Arc<EndpointSlice>> {
         self.stores.retain(|namespace, _| namespaces.contains(namespace));
         let new: Vec<&String> = namespaces.iter().filter(|name| !self.stores.contains_key(*name)).collect();
         for namespace in &new {
@@ -52,8 +52,12 @@ impl EndpointSlices {
         for store in new.into_iter().filter_map(|namespace| self.stores.get(namespace)) {
             let _ = tokio::time::timeout_at(deadline, store.synced()).await;
         }
+        self.stores.values().flat_map(|store| store.objects().into_values()).collect()
+    }
+
+    /// The namespaces that were never listed, each with whether the API server refuses it: then there is nothing to wait for.
+    pub fn unlisted(&self) -> Vec<(&str, bool)> {
         let unlisted = self.stores.iter().filter(|(_, store)| !store.is_synced());
-        let unlisted = unlisted.map(|(namespace, _)| namespace.clone()).collect();
-        (self.stores.values().flat_map(|store| store.objects().into_values()).collect(), unlisted)
+        unlisted.map(|(namespace, store)| (namespace.as_str(), store.is_forbidden())).collect()
     }
 }

@@ -359,10 +359,13 @@ where
         let streams = apis.into_iter().map(|api| {
             let (namespace, client) = (api.namespace().map(str::to_owned), api.clone().into_client());
             let scope = scope.clone();
-            let events = move || {
-                watcher(api.clone(), scope.clone().config()).map(|event| event.map(bare)).boxed()
-            };
-            (namespace, client, Box::new(events) as Box<dyn Fn() -> Events<PartialObjectMeta<T>> + Send + Sync>)
+            let events =
+                move || watcher(api.clone(), scope.clone().config()).map(|event| event.map(bare)).boxed();
+            (
+                namespace,
+                client,
+                Box::new(events) as Box<dyn Fn() -> Events<PartialObjectMeta<T>> + Send + Sync>,
+            )
         });
         Self::follow(streams.collect(), same, changed, Signal::default())
     }
@@ -395,36 +398,39 @@ impl<T> Shared<T> {
     }
 }
 
-async fn follow<T>(
-    namespace: Option<String>,
-    client: Client,
-    mut events: Events<T>,
-    shared: Arc<Shared<T>>,
-) where
+async fn follow<T>(namespace: Option<String>, client: Client, mut events: Events<T>, shared: Arc<Shared<T>>)
+where
     T: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
 {
     let mut pause = PAUSE.0;
+    let mut gone = false;
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
+                // A list that starts says nothing yet: it may fail again.
+                if !matches!(event, Event::Init) {
+                    pause = PAUSE.0;
+                    gone = false;
+                }
                 if shared.apply(namespace.as_deref(), event) {
                     shared.changed.raise();
                 }
                 shared.touched.raise();
-                pause = PAUSE.0;
             }
             Err(e) => {
-                shared.failed(namespace.as_deref(), &e);
                 // The rights in a namespace go with it. It must not keep the others from being looked after.
                 if code(&e) == Some(403)
+                    && !gone
                     && let Some(namespace) = &namespace
                     && is_gone(&client, namespace).await
                 {
+                    gone = true;
                     shared.apply(Some(namespace), Event::Init);
                     if shared.apply(Some(namespace), Event::InitDone) {
                         shared.changed.raise();
                     }
                 }
+                shared.failed(namespace.as_deref(), &e);
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
             }
