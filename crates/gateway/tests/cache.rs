@@ -177,8 +177,8 @@ fn a_full_cache_makes_room_and_what_does_not_fit_goes_through() {
     }
     // Each takes the place of hundreds.
     for n in 0..5 {
-        let url = format!("/bytes/3000000/{n}");
-        assert_eq!(get(&url).body.len(), 3_000_000);
+        let url = format!("/bytes/1500000/{n}");
+        assert_eq!(get(&url).body.len(), 1_500_000);
         expect(&get(&url), 200, "HIT");
     }
     for url in ["/bytes/12000000/a", "/bytes/20000000/a"] {

@@ -263,7 +263,7 @@ fn arguments_that_varnishd_refuses_take_nothing_down() {
     assert_eq!(program.varnishd().manager, before);
     assert_eq!(get(port, "x", "/").status, 200);
     // One that only a start shows: what ran before runs again.
-    scene.write("all.yaml", &with("[-p, workspace_client=9k]"));
+    scene.write("all.yaml", &with("[-h, 'critbit,x']"));
     program.wait_for_line(&["started with its former arguments"]);
     until("served again", || Ask::get("x", "/").try_send(port).is_ok_and(|answer| answer.status == 200));
     scene.write("all.yaml", &with("[-p, thread_pool_min=11]"));
