@@ -73,12 +73,12 @@ impl Owned {
     pub(crate) fn watch(client: &Client, namespaces: &Namespaces, controller: &str) -> Self {
         let changed = Signal::default();
         let selector = selector(controller);
-        let ours = || Scope::labels(&selector);
+        let ours = Scope::labels(&selector);
         macro_rules! all {
-            ($scope:expr) => {
+            () => {
                 Store::watch_each(
                     namespaces.apis(client),
-                    $scope,
+                    &ours,
                     never_same,
                     changed.clone(),
                     Signal::default(),
@@ -86,18 +86,18 @@ impl Owned {
             };
         }
         Self {
-            deployments: all!(ours()),
-            services: all!(ours()),
-            config_maps: all!(ours()),
-            secrets: all!(ours()),
-            service_accounts: all!(ours()),
-            roles: all!(ours()),
-            role_bindings: all!(ours()),
-            disruption_budgets: all!(ours()),
-            pods: all!(ours()),
+            deployments: all!(),
+            services: all!(),
+            config_maps: all!(),
+            secrets: all!(),
+            service_accounts: all!(),
+            roles: all!(),
+            role_bindings: all!(),
+            disruption_budgets: all!(),
+            pods: all!(),
             gateway_api: Store::watch(
                 Api::all(client.clone()),
-                Scope::name(GATEWAY_API_CRD),
+                &Scope::name(GATEWAY_API_CRD),
                 never_same,
                 changed.clone(),
                 Signal::default(),

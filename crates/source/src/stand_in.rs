@@ -85,7 +85,6 @@ pub(crate) fn http_route(raw: &Value, why: &str) -> HttpRoute {
         parent_refs: Some(parents.iter().filter_map(parent).collect()),
         hostnames: hostnames.filter(|names| !names.is_empty()),
         rules: Some(rules),
-        ..HttpRouteSpec::default()
     };
     HttpRoute { metadata: metadata(raw, why), spec, status: None }
 }
@@ -322,7 +321,7 @@ mod tests {
         assert_eq!(of(json!("shop")), PolicyTargetRef::default());
     }
 
-    fn route(spec: Value) -> HttpRouteSpec {
+    fn route(spec: &Value) -> HttpRouteSpec {
         http_route(&json!({"metadata": {"name": "r", "namespace": "n"}, "spec": spec}), "no good").spec
     }
 
@@ -345,7 +344,7 @@ mod tests {
 
     #[test]
     fn readable_matches_of_a_route_are_kept_and_the_others_are_marked() {
-        let spec = route(json!({
+        let spec = route(&json!({
             "parentRefs": [{"name": "web"}, {"name": 5}],
             "hostnames": ["Shop.example.com", 7],
             "rules": [
@@ -368,11 +367,11 @@ mod tests {
 
     #[test]
     fn a_route_whose_hosts_cannot_be_read_claims_none() {
-        assert_eq!(route(json!({"hostnames": "shop.example.com", "rules": [{}]})).rules, Some(vec![]));
-        assert_eq!(route(json!({"hostnames": ["not a host"], "rules": [{}]})).rules, Some(vec![]));
+        assert_eq!(route(&json!({"hostnames": "shop.example.com", "rules": [{}]})).rules, Some(vec![]));
+        assert_eq!(route(&json!({"hostnames": ["not a host"], "rules": [{}]})).rules, Some(vec![]));
         // It may have been for one host only.
         let misspelt = route(
-            json!({"hostname": "shop.example.com", "rules": [{"matches": [{"path": {"value": "/a"}}]}]}),
+            &json!({"hostname": "shop.example.com", "rules": [{"matches": [{"path": {"value": "/a"}}]}]}),
         );
         assert_eq!(paths(&misspelt), (vec![], vec!["/a".to_owned()]));
         let raw = json!({"metadata": {"name": "r"}, "spec": {"hostnames": [1, "*.example.com"], "rules": 5}});

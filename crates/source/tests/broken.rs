@@ -158,6 +158,7 @@ fn of_tenant(tenant: &str) -> Vec<Value> {
     all
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "json! is written where it is called")]
 fn object(api_version: &str, kind: &str, namespace: &str, name: &str, spec: Value) -> Value {
     let mut metadata = json!({"name": name});
     if !namespace.is_empty() {
@@ -248,7 +249,7 @@ fn spoil(object: &mut Value, place: &str, damage: &Damage) {
             parent.insert(format!("{key}z"), value);
         }
         (Damage::Beside, Value::Object(parent)) => {
-            drop(parent.insert("newer".to_owned(), json!({"field": 1})))
+            drop(parent.insert("newer".to_owned(), json!({"field": 1})));
         }
         (Damage::Repeat, parent) => {
             let inner = if let Value::Object(parent) = parent {

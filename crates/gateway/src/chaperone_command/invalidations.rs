@@ -41,7 +41,7 @@ pub(super) async fn run(here: Here, state: watch::Receiver<State>) {
     let mut changed = signal.subscribe();
     let api = Api::namespaced(here.client.clone(), &here.namespace);
     let store: Store<VarnishCacheInvalidation> =
-        Store::watch(api, Scope::default(), never_same, signal, Signal::default());
+        Store::watch(api, &Scope::default(), never_same, signal, Signal::default());
     store.synced().await;
     let old: HashSet<String> = store.objects().values().filter_map(|one| one.metadata.uid.clone()).collect();
     let mut done: HashSet<String> = HashSet::new();

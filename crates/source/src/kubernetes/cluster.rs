@@ -77,18 +77,12 @@ impl Cluster {
         let scope = Scope::default();
         macro_rules! of_cluster {
             ($same:expr) => {
-                Store::watch(Api::all(client.clone()), scope.clone(), $same, changed.clone(), touched.clone())
+                Store::watch(Api::all(client.clone()), &scope, $same, changed.clone(), touched.clone())
             };
         }
         macro_rules! all {
             ($same:expr) => {
-                Store::watch_each(
-                    namespaces.apis(client),
-                    scope.clone(),
-                    $same,
-                    changed.clone(),
-                    touched.clone(),
-                )
+                Store::watch_each(namespaces.apis(client), &scope, $same, changed.clone(), touched.clone())
             };
         }
         Self {
@@ -102,7 +96,7 @@ impl Cluster {
             cache_policies: all!(same_generation),
             cache_invalidations: Store::watch_each(
                 namespaces.apis(client),
-                scope.clone(),
+                &scope,
                 never_same,
                 invalidations_changed.clone(),
                 Signal::default(),

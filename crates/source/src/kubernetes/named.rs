@@ -54,7 +54,7 @@ where
                 watched.entry(key.clone()).or_insert_with(|| {
                     let api = Api::namespaced(self.client.clone(), &key.namespace);
                     let scope = Scope::name(&key.name);
-                    Store::watch(api, scope, self.same, self.changed.clone(), Signal::default())
+                    Store::watch(api, &scope, self.same, self.changed.clone(), Signal::default())
                 });
             }
             watched.values().filter(|store| !store.is_synced()).cloned().collect()

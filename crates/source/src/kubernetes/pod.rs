@@ -86,14 +86,14 @@ impl Pod {
         Self {
             config: Store::watch(
                 Api::namespaced(client.clone(), namespace),
-                scope(workload::vcl_config_map(gateway)),
+                &scope(workload::vcl_config_map(gateway)),
                 same_config_map,
                 changed.clone(),
                 Signal::default(),
             ),
             certificates: Store::watch(
                 Api::namespaced(client.clone(), namespace),
-                scope(workload::tls_secret(gateway, 0)),
+                &scope(workload::tls_secret(gateway, 0)),
                 same_secret,
                 changed.clone(),
                 Signal::default(),
@@ -169,7 +169,7 @@ impl Pod {
             for number in 1 + more.len()..count {
                 let (api, scope) =
                     (Api::namespaced(self.client.clone(), &self.namespace), Scope::name(&name(number)));
-                more.push(Store::watch(api, scope, same_secret, self.changed.clone(), Signal::default()));
+                more.push(Store::watch(api, &scope, same_secret, self.changed.clone(), Signal::default()));
             }
             (known, more.clone())
         };
@@ -197,7 +197,7 @@ impl Pod {
                 slices.entry(namespace.clone()).or_insert_with(|| {
                     new.insert(namespace.clone());
                     let api = Api::namespaced(self.client.clone(), namespace);
-                    Store::watch(api, Scope::default(), same_slice, self.changed.clone(), Signal::default())
+                    Store::watch(api, &Scope::default(), same_slice, self.changed.clone(), Signal::default())
                 });
             }
             slices.iter().map(|(namespace, store)| (namespace.clone(), store.clone())).collect()

@@ -82,7 +82,7 @@ impl Secrets {
     pub(super) fn watch(client: &Client, namespaces: &Namespaces, changed: Signal) -> Self {
         let look = Signal::default();
         let apis = namespaces.apis(client);
-        let metadata = Store::watch_metadata(apis, Scope::fields(TLS_SECRETS), same_version, look.clone());
+        let metadata = Store::watch_metadata(apis, &Scope::fields(TLS_SECRETS), same_version, look.clone());
         let shared =
             Arc::new(Shared { state: Mutex::default(), look, settled: watch::Sender::new(false), changed });
         let (client, known, reading) = (client.clone(), metadata.clone(), Arc::clone(&shared));

@@ -44,7 +44,7 @@ impl EndpointSlices {
         for namespace in &new {
             let api = Api::namespaced(self.client.clone(), namespace);
             let changed = self.changed.clone();
-            let store = Store::watch(api, Scope::default(), same_slice, changed, Signal::default());
+            let store = Store::watch(api, &Scope::default(), same_slice, changed, Signal::default());
             self.stores.insert((*namespace).clone(), store);
         }
         let deadline = tokio::time::Instant::now() + PATIENCE;

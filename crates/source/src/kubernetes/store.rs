@@ -250,14 +250,14 @@ where
     T: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
 {
     /// Watches from now on. `changed` is raised when objects change in what somebody reads, `touched` always.
-    pub fn watch(api: Api<Read<T>>, scope: Scope, same: Same<T>, changed: Signal, touched: Signal) -> Self {
+    pub fn watch(api: Api<Read<T>>, scope: &Scope, same: Same<T>, changed: Signal, touched: Signal) -> Self {
         Self::watch_each(vec![api], scope, same, changed, touched)
     }
 
     /// The same for objects in several namespaces, as [`Namespaces::apis`] gives them.
     pub fn watch_each(
         apis: Vec<Api<Read<T>>>,
-        scope: Scope,
+        scope: &Scope,
         same: Same<T>,
         changed: Signal,
         touched: Signal,
@@ -352,7 +352,7 @@ where
     /// Which objects there are, and in which version; nothing that is in them.
     pub fn watch_metadata(
         apis: Vec<Api<PartialObjectMeta<T>>>,
-        scope: Scope,
+        scope: &Scope,
         same: Same<PartialObjectMeta<T>>,
         changed: Signal,
     ) -> Self {

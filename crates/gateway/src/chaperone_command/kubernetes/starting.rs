@@ -55,7 +55,7 @@ async fn converse(stream: TcpStream, answers: Answers) {
     }
 }
 
-fn list(kind: &str, api_version: &str, items: serde_json::Value) -> (u16, serde_json::Value) {
+fn list(kind: &str, api_version: &str, items: &serde_json::Value) -> (u16, serde_json::Value) {
     let list = json!({
         "kind": format!("{kind}List"), "apiVersion": api_version, "metadata": {"resourceVersion": "1"}, "items": items,
     });
@@ -67,7 +67,7 @@ fn slices(address: &str) -> (u16, serde_json::Value) {
         "metadata": {"name": "s", "namespace": "shops", "labels": {SERVICE_NAME_LABEL: "shop"}},
         "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": [address]}],
     });
-    list("EndpointSlice", "discovery.k8s.io/v1", json!([slice]))
+    list("EndpointSlice", "discovery.k8s.io/v1", &json!([slice]))
 }
 
 fn path(namespace: &str) -> String {
@@ -85,8 +85,8 @@ fn written() -> Answers {
         "data": {"main.vcl": "vcl 4.1;", "routing.json": routing.to_string()},
     });
     let answers = [
-        ("/api/v1/namespaces/default/configmaps".to_owned(), list("ConfigMap", "v1", json!([map]))),
-        ("/api/v1/namespaces/default/secrets".to_owned(), list("Secret", "v1", json!([]))),
+        ("/api/v1/namespaces/default/configmaps".to_owned(), list("ConfigMap", "v1", &json!([map]))),
+        ("/api/v1/namespaces/default/secrets".to_owned(), list("Secret", "v1", &json!([]))),
     ];
     Arc::new(Mutex::new(answers.into()))
 }
@@ -144,7 +144,7 @@ async fn a_pod_serves_nothing_before_the_endpoints_of_all_its_namespaces_were_re
 #[tokio::test]
 async fn a_pod_that_starts_again_serves_what_it_kept_until_the_endpoints_were_read() {
     let answers = written();
-    let none = list("EndpointSlice", "discovery.k8s.io/v1", json!([]));
+    let none = list("EndpointSlice", "discovery.k8s.io/v1", &json!([]));
     answers.lock().unwrap().insert(path("others"), none);
     let dir = tempfile::tempdir().unwrap();
     let kept = KeptConfiguration {
