@@ -70,25 +70,38 @@ fn plain(text: Option<Bytes>) -> Response<Full<Bytes>> {
     response
 }
 
-/// When ghost last answered, or was not there to answer.
+/// Probes within this time get the same answer: ghost has few places, and reloads need them.
+const SHARED: Duration = Duration::from_millis(500);
+
 #[derive(Default)]
-struct Pulse(Mutex<Option<Instant>>);
+struct Pulse {
+    /// When ghost last answered, or was not there to answer.
+    last: Mutex<Option<Instant>>,
+    /// The newest answer. Locked while ghost is asked: one probe asks at a time.
+    newest: tokio::sync::Mutex<Option<(Instant, bool)>>,
+}
 
 impl Pulse {
     /// Does ghost answer now?
     async fn answers(&self, state: &State) -> bool {
-        let answers = match &state.control {
-            None => false,
-            Some(control) => {
-                matches!(tokio::time::timeout(ANSWERING, reload::status(control)).await, Ok(Ok(_)))
-            }
+        let Some(control) = &state.control else {
+            self.note(true, Instant::now());
+            return false;
         };
-        self.note(answers || state.control.is_none(), Instant::now());
+        let mut newest = self.newest.lock().await;
+        if let Some((at, answers)) = *newest
+            && at.elapsed() < SHARED
+        {
+            return answers;
+        }
+        let answers = matches!(tokio::time::timeout(ANSWERING, reload::status(control)).await, Ok(Ok(_)));
+        *newest = Some((Instant::now(), answers));
+        self.note(answers, Instant::now());
         answers
     }
 
     fn note(&self, excused: bool, now: Instant) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if excused || last.is_none() {
             *last = Some(now);
         }
@@ -96,7 +109,7 @@ impl Pulse {
 
     /// Has it been silent for too long?
     fn is_lost(&self, now: Instant) -> bool {
-        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_some_and(|last| now.duration_since(last) > SILENCE)
     }
 }
@@ -160,7 +173,7 @@ mod tests {
         let pulse = Pulse::default();
         assert_eq!(respond("/readyz", &state, &pulse).await.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(respond("/healthz", &state, &pulse).await.status(), StatusCode::OK);
-        *pulse.0.lock().unwrap() = Instant::now().checked_sub(Duration::from_secs(40));
+        *pulse.last.lock().unwrap() = Instant::now().checked_sub(Duration::from_secs(40));
         assert_eq!(respond("/healthz", &state, &pulse).await.status(), StatusCode::SERVICE_UNAVAILABLE);
     }
 }

@@ -152,6 +152,10 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         if is_overtaken(beresp) {
             ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
             ffi::gs_set_uncacheable(ctx);
+        } else if bound::has_outgrown(&*ffi::gs_digest(ctx).cast()) {
+            // Here and not in store(), which user VCL may skip: the fetch would end at the limit each time.
+            ffi::gs_keep_for(ctx, HIT_FOR_MISS_SECONDS, 0.0, 0.0);
+            ffi::gs_set_uncacheable(ctx);
         }
         beresp.fail_if_lost(ctx);
     }
@@ -198,6 +202,11 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
             bereq.fail_if_lost(ctx);
         }
         if cache.is_none() {
+            // User VCL switched caching on.
+            if ffi::gs_ttl(ctx) > 0.0 && does_not_fit(ctx, message) {
+                ffi::gs_keep_for(ctx, HIT_FOR_MISS_SECONDS, 0.0, 0.0);
+                ffi::gs_set_uncacheable(ctx);
+            }
             return false;
         }
         if message.header(RESCUE_HEADER).is_some() {
@@ -225,9 +234,9 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
 unsafe fn does_not_fit(ctx: *const Ctx, beresp: Message<'_>) -> bool {
     let length: Option<u64> =
         beresp.header("Content-Length").and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    // SAFETY: the caller's promise; the name is the storage's own, which stays; the digest has 32 bytes.
+    // SAFETY: the caller's promise; the name is the storage's own, which stays.
     unsafe {
-        let Some(length) = length else { return bound::has_outgrown(&*ffi::gs_digest(ctx).cast()) };
+        let Some(length) = length else { return false };
         let name = ffi::gs_storage_name(ctx);
         let storage = if name.is_null() { c"" } else { CStr::from_ptr(name) };
         let is_too_large = length > bound::most(rule(ctx), storage.to_str().unwrap_or_default());

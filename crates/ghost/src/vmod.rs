@@ -216,8 +216,15 @@ fn absolute(url: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Varnish does not hand on what `Connection` names. It must not choose a route, or be part of a cache key, either: what the
 /// origin answers without it would be kept for those who send it.
+///
+/// Headers that frame the body stay, whoever names them: without them the origin would read the body as another request. In HTTP/2
+/// the header means nothing.
 fn leave_out_hop_by_hop(message: Message<'_>) {
-    let kept = [&b"close"[..], b"keep-alive", b"upgrade"];
+    if message.proto() == b"HTTP/2.0" {
+        message.remove_header("Connection");
+        return;
+    }
+    let kept = [&b"close"[..], b"keep-alive", b"upgrade", b"content-length", b"transfer-encoding", b"host"];
     let is_header = |token: &&[u8]| !kept.iter().any(|kept| token.eq_ignore_ascii_case(kept));
     // A copy, since headers move when one is removed. Nearly all requests name none.
     let named: Vec<Vec<u8>> = tokens(message, "Connection").filter(is_header).map(<[u8]>::to_vec).collect();
