@@ -22,6 +22,8 @@ pub struct Settings {
     pub hidden: Vec<PathBuf>,
     /// varnishd's own; there may be none. What comes by TLS comes by the front.
     pub sockets: Vec<ListenSocket>,
+    /// The front carries HTTP, and owns all ports: varnishd has unix sockets only.
+    pub http_in_front: bool,
     /// Where varnishd reports to us; port 0 takes a free one.
     pub admin_address: SocketAddr,
     /// A file with the CLI's secret; a new one is made where absent.
@@ -67,6 +69,11 @@ impl Settings {
     /// By which the front hands on what it has decrypted.
     pub(crate) fn https_socket(&self) -> PathBuf {
         self.work_dir.join("https.sock")
+    }
+
+    /// By which the front asks the cache for clients of plain HTTP, where it carries HTTP.
+    pub(crate) fn http_socket(&self) -> PathBuf {
+        self.work_dir.join("http.sock")
     }
 
     /// By which we speak to ghost: in a directory that varnishd's own user may write to, and no other.

@@ -291,7 +291,7 @@ fn is_served(host: &front::Host) -> bool {
         front::Action::Terminate { certificates } | front::Action::Forward { certificates, .. } => {
             !certificates.is_empty()
         }
-        front::Action::Passthrough { .. } | front::Action::Refuse => true,
+        front::Action::Passthrough { .. } | front::Action::Http | front::Action::Refuse => true,
     }
 }
 

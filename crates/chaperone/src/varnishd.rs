@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use model::names::{
     CONTROL_SOCKET_ENV, CONTROL_TOKEN_ENV, FRONT_PROOF_ENV, GHOST_CONFIG_ENV, GHOST_INDEX_ENV,
-    GHOST_STORAGE_ENV, HTTPS_SOCKET, UPGRADE_TOTAL_ENV,
+    GHOST_STORAGE_ENV, HTTP_SOCKET, HTTPS_SOCKET, UPGRADE_TOTAL_ENV,
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -143,6 +143,9 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     // All HTTPS listeners come by this one, so they change without a restart. Only our own user may pretend to be a
     // client of any address.
     add(&["-a", &format!("{HTTPS_SOCKET}={},PROXY,mode=600", settings.https_socket().display())]);
+    if settings.http_in_front {
+        add(&["-a", &format!("{HTTP_SOCKET}={},PROXY,mode=600", settings.http_socket().display())]);
+    }
     add(&["-M", admin, "-S", &secret.to_string_lossy(), "-T", "none", "-f", ""]);
     // We start the child, so that a crash is seen, told and slowed down.
     add(&["-p", "auto_restart=off"]);
@@ -276,6 +279,7 @@ mod tests {
             work_dir: "/run/vg".into(),
             ghost_config: None,
             hidden: Vec::new(),
+            http_in_front: false,
             sockets: vec![ListenSocket { name: "http-80".into(), address: None, port: 80 }],
             admin_address: ([127, 0, 0, 1], 0).into(),
             secret: None,

@@ -38,6 +38,7 @@ pub fn of_front(tls: &front::Config) -> Vec<Name> {
             front::Action::Forward { certificates, .. } if certificates.is_empty() => Goes::Nowhere,
             front::Action::Forward { backends, .. } => by_route("decrypted, and passed on to", backends),
             front::Action::Passthrough { backends } => by_route("passed through, encrypted, to", backends),
+            front::Action::Http => Goes::ToVarnish,
             front::Action::Refuse => Goes::Nowhere,
         },
     };

@@ -17,6 +17,8 @@ pub struct Config {
     pub limits: Limits,
     /// Is HTTP/2 offered? varnishd must have `feature=+http2`.
     pub http2: bool,
+    /// Does the front carry HTTP itself? Otherwise varnishd gets the bytes of HTTPS listeners, and plain ones are its own.
+    pub http: bool,
     /// By port: what clients must show, for all its hosts with [`Action::Terminate`].
     pub client_validation: BTreeMap<u16, ClientValidation>,
 }
@@ -27,6 +29,7 @@ impl Default for Config {
             listeners: Vec::new(),
             limits: Limits::default(),
             http2: true,
+            http: false,
             client_validation: BTreeMap::new(),
         }
     }
@@ -63,6 +66,8 @@ pub enum Action {
     Forward { certificates: Vec<Arc<Pair>>, backends: Arc<Backends> },
     /// One of the endpoints gets the bytes as they come, and ends TLS itself.
     Passthrough { backends: Arc<Backends> },
+    /// No TLS: the port speaks plain HTTP, and has this one host. Only where [`Config::http`] says that the front carries HTTP.
+    Http,
     /// The listener takes the name, and no route does: refused as a name that nobody has.
     Refuse,
 }
@@ -73,11 +78,16 @@ impl Host {
         Self { hostname, one_label: false, action: Action::Terminate { certificates } }
     }
 
+    /// The only host of a plain HTTP port.
+    pub fn http() -> Self {
+        Self { hostname: None, one_label: false, action: Action::Http }
+    }
+
     /// What clients are shown, where TLS ends here.
     pub fn certificates(&self) -> &[Arc<Pair>] {
         match &self.action {
             Action::Terminate { certificates } | Action::Forward { certificates, .. } => certificates,
-            Action::Passthrough { .. } | Action::Refuse => &[],
+            Action::Passthrough { .. } | Action::Http | Action::Refuse => &[],
         }
     }
 }

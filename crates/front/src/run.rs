@@ -176,6 +176,7 @@ impl Ports {
                 let server = self.terminator()?.server(certificates, &[], None)?;
                 Service::Forward(Arc::new(server), Arc::new(Targets::new(backends)))
             }
+            Action::Http => Service::Nothing,
             Action::Refuse => Service::Refused,
             Action::Passthrough { backends } => Service::Passthrough(Arc::new(Targets::plain(backends))),
         })

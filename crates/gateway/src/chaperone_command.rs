@@ -159,6 +159,7 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         work_dir: absolute(&environment.work_dir),
         ghost_config: environment.ghost_path.as_deref().map(absolute),
         hidden: hidden(environment),
+        http_in_front: false,
         sockets: environment.listen.clone(),
         admin_address: environment.admin_address,
         secret: environment.secret_path.clone(),

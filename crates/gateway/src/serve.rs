@@ -359,6 +359,7 @@ impl Machine {
             work_dir: self.state.join(directory_name(key)),
             ghost_config: None,
             hidden: Vec::new(),
+            http_in_front: false,
             sockets: infra.sockets.iter().map(socket).collect(),
             admin_address: internal(1),
             secret: None,

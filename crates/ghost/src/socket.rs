@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::ops::Deref;
 
-use model::names::{HTTPS_SOCKET, RELOAD_SOCKET};
+use model::names::{HTTP_SOCKET, HTTPS_SOCKET, RELOAD_SOCKET};
 
 use crate::ffi::{self, Ctx};
 use crate::message::c_bytes;
@@ -23,18 +23,16 @@ impl<'a> Socket<'a> {
     pub(crate) unsafe fn of(ctx: *const Ctx) -> Self {
         // SAFETY: the session outlives the task; the name is varnishd's own.
         let (name, port) = unsafe { (c_bytes(ffi::gs_local_socket(ctx)), || ffi::gs_server_port(ctx)) };
-        match name {
-            // All HTTPS listeners share one unix socket, and the front says by PROXY which one it was.
-            name if name == HTTPS_SOCKET.as_bytes() => Self::front(port()).unwrap_or(Self::Varnishds(name)),
-            name => Self::Varnishds(name),
-        }
+        // All listeners of the front with one protocol share one unix socket; PROXY says which listener it was.
+        let protocol = [HTTPS_SOCKET, HTTP_SOCKET].into_iter().find(|known| known.as_bytes() == name);
+        protocol.and_then(|protocol| Self::front(protocol, port())).unwrap_or(Self::Varnishds(name))
     }
 
-    fn front(port: u32) -> Option<Self> {
+    fn front(protocol: &str, port: u32) -> Option<Self> {
         let port = u16::try_from(port).ok().filter(|port| *port > 0)?;
         let mut text = [0; LONGEST];
         let mut rest = text.as_mut_slice();
-        write!(rest, "{HTTPS_SOCKET}-{port}").ok()?;
+        write!(rest, "{protocol}-{port}").ok()?;
         let length = LONGEST - rest.len();
         Some(Self::Fronts { text, length })
     }

@@ -33,6 +33,8 @@ pub const RELOAD_SOCKET: &str = "ghost-reload";
 /// The unix socket over which the front hands on what it has decrypted. Which listener it came in by, PROXY's destination
 /// says.
 pub const HTTPS_SOCKET: &str = "https";
+/// The same for plain HTTP, where the front carries it.
+pub const HTTP_SOCKET: &str = "http";
 /// Beside ghost.json: the unix socket over which varnishd reaches backends with TLS. The front connects to the endpoint that
 /// PROXY names, and verifies it.
 pub const TLS_BACKENDS_SOCKET: &str = "backends.sock";

@@ -136,7 +136,7 @@ fn tls_hosts(tls: &front::Config) -> Vec<TlsHost> {
         let (mode, backends) = match &host.action {
             front::Action::Passthrough { backends } => ("passed through", backends),
             front::Action::Forward { backends, .. } => ("decrypted", backends),
-            front::Action::Terminate { .. } | front::Action::Refuse => return None,
+            front::Action::Terminate { .. } | front::Action::Http | front::Action::Refuse => return None,
         };
         Some(TlsHost {
             socket: port.socket.clone(),
