@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use model::RouteKind;
 use model::names::{ERROR_HEADER, LISTENER_HEADER};
-use router::{Refusal, Router, Rule, TooLong};
+use router::answer::Own;
+use router::{Action, Refusal, Router, Rule, TooLong};
 
 use crate::control::Control;
 use crate::error::Error;
@@ -36,43 +37,6 @@ pub(crate) enum Answer {
     },
     Control(Control),
 }
-
-const NOT_FOUND: &str = concat!(
-    r#"{"status":404,"error":"Not Found","#,
-    r#""message":"no route of this gateway matches the request's host and path"}"#,
-    "\n"
-);
-const NO_BACKEND: &str = concat!(
-    r#"{"status":500,"error":"Internal Server Error","#,
-    r#""message":"the route has no backend for this request"}"#,
-    "\n"
-);
-const UNAVAILABLE: &str = concat!(
-    r#"{"status":503,"error":"Service Unavailable","#,
-    r#""message":"no backend is there for this request now"}"#,
-    "\n"
-);
-const MISDIRECTED: &str = concat!(
-    r#"{"status":421,"error":"Misdirected Request","#,
-    r#""message":"this connection was made for another listener of the gateway: make one for this host"}"#,
-    "\n"
-);
-const LOOP: &str = concat!(
-    r#"{"status":508,"error":"Loop Detected","#,
-    r#""message":"this request has been through this gateway before: a backend of its route leads back here"}"#,
-    "\n"
-);
-
-const URL_TOO_LONG: &str = concat!(
-    r#"{"status":414,"error":"URI Too Long","#,
-    r#""message":"the path or a query parameter is too long for the regular expressions of this host's routes"}"#,
-    "\n"
-);
-const HEADER_TOO_LONG: &str = concat!(
-    r#"{"status":431,"error":"Request Header Fields Too Large","#,
-    r#""message":"a header is too long for the regular expressions of this host's routes"}"#,
-    "\n"
-);
 
 /// One answer, with what it says still in Rust's hands.
 #[derive(Default)]
@@ -118,29 +82,33 @@ impl Answer {
         }
     }
 
-    fn say(&self, ctx: *const Ctx, bereq: Message<'_>) -> Said {
+    /// What the router says of the request.
+    fn action(&self) -> Action {
         match self {
-            Self::NotFound => Said { status: 404, header: None, body: NOT_FOUND.to_owned() },
+            Self::NotFound => Action::NotFound,
             Self::EmptyGroup { .. } if self.rule().is_some_and(|rule| rule.kind() == RouteKind::Ingress) => {
-                Said { status: 503, header: None, body: UNAVAILABLE.to_owned() }
+                Action::Unavailable
             }
-            Self::NoBackend | Self::EmptyGroup { .. } => {
-                Said { status: 500, header: None, body: NO_BACKEND.to_owned() }
+            Self::Unavailable => Action::Unavailable,
+            Self::Misdirected => Action::Misdirected,
+            Self::Loop => Action::Loop,
+            Self::Refused(why) => Action::Refused(*why),
+            Self::TooLong(what) => Action::TooLong(*what),
+            Self::NoBackend | Self::EmptyGroup { .. } | Self::Redirect { .. } | Self::Control(_) => {
+                Action::NoBackend
             }
-            Self::Unavailable => Said { status: 503, header: None, body: UNAVAILABLE.to_owned() },
-            Self::Misdirected => Said { status: 421, header: None, body: MISDIRECTED.to_owned() },
-            Self::Loop => Said { status: 508, header: None, body: LOOP.to_owned() },
-            Self::Refused(why) => {
-                let body = format!(
-                    "{{\"status\":400,\"error\":\"Bad Request\",\"message\":\"{}\"}}\n",
-                    why.message()
-                );
-                Said { status: 400, header: None, body }
-            }
-            Self::TooLong(TooLong::Url) => Said { status: 414, header: None, body: URL_TOO_LONG.to_owned() },
-            Self::TooLong(TooLong::Header) => {
-                Said { status: 431, header: None, body: HEADER_TOO_LONG.to_owned() }
-            }
+        }
+    }
+
+    fn say(&self, ctx: *const Ctx, bereq: Message<'_>) -> Said {
+        let ours = || {
+            Own::to(self.action()).map_or_else(Said::default, |own| Said {
+                status: own.status,
+                header: None,
+                body: own.body.into_owned(),
+            })
+        };
+        match self {
             Self::Control(control) => control.answer(ctx, bereq),
             Self::Redirect { .. } => {
                 // SAFETY: ctx is the fetch's live context.
@@ -152,9 +120,10 @@ impl Answer {
                         let header = [b"Location: ", location.as_slice()].concat();
                         Said { status, header: Some(header), body: String::new() }
                     }
-                    None => Said { status: 500, header: None, body: NO_BACKEND.to_owned() },
+                    None => ours(),
                 }
             }
+            _ => ours(),
         }
     }
 }

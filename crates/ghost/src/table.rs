@@ -10,6 +10,7 @@ use model::ghost::Config;
 use model::names::{LISTENER_HEADER, ROUTE_HEADER, socket_parts};
 use model::stats::Stats;
 use model::{Version, check_version};
+use router::counters::RouteCounters;
 use router::{Action, Compiled, Decision, Router};
 
 use crate::answer::Answer;
@@ -17,7 +18,7 @@ use crate::backend::{Backend, BackendKey, Cluster};
 use crate::error::Error;
 use crate::ffi::{Ctx, Director, OwnedDirector, c_string};
 use crate::index;
-use crate::stats::{Counters, ENDPOINTS_ADDED, ENDPOINTS_REMOVED, RouteCounters};
+use crate::stats::{self, Counters, ENDPOINTS_ADDED, ENDPOINTS_REMOVED, REGISTRY};
 use crate::target::Target;
 
 pub(crate) struct Table {
@@ -152,7 +153,7 @@ impl Table {
             (None, None) => {}
         }
         let router = Arc::new(router);
-        let counters = RouteCounters::new(&router);
+        let counters = RouteCounters::new(&router, &REGISTRY);
         let layers = |table: &Arc<Self>| [Some(Arc::clone(table)), table.base.clone()];
         let known = base.iter().chain(old).flat_map(layers).flatten();
         let known: Vec<Arc<Self>> = known.collect();
@@ -238,7 +239,7 @@ impl Table {
     /// What was counted until now, in both layers.
     pub(crate) fn stats(&self) -> Stats {
         let below = self.base.as_ref().map(|base| (&base.counters, &*base.router));
-        self.counters.read(&self.router, below)
+        stats::read(&self.counters, &self.router, below)
     }
 
     /// Whose rule it is.

@@ -2,6 +2,7 @@
 
 use model::RouteKind;
 
+use crate::Request;
 use crate::cache::Cache;
 use crate::group::by_weight;
 use crate::normalize::Refusal;
@@ -173,6 +174,17 @@ impl<'r> Decision<'r> {
             }
             _ => None,
         }
+    }
+
+    /// Does the cache answer the request, if it can? Ghost and its VCL come to the same result, with the user's VCL between.
+    pub fn asks_cache(&self, request: &impl Request, has_body: bool) -> bool {
+        let Some(cache) = self.cache() else { return false };
+        let has = |name| request.any_header(name, &mut |_| true);
+        matches!(request.method(), b"GET" | b"HEAD")
+            && !has_body
+            && !has("authorization")
+            && !(cache.cookies_pass() && has("cookie"))
+            && !cache.is_bypassed_by(request)
     }
 
     /// What belongs into the cache key beside host and URL: the rule, and the group, where chance chose it.

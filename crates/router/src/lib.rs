@@ -7,10 +7,12 @@
 //! requests for another. Paths are read in one way only, before all else ([`Router::route`]). What remains is ordered by the Gateway API's
 //! precedence, field by field, and the first rule whose method, headers and query parameters fit takes the request.
 
+pub mod answer;
 pub mod budget;
 pub mod cache;
 mod certificates;
 mod compile;
+pub mod counters;
 mod decision;
 mod dictionary;
 pub mod edit;

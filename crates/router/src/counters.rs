@@ -1,0 +1,191 @@
+//! Counts requests, for each rule of each route.
+//!
+//! A request costs four additions at its end, without a lock or an allocation. Counters are found once, when a
+//! configuration is made. They belong to a [`Registry`], not to a configuration: a reload continues counting where the
+//! configuration before it stopped. Counters that no configuration names are dropped.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use model::RouteKind;
+use model::stats::{BUCKETS, CACHE_RESULTS, CODES, Counts, Histogram, RouteStats, Stats, bucket, code};
+
+use crate::{Router, Rule};
+
+/// Positions in [`CACHE_RESULTS`].
+pub const HIT: u8 = 0;
+pub const MISS: u8 = 1;
+pub const PASS: u8 = 2;
+pub const STALE: u8 = 3;
+pub const OTHER: u8 = 4;
+
+/// Aligned, so that two routes do not share a line of the processor's cache.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Counters {
+    /// By code and cache result: one addition for both.
+    requests: [[AtomicU64; CACHE_RESULTS.len()]; CODES.len()],
+    bytes: AtomicU64,
+    seconds: Times,
+    backend: Times,
+    backend_failures: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    buckets: [AtomicU64; BUCKETS],
+    sum_micros: AtomicU64,
+}
+
+impl Times {
+    fn add(&self, seconds: f64) {
+        // A clock that was set back gives 0.
+        let micros = (seconds * 1e6) as u64;
+        self.buckets[bucket(micros)].fetch_add(1, Ordering::Relaxed);
+        self.sum_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Histogram {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Histogram { buckets: self.buckets.each_ref().map(read), sum_micros: read(&self.sum_micros) }
+    }
+}
+
+impl Counters {
+    /// A request is over.
+    pub fn answered(&self, status: u16, cache: u8, bytes: u64, seconds: f64) {
+        self.requests[code(status)][usize::from(cache.min(OTHER))].fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.seconds.add(seconds);
+    }
+
+    /// An origin has said something, or nothing.
+    pub fn fetched(&self, seconds: f64, answered: bool) {
+        // A refused connection is quick, and says nothing of an origin's speed.
+        if answered {
+            self.backend.add(seconds);
+        } else {
+            self.backend_failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn read(&self) -> Counts {
+        let mut counts = Counts {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            seconds: self.seconds.read(),
+            backend: self.backend.read(),
+            backend_failures: self.backend_failures.load(Ordering::Relaxed),
+            ..Counts::default()
+        };
+        for (code, of_code) in self.requests.iter().enumerate() {
+            for (cache, counter) in of_code.iter().enumerate() {
+                let n = counter.load(Ordering::Relaxed);
+                counts.codes[code] += n;
+                counts.cache[cache] += n;
+            }
+        }
+        counts
+    }
+}
+
+/// By kind, name and position: what a rule is to people. Several entries of ghost.json may be of one rule.
+type Id = (RouteKind, Box<str>, u32);
+
+/// All counters of one process, or of one Gateway.
+#[derive(Debug)]
+pub struct Registry {
+    known: Mutex<Option<HashMap<Id, Weak<Counters>>>>,
+    unrouted: Mutex<Option<Arc<Counters>>>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Registry {
+    pub const fn new() -> Self {
+        Self { known: Mutex::new(None), unrouted: Mutex::new(None) }
+    }
+}
+
+/// The counters of one configuration.
+#[derive(Debug, Default)]
+pub struct RouteCounters {
+    /// By rule; empty where it is switched off.
+    by_rule: Box<[Arc<Counters>]>,
+    unrouted: Option<Arc<Counters>>,
+}
+
+impl RouteCounters {
+    pub fn new(router: &Router, registry: &Registry) -> Self {
+        if !router.counts_routes() {
+            return Self::default();
+        }
+        let mut known = registry.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get_or_insert_default();
+        known.retain(|_, counters| counters.strong_count() > 0);
+        let mut unrouted = registry.unrouted.lock().unwrap_or_else(PoisonError::into_inner);
+        let unrouted = Arc::clone(unrouted.get_or_insert_default());
+        let mut by_rule: Vec<Arc<Counters>> = Vec::with_capacity(router.rules().len());
+        let mut before: Option<&Rule> = None;
+        for rule in router.rules() {
+            // Matches of one rule stand together.
+            let counters = match (before.filter(|before| is_same(before, rule)), by_rule.last()) {
+                (Some(_), Some(counters)) => Arc::clone(counters),
+                // Nobody's: what answers where there is no route at all.
+                _ if rule.route_name().is_empty() => Arc::clone(&unrouted),
+                _ => {
+                    let id = (rule.kind(), rule.route_name().into(), rule.rule_index());
+                    let place = known.entry(id).or_default();
+                    place.upgrade().unwrap_or_else(|| {
+                        let new = Arc::default();
+                        *place = Arc::downgrade(&new);
+                        new
+                    })
+                }
+            };
+            by_rule.push(counters);
+            before = Some(rule);
+        }
+        Self { by_rule: by_rule.into(), unrouted: Some(unrouted) }
+    }
+
+    /// Of a rule, or of requests without one. `None` where it is switched off.
+    pub fn of(&self, rule: Option<u32>) -> Option<&Arc<Counters>> {
+        match rule {
+            Some(rule) => self.by_rule.get(rule as usize),
+            None => self.unrouted.as_ref(),
+        }
+    }
+
+    /// What was counted until now, with those of a base below. Only what is counted by route is filled in.
+    pub fn read(&self, router: &Router, below: Option<(&Self, &Router)>) -> Stats {
+        let mut seen: HashSet<_> = self.unrouted.iter().map(Arc::as_ptr).collect();
+        let mut routes = Vec::new();
+        let below =
+            below.into_iter().flat_map(|(counters, router)| router.rules().iter().zip(&counters.by_rule));
+        for (rule, counters) in router.rules().iter().zip(&self.by_rule).chain(below) {
+            if !seen.insert(Arc::as_ptr(counters)) {
+                continue;
+            }
+            let counts = counters.read();
+            if !counts.is_empty() {
+                let (kind, route, rule) = (rule.kind(), rule.route_name().to_owned(), rule.rule_index());
+                routes.push(RouteStats { kind, route, rule, counts });
+            }
+        }
+        Stats {
+            per_route: self.unrouted.is_some(),
+            unrouted: self.unrouted.as_ref().map(|counters| counters.read()).unwrap_or_default(),
+            routes,
+            ..Stats::default()
+        }
+    }
+}
+
+fn is_same(a: &Rule, b: &Rule) -> bool {
+    a.rule_index() == b.rule_index() && a.kind() == b.kind() && a.route_name() == b.route_name()
+}
