@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::Settings;
 use crate::event::{Event, Reporter};
 use crate::tally::Tally;
+use crate::varnishd::speaks_http2;
 
 /// Once varnishd is gone, what it said last still has to reach the clients.
 const FLUSHING: Duration = Duration::from_secs(2);
@@ -30,18 +31,15 @@ pub(crate) struct FrontSide {
     http2: bool,
     running: JoinSet<()>,
     tally: Arc<Tally>,
+    /// What the front needs to carry HTTP.
+    pub(crate) http: Arc<front::Http>,
 }
 
 impl FrontSide {
-    /// Without a public socket yet. `upstream` is varnishd's; to `backends` varnishd connects. By `proof` ghost knows the
-    /// front's own answers.
-    pub(crate) fn start(
-        upstream: PathBuf,
-        backends: PathBuf,
-        http2: bool,
-        proof: Arc<str>,
-        reporter: Reporter,
-    ) -> Self {
+    /// Without a public socket yet. By `proof` ghost knows the front's own answers.
+    pub(crate) fn start(settings: &Settings, proof: Arc<str>, reporter: Reporter) -> Self {
+        let (upstream, backends) = (settings.https_socket(), settings.backends_socket());
+        let http2 = speaks_http2(&settings.extra_args);
         let (config, shutdown) = (watch::Sender::default(), watch::Sender::default());
         let profiles = watch::Sender::default();
         let peers: watch::Sender<Arc<front::Peers>> = watch::Sender::default();
@@ -63,12 +61,23 @@ impl FrontSide {
                 of_backends.tell(&Event::BackendTls { why });
             }
         };
+        let side = front::BackendSide::new(tell_backends, backend_counters);
+        let http = Arc::new(front::Http::new(
+            Arc::clone(&side),
+            settings.http_socket(),
+            settings.https_socket(),
+            settings.upgrade_idle,
+            settings.upgrade_total,
+        ));
+        tally.carries_http(&http);
         let mut running = JoinSet::new();
+        let of_clients = Arc::clone(&http);
         let (known, end) = (config.subscribe(), shutdown.subscribe());
         running.spawn(async move {
             let run = || {
                 let (upstream, tell, counters) = (upstream.clone(), tell.clone(), Arc::clone(&counters));
-                front::run_counted(known.clone(), upstream, tell, end.clone(), counters)
+                let http = Some(Arc::clone(&of_clients));
+                front::run_counted(known.clone(), upstream, http, tell, end.clone(), counters)
             };
             while tasks::panicked("the front", run()).await {}
         });
@@ -80,21 +89,21 @@ impl FrontSide {
                 return;
             }
             let run = || {
-                let (backends, tell, counters) =
-                    (backends.clone(), tell_backends.clone(), Arc::clone(&backend_counters));
+                let (backends, side) = (backends.clone(), Arc::clone(&side));
                 let (known, of_services, end) = (known.clone(), of_services.clone(), end.clone());
                 let proof = Arc::clone(&proof);
-                front::run_backends(known, of_services, backends, tell, end, counters, proof)
+                front::run_backends(known, of_services, backends, side, end, proof)
             };
             while tasks::panicked("the front of backends", run()).await {}
         });
-        Self { config, profiles, peers, retired: HashMap::new(), shutdown, http2, running, tally }
+        Self { config, profiles, peers, retired: HashMap::new(), shutdown, http2, running, tally, http }
     }
 
     /// From now on these listeners, with these certificates.
     pub(crate) fn show(&self, config: &Arc<front::Config>) {
         let mut config = Arc::clone(config);
-        if config.http2 && !self.http2 {
+        // Where varnishd gets the bytes, it must understand them.
+        if config.http2 && !self.http2 && !config.http {
             Arc::make_mut(&mut config).http2 = false;
         }
         self.tally.shows(&config);

@@ -18,6 +18,7 @@ pub mod log;
 pub mod metrics;
 mod ports;
 mod reload;
+mod routes;
 mod settings;
 pub mod spans;
 pub mod stats;

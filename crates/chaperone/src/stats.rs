@@ -19,11 +19,22 @@ pub struct Sample {
     pub stats: Arc<Stats>,
 }
 
-/// The numbers of now; `None` while varnishd is not there.
+/// The numbers of now: ghost's, and the front's of what ghost did not see. `None` while neither serves.
 pub async fn read(state: &watch::Receiver<State>) -> Option<Sample> {
-    // Not within the call below: nobody must wait for ghost to change the state.
-    let control = state.borrow().control.clone();
-    let stats = reload::stats(&control?).await.ok()?;
+    // Not within the call below: a change of the state must not wait for ghost.
+    let (control, tally) = (state.borrow().control.clone(), Arc::clone(&state.borrow().tally));
+    let of_ghost = match control {
+        Some(control) => reload::stats(&control).await.ok(),
+        None => None,
+    };
+    let of_front = tally.http_stats().filter(|stats| stats.per_route || stats.in_flight > 0);
+    let stats = match (of_ghost, of_front) {
+        (Some(mut stats), Some(of_front)) => {
+            stats.add(&of_front);
+            stats
+        }
+        (stats, of_front) => stats.or(of_front)?,
+    };
     Some(Sample { at: Instant::now(), stats: Arc::new(stats) })
 }
 

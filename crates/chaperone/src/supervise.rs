@@ -17,7 +17,8 @@ use crate::feed::{Desired, Feed, LastGood};
 use crate::front_side::FrontSide;
 use crate::log::Readers;
 use crate::reload::Control;
-use crate::varnishd::{Varnishd, speaks_http2, varnishd_dir, with_storages};
+use crate::routes::Routes;
+use crate::varnishd::{Varnishd, varnishd_dir, with_storages};
 use crate::{Error, ListenSocket, Settings, ports, reload, storage, token};
 
 /// From the start of varnishd to its first word on the CLI.
@@ -41,15 +42,10 @@ pub async fn run(
 ) {
     let feed = Feed::new(&settings, last_good);
     let front_proof = token::generate();
-    let front = FrontSide::start(
-        settings.https_socket(),
-        settings.backends_socket(),
-        speaks_http2(&settings.extra_args),
-        Arc::clone(&front_proof),
-        reporter.clone(),
-    );
+    let front = FrontSide::start(&settings, Arc::clone(&front_proof), reporter.clone());
+    let routes = Routes::new(Arc::clone(&front.http));
     let (drain_at, lock) = (None, None);
-    Supervisor { settings, desired, reporter, shutdown, feed, front, front_proof, drain_at, lock }
+    Supervisor { settings, desired, reporter, shutdown, feed, front, routes, front_proof, drain_at, lock }
         .run()
         .await;
 }
@@ -61,6 +57,8 @@ struct Supervisor {
     shutdown: watch::Receiver<Shutdown>,
     feed: Feed,
     front: FrontSide,
+    /// The front's table, where it carries HTTP.
+    routes: Routes,
     /// By this ghost knows the front's own answers.
     front_proof: Arc<str>,
     /// We were asked to stop, and go on serving until then.
@@ -112,13 +110,45 @@ impl Supervisor {
                 }
             };
             self.reporter.tell(&event);
-            tokio::select! {
-                () = tokio::time::sleep(again_in) => {}
-                () = asked_to_stop(&mut self.shutdown) => break,
+            if !self.pause(again_in).await {
+                break;
             }
         }
         self.front.stop().await;
         self.reporter.tell(&Event::Stopped);
+    }
+
+    /// Waits before varnishd is started again; the front, where it carries HTTP, goes on without it. False: we are asked to stop.
+    async fn pause(&mut self, again_in: Duration) -> bool {
+        let again = tokio::time::sleep(again_in);
+        tokio::pin!(again);
+        loop {
+            let desired = self.desired.borrow().clone();
+            if self.settings.http_in_front && desired.ghost.is_some() {
+                self.front.add_backends(&desired.backends, desired.ghost_files());
+                self.take_routes(&desired).await;
+                self.front.show(&desired.tls);
+                self.reporter.shows(&desired.tls);
+            }
+            let mut news = self.desired.clone();
+            tokio::select! {
+                () = &mut again => return true,
+                () = asked_to_stop(&mut self.shutdown) => return false,
+                changed = news.wait_for(|now| *now != desired) => if changed.is_err() { return false },
+            }
+        }
+    }
+
+    /// Brings the front's table to the configuration, where the front carries HTTP.
+    async fn take_routes(&mut self, desired: &Desired) {
+        if !self.settings.http_in_front {
+            return;
+        }
+        if let Some(ghost) = &desired.ghost
+            && let Err(why) = self.routes.take(ghost, desired.base.as_ref()).await
+        {
+            tracing::error!("{}: the front keeps its former routes: {why}", self.settings.name);
+        }
     }
 
     async fn life(&mut self) -> End {
@@ -139,7 +169,10 @@ impl Supervisor {
             Ok(false) => End::Shutdown,
             Err(e) => End::CannotStart(e),
         };
-        self.front.close();
+        self.front.http.cache_runs(false);
+        if !self.settings.http_in_front {
+            self.front.close();
+        }
         self.reporter.control(None);
         running.varnishd.stop().await;
         end
@@ -240,6 +273,8 @@ impl Supervisor {
         if let Some(ghost) = &desired.ghost {
             self.reporter.routes_by(ghost, desired.base.as_ref());
         }
+        self.take_routes(&desired).await;
+        self.front.http.cache_runs(true);
         self.reporter.tell(&Event::Serving { sockets });
         self.front.show(&desired.tls);
         self.reporter.shows(&desired.tls);
@@ -301,6 +336,9 @@ impl Supervisor {
                 self.front.add_backends(&desired.backends, desired.ghost_files());
                 let feed = &mut self.feed;
                 let routes = feed.apply_routes(&running.control, &child_news, &desired, &self.reporter).await;
+                if !matches!(&routes, Err(Error::ReloadRefused { .. })) {
+                    self.take_routes(&desired).await;
+                }
                 // A listener opens once its routes are there. A VCL may take its time, and certificates do not wait for it.
                 self.front.show(&desired.tls);
                 self.reporter.shows(&desired.tls);
@@ -361,6 +399,7 @@ impl Supervisor {
             ChildState::Running | ChildState::Starting | ChildState::Stopping => return Ok(()),
             ChildState::Stopped | ChildState::Died => {}
         }
+        self.front.http.cache_runs(false);
         let panic = admin.panic_show().await.ok().flatten();
         let why =
             panic.as_deref().map_or("varnishd's child died", |p| p.lines().next().unwrap_or(p)).to_owned();
@@ -376,6 +415,7 @@ impl Supervisor {
         }
         self.feed.restore().await?;
         start_child(running).await?;
+        self.front.http.cache_runs(true);
         self.reporter.tell(&Event::Restarted);
         Ok(())
     }
@@ -387,10 +427,15 @@ impl Supervisor {
         }
         self.reporter.tell(&Event::Draining);
         self.front.close();
+        let http = Arc::clone(&self.front.http);
+        http.drain(true);
         let finished = async {
             // Clients that stay connected are asked to go with their next answer.
             let _ = reload::drain(control).await;
             while reload::status(control).await.is_ok_and(|status| status.in_flight > 0) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            while http.in_flight() > 0 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
@@ -495,7 +540,12 @@ fn vmod_dir(work_dir: &Path) -> PathBuf {
 /// The directories, readable for varnishd's own user, to which it drops when it is started as root; and the VMOD
 /// in them, since that user cannot read a private checkout.
 fn prepare(settings: &Settings) -> Result<(), Error> {
-    for path in [settings.https_socket(), settings.http_socket(), settings.backends_socket(), settings.control_socket()] {
+    for path in [
+        settings.https_socket(),
+        settings.http_socket(),
+        settings.backends_socket(),
+        settings.control_socket(),
+    ] {
         if path.as_os_str().len() > LONGEST_SOCKET_PATH {
             return Err(Error::SocketPath { path, longest: LONGEST_SOCKET_PATH });
         }

@@ -15,6 +15,8 @@ pub(crate) struct Tally {
     /// What the front counts.
     pub(crate) clients: Arc<front::Counters>,
     pub(crate) backends: Arc<front::BackendCounters>,
+    /// Where it carries HTTP.
+    http: Mutex<Option<Arc<front::Http>>>,
     /// What it shows its clients.
     tls: Mutex<Arc<front::Config>>,
     pub(crate) ghost: Reloads,
@@ -56,6 +58,15 @@ impl Reloads {
 }
 
 impl Tally {
+    pub(crate) fn carries_http(&self, http: &Arc<front::Http>) {
+        *self.http.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(http));
+    }
+
+    /// What the front has counted of requests that varnishd did not see.
+    pub(crate) fn http_stats(&self) -> Option<model::stats::Stats> {
+        self.http.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|http| http.stats())
+    }
+
     pub(crate) fn note(&self, event: &Event) {
         let add = |counter: &AtomicU64| {
             counter.fetch_add(1, Ordering::Relaxed);

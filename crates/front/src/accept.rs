@@ -25,7 +25,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A port of the configuration. The hosts are swapped, the rest stays.
 #[derive(Debug)]
 pub(crate) struct Port {
-    pub(crate) socket: String,
+    pub(crate) socket: Arc<str>,
     pub(crate) address: Option<IpAddr>,
     pub(crate) port: u16,
     pub(crate) services: ArcSwap<Services>,
@@ -35,7 +35,7 @@ pub(crate) struct Port {
 pub(crate) async fn listen(port: Arc<Port>, shared: Arc<Shared>, mut close: oneshot::Receiver<()>) {
     let name = format!("the listener {}", port.socket);
     while tasks::panicked(&name, accept(&port, &shared, &mut close)).await {
-        (shared.reporter)(Event::Closed { socket: port.socket.clone() });
+        (shared.reporter)(Event::Closed { socket: port.socket.to_string() });
     }
 }
 
@@ -63,7 +63,7 @@ async fn accept(port: &Port, shared: &Arc<Shared>, mut close: &mut oneshot::Rece
         }
     }
     drop(listener);
-    (shared.reporter)(Event::Closed { socket: port.socket.clone() });
+    (shared.reporter)(Event::Closed { socket: port.socket.to_string() });
 }
 
 /// Tries until the port can be had.
@@ -73,13 +73,16 @@ async fn open(port: &Port, shared: &Shared) -> TcpListener {
     loop {
         match bind(port.address, port.port).and_then(|listener| Ok((listener.local_addr()?, listener))) {
             Ok((address, listener)) => {
-                (shared.reporter)(Event::Listening { socket: port.socket.clone(), address });
+                (shared.reporter)(Event::Listening { socket: port.socket.to_string(), address });
                 return listener;
             }
             Err(e) => {
                 let why = advice(&e, port.port);
                 if why != told {
-                    (shared.reporter)(Event::CannotListen { socket: port.socket.clone(), why: why.clone() });
+                    (shared.reporter)(Event::CannotListen {
+                        socket: port.socket.to_string(),
+                        why: why.clone(),
+                    });
                     told = why;
                 }
             }
@@ -105,11 +108,11 @@ impl Door<'_> {
                 let gate = self.shared.gate.load_full();
                 let Some(connection) = gate.enter().await else { return };
                 let services = self.port.services.load_full();
-                let shared = Arc::clone(self.shared);
+                let (socket, shared) = (Arc::clone(&self.port.socket), Arc::clone(self.shared));
                 let Ok(stream) = stream.into_std() else { return };
                 lanes::spawn(async move {
                     if let Ok(stream) = TcpStream::from_std(stream) {
-                        serve(stream, client, services, gate, connection, shared).await;
+                        serve(stream, client, socket, services, gate, connection, shared).await;
                     }
                 });
             }
@@ -120,7 +123,7 @@ impl Door<'_> {
                         "port {}: cannot accept: {e}; are there enough file descriptors?",
                         self.port.port
                     );
-                    (self.shared.reporter)(Event::CannotListen { socket: self.port.socket.clone(), why });
+                    (self.shared.reporter)(Event::CannotListen { socket: self.port.socket.to_string(), why });
                 }
                 sleep(ACCEPT_PAUSE).await;
             }

@@ -12,4 +12,4 @@ pub use counters::{BackendCounters, BackendFailure};
 pub(crate) use profile::Ready;
 pub use profile::{BackendName, BackendTls, Profiles, Trust};
 pub(crate) use serve::reach;
-pub use serve::{BackendEvent, Peers, run_backends};
+pub use serve::{BackendEvent, BackendSide, Peers, run_backends};

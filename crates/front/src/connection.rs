@@ -23,7 +23,7 @@ use crate::hosts::Hosts;
 use crate::relay::{read_some, relay, relay_until_idle};
 use crate::run::Shared;
 use crate::terminate::Server;
-use crate::{Failure, Shutdown, UpstreamFailure, hello, proxy, upstream};
+use crate::{Failure, Http, Shutdown, UpstreamFailure, hello, http, proxy, upstream};
 
 /// From the end of the handshake to the first byte. Browsers connect before they have something to ask.
 const FIRST_BYTE: Duration = Duration::from_secs(30);
@@ -37,6 +37,10 @@ pub(crate) enum Service {
     /// The listener has no certificate.
     Nothing,
     Terminate(Arc<Server>),
+    /// Plain HTTP, which is carried here.
+    Http,
+    /// The same after TLS.
+    Https(Arc<Server>),
     Forward(Arc<Server>, Arc<Targets>),
     /// No route takes the name.
     Refused,
@@ -49,6 +53,7 @@ type Decrypted = Box<TlsStream<TcpStream>>;
 /// A client whose hello is answered, or is not ours to answer.
 enum Greeted {
     Terminated(Decrypted, Arc<Server>),
+    Https(Decrypted, Arc<Server>),
     Forwarded(Decrypted, Arc<Targets>),
     Passed(TcpStream, Vec<u8>, Arc<Targets>),
 }
@@ -57,6 +62,7 @@ enum Greeted {
 pub(crate) async fn serve(
     stream: TcpStream,
     client: SocketAddr,
+    socket: Arc<str>,
     services: Arc<Services>,
     gate: Arc<Gate>,
     connection: OwnedSemaphorePermit,
@@ -72,17 +78,21 @@ pub(crate) async fn serve(
     };
     tokio::select! {
         () = now => {}
-        () = exchange(stream, client, services, gate, &shared) => {}
+        () = exchange(stream, client, socket, services, gate, &shared) => {}
     }
 }
 
 async fn exchange(
     stream: TcpStream,
     client: SocketAddr,
+    socket: Arc<str>,
     services: Arc<Services>,
     gate: Arc<Gate>,
     shared: &Shared,
 ) {
+    if let (Some(Service::Http), Some(http)) = (services.find(None), &shared.http) {
+        return plain(stream, client, &socket, Arc::clone(http), shared).await;
+    }
     let idle = gate.limits.idle_timeout;
     let patience = gate.limits.handshake_timeout;
     // Boxed, so that its memory is given back for the long time that follows.
@@ -92,10 +102,12 @@ async fn exchange(
         Ok(greeted) => greeted,
         Err(why) => return counters.failed(why),
     };
-    if let Greeted::Terminated(stream, _) | Greeted::Forwarded(stream, _) = &greeted {
+    if let Greeted::Terminated(stream, _) | Greeted::Https(stream, _) | Greeted::Forwarded(stream, _) =
+        &greeted
+    {
         counters.greeted(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed));
     }
-    if let Err(why) = carry(greeted, client, idle, shared).await {
+    if let Err(why) = carry(greeted, client, &socket, idle, shared).await {
         counters.upstream_failed(why);
     }
 }
@@ -104,17 +116,29 @@ async fn exchange(
 async fn carry(
     greeted: Greeted,
     client: SocketAddr,
+    socket: &Arc<str>,
     idle: Duration,
     shared: &Shared,
 ) -> Result<(), UpstreamFailure> {
     let (from_clients, to_clients) = shared.counters.traffic();
     match greeted {
+        Greeted::Https(stream, server) => {
+            let Some(http) = &shared.http else { return Ok(()) };
+            // The client is gone already if we cannot tell where it came to.
+            let Ok(introduction) = introduction(client, &stream, &server) else { return Ok(()) };
+            drop(server);
+            let alpn = introduction.alpn.clone();
+            let client = http::Client::new(Arc::clone(http), client, Arc::clone(socket), introduction);
+            let shutdown = shared.shutdown.clone();
+            Box::pin(http::serve(stream, client, alpn.as_deref(), shutdown)).await;
+        }
         Greeted::Terminated(mut stream, server) => {
             // HTTP begins with the client: varnishd need not know of one who has nothing to say.
             let Some(first) = Box::pin(first_bytes(&mut stream, shared)).await else { return Ok(()) };
             from_clients.fetch_add(first.len() as u64, Ordering::Relaxed);
             // The client is gone already if we cannot tell where it came to.
-            let Ok(mut bytes) = header(client, &stream, &server) else { return Ok(()) };
+            let Ok(introduction) = introduction(client, &stream, &server) else { return Ok(()) };
+            let mut bytes = introduction.encode();
             drop(server);
             bytes.extend_from_slice(&first);
             drop(first);
@@ -173,16 +197,16 @@ async fn handshake(
             Some(Service::Passthrough(backends)) => {
                 return Ok(Greeted::Passed(stream, bytes, Arc::clone(backends)));
             }
-            Some(Service::Terminate(_) | Service::Forward(..)) => {}
+            Some(Service::Terminate(_) | Service::Https(_) | Service::Forward(..)) => {}
             found => return Err(refuse(&mut stream, found, &services).await),
         }
     }
     let mut turn = gate.turn().await;
     let accepted = hello::accept(&mut stream, &bytes).await?;
     drop(bytes);
-    let (server, backends) = match services.find(accepted.client_hello().server_name()) {
-        Some(Service::Terminate(server)) => (server, None),
-        Some(Service::Forward(server, backends)) => (server, Some(backends)),
+    let service = services.find(accepted.client_hello().server_name());
+    let server = match service {
+        Some(Service::Terminate(server) | Service::Https(server) | Service::Forward(server, _)) => server,
         found => return Err(refuse(&mut stream, found, &services).await),
     };
     let start = StartHandshake::from_parts(accepted, stream);
@@ -192,9 +216,10 @@ async fn handshake(
         Ok(()) = &mut turn.place.lost => return Err(Failure::CrowdedOut),
     };
     let stream = Box::new(done.map_err(|e| failure(&e))?);
-    Ok(match backends {
-        None => Greeted::Terminated(stream, Arc::clone(server)),
-        Some(backends) => Greeted::Forwarded(stream, Arc::clone(backends)),
+    Ok(match service {
+        Some(Service::Forward(_, backends)) => Greeted::Forwarded(stream, Arc::clone(backends)),
+        Some(Service::Https(_)) => Greeted::Https(stream, Arc::clone(server)),
+        _ => Greeted::Terminated(stream, Arc::clone(server)),
     })
 }
 
@@ -228,7 +253,20 @@ fn failure(error: &io::Error) -> Failure {
     }
 }
 
-fn header(client: SocketAddr, stream: &TlsStream<TcpStream>, server: &Server) -> io::Result<Vec<u8>> {
+/// A client of a plain port.
+async fn plain(stream: TcpStream, client: SocketAddr, socket: &Arc<str>, http: Arc<Http>, shared: &Shared) {
+    let Ok(local) = stream.local_addr() else { return };
+    let _ = stream.set_nodelay(true);
+    let introduction = proxy::Header { addresses: Some((client, local)), ..proxy::Header::default() };
+    let client = http::Client::new(http, client, Arc::clone(socket), introduction);
+    http::serve(stream, client, None, shared.shutdown.clone()).await;
+}
+
+fn introduction(
+    client: SocketAddr,
+    stream: &TlsStream<TcpStream>,
+    server: &Server,
+) -> io::Result<proxy::Header> {
     let (stream, tls) = stream.get_ref();
     let local = stream.local_addr()?;
     let version = match tls.protocol_version() {
@@ -240,13 +278,12 @@ fn header(client: SocketAddr, stream: &TlsStream<TcpStream>, server: &Server) ->
         .clients
         .as_ref()
         .and_then(|clients| clients.describe(tls.peer_certificates().unwrap_or_default()));
-    let header = proxy::Header {
+    Ok(proxy::Header {
         addresses: Some((client, local)),
         alpn: tls.alpn_protocol().map(<[u8]>::to_vec),
         authority: tls.server_name().map(str::to_owned),
         tls: Some(proxy::Tls { version: version.to_owned(), client_certificate }),
-    };
-    Ok(header.encode())
+    })
 }
 
 /// What a client says first; none if it is gone, takes too long, or we are to end.
@@ -278,7 +315,7 @@ async fn reach(shared: &Shared, bytes: &[u8]) -> io::Result<UnixStream> {
 mod tests {
     use super::*;
 
-    fn size<A, B, C, D, E, F, T>(_: fn(A, B, C, D, E, F) -> T) -> usize {
+    fn size<A, B, C, D, E, F, G, T>(_: fn(A, B, C, D, E, F, G) -> T) -> usize {
         size_of::<T>()
     }
 

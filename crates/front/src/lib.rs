@@ -17,6 +17,7 @@ mod event;
 mod gate;
 mod hello;
 mod hosts;
+mod http;
 mod lanes;
 pub mod proxy;
 mod relay;
@@ -28,12 +29,13 @@ mod upstream;
 mod validate;
 
 pub use backend::{
-    BackendCounters, BackendEvent, BackendFailure, BackendName, BackendTls, Peers, Profiles, Trust,
-    run_backends,
+    BackendCounters, BackendEvent, BackendFailure, BackendName, BackendSide, BackendTls, Peers, Profiles,
+    Trust, run_backends,
 };
 pub use backends::{BackendGroup, Backends};
 pub use config::{Action, Config, Host, Limits, Listener};
 pub use counters::{Counters, Failure, UpstreamFailure};
 pub use event::{Event, Shutdown};
+pub use http::Http;
 pub use run::{run, run_counted};
 pub use validate::{ClientMode, ClientValidation};

@@ -18,13 +18,15 @@ use crate::gate::Gate;
 use crate::hosts::{Hosts, Name};
 use crate::terminate::Terminator;
 use crate::trouble::Trouble;
-use crate::{Action, Config, Counters, Event, Host, Listener, Shutdown};
+use crate::{Action, Config, Counters, Event, Host, Http, Listener, Shutdown};
 
 pub(crate) type Reporter = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// What every connection can reach.
 pub(crate) struct Shared {
     pub(crate) upstream: PathBuf,
+    /// Where the front carries HTTP.
+    pub(crate) http: Option<Arc<Http>>,
     pub(crate) gate: ArcSwap<Gate>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) reporter: Reporter,
@@ -47,13 +49,15 @@ pub async fn run(
     reporter: impl Fn(Event) + Send + Sync + 'static,
     shutdown: watch::Receiver<Shutdown>,
 ) {
-    run_counted(config, upstream, reporter, shutdown, Arc::default()).await;
+    run_counted(config, upstream, None, reporter, shutdown, Arc::default()).await;
 }
 
-/// As [`run`], with counters that the caller can read meanwhile.
+/// As [`run`], with counters that the caller can read meanwhile; and with what it needs to carry HTTP, where a
+/// configuration may ask for that.
 pub async fn run_counted(
     mut config: watch::Receiver<Arc<Config>>,
     upstream: PathBuf,
+    http: Option<Arc<Http>>,
     reporter: impl Fn(Event) + Send + Sync + 'static,
     mut shutdown: watch::Receiver<Shutdown>,
     counters: Arc<Counters>,
@@ -62,6 +66,7 @@ pub async fn run_counted(
     let reporter: Reporter = Arc::new(reporter);
     let shared = Arc::new(Shared {
         upstream,
+        http,
         gate: ArcSwap::from_pointee(Gate::new(config.borrow().limits.clone())),
         counters,
         trouble: Trouble::new(Arc::clone(&reporter)),
@@ -130,7 +135,8 @@ impl Ports {
                 open.port.services.store(services);
                 continue;
             }
-            let port = Arc::new(Port { socket, address, port, services: ArcSwap::new(services) });
+            let port =
+                Arc::new(Port { socket: socket.into(), address, port, services: ArcSwap::new(services) });
             let (close, closed) = oneshot::channel();
             let task = tokio::spawn(listen(Arc::clone(&port), Arc::clone(&self.shared), closed));
             self.open.insert((address, port.port), Open { port, close, task });
@@ -162,6 +168,7 @@ impl Ports {
         let http: &[&str] =
             if config.http2 { &["h2", "http/1.1", "http/1.0"] } else { &["http/1.1", "http/1.0"] };
         let validation = config.client_validation.get(&port);
+        let carries_http = config.http && self.shared.http.is_some();
         Ok(match action {
             Action::Terminate { certificates } | Action::Forward { certificates, .. }
                 if certificates.is_empty() =>
@@ -169,13 +176,15 @@ impl Ports {
                 Service::Nothing
             }
             Action::Terminate { certificates } => {
-                Service::Terminate(Arc::new(self.terminator()?.server(certificates, http, validation)?))
+                let server = Arc::new(self.terminator()?.server(certificates, http, validation)?);
+                if carries_http { Service::Https(server) } else { Service::Terminate(server) }
             }
             // What the endpoints speak is not known here, and nobody could tell them what a client has shown.
             Action::Forward { certificates, backends } => {
                 let server = self.terminator()?.server(certificates, &[], None)?;
                 Service::Forward(Arc::new(server), Arc::new(Targets::new(backends)))
             }
+            Action::Http if carries_http => Service::Http,
             Action::Http => Service::Nothing,
             Action::Refuse => Service::Refused,
             Action::Passthrough { backends } => Service::Passthrough(Arc::new(Targets::plain(backends))),

@@ -35,7 +35,11 @@ pub(crate) fn not_kept(why: usize) {
 }
 
 /// Everything that is known, with the counters of a base below.
-pub(crate) fn read(counters: &RouteCounters, router: &Router, below: Option<(&RouteCounters, &Router)>) -> Stats {
+pub(crate) fn read(
+    counters: &RouteCounters,
+    router: &Router,
+    below: Option<(&RouteCounters, &Router)>,
+) -> Stats {
     let (index, limit, bans) = index::budgets();
     Stats {
         not_kept: KEPT_OUT.each_ref().map(|count| count.load(Ordering::Relaxed)),

@@ -2,6 +2,8 @@
 //!
 //! Numbers only grow while varnishd's child lives, over reloads too. A child that starts anew begins with zero.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::RouteKind;
@@ -152,6 +154,26 @@ impl Counts {
 }
 
 impl Stats {
+    /// Adds what the front counted of requests that ghost did not see. The front knows all requests that are under way.
+    pub fn add(&mut self, of_front: &Self) {
+        self.per_route |= of_front.per_route;
+        self.in_flight = self.in_flight.max(of_front.in_flight);
+        self.upgraded += of_front.upgraded;
+        self.upgrades_refused += of_front.upgrades_refused;
+        self.loops += of_front.loops;
+        self.unrouted.add(&of_front.unrouted);
+        let mut places: HashMap<(RouteKind, String, u32), usize> = HashMap::with_capacity(self.routes.len());
+        for (at, route) in self.routes.iter().enumerate() {
+            places.insert((route.kind, route.route.clone(), route.rule), at);
+        }
+        for route in &of_front.routes {
+            match places.get(&(route.kind, route.route.clone(), route.rule)) {
+                Some(at) => self.routes[*at].counts.add(&route.counts),
+                None => self.routes.push(route.clone()),
+            }
+        }
+    }
+
     /// Of all routes, and of requests that none took.
     pub fn total(&self) -> Counts {
         let mut total = self.unrouted.clone();

@@ -71,13 +71,24 @@ type Table = HashMap<String, Arc<Ready>>;
 /// By profile and endpoint: the endpoints of the same Service, any of which may answer for it.
 pub type Peers = HashMap<(String, SocketAddr), Arc<[SocketAddr]>>;
 
-struct Shared {
+/// What is known of backends with TLS, for everything that connects to them.
+pub struct BackendSide {
     profiles: ArcSwap<Table>,
-    peers: watch::Receiver<Arc<Peers>>,
     counters: Arc<BackendCounters>,
     reporter: Box<dyn Fn(BackendEvent) + Send + Sync>,
-    /// What was last told of each endpoint.
+    /// What was last reported of each endpoint.
     told: Mutex<HashMap<(String, SocketAddr), String>>,
+}
+
+impl fmt::Debug for BackendSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackendSide").finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    side: Arc<BackendSide>,
+    peers: watch::Receiver<Arc<Peers>>,
     proof: Arc<str>,
     shutdown: watch::Receiver<Shutdown>,
     _alive: mpsc::Sender<Infallible>,
@@ -94,29 +105,19 @@ pub async fn run_backends(
     mut profiles: watch::Receiver<Arc<Profiles>>,
     peers: watch::Receiver<Arc<Peers>>,
     socket: PathBuf,
-    reporter: impl Fn(BackendEvent) + Send + Sync + 'static,
+    side: Arc<BackendSide>,
     mut shutdown: watch::Receiver<Shutdown>,
-    counters: Arc<BackendCounters>,
     proof: Arc<str>,
 ) {
     let (alive, mut all_gone) = mpsc::channel(1);
-    let shared = Arc::new(Shared {
-        profiles: ArcSwap::from_pointee(Table::new()),
-        peers,
-        counters,
-        reporter: Box::new(reporter),
-        told: Mutex::new(HashMap::new()),
-        proof,
-        shutdown: shutdown.clone(),
-        _alive: alive,
-    });
+    let shared = Arc::new(Shared { side, peers, proof, shutdown: shutdown.clone(), _alive: alive });
     // Before the first connection, or it would find nothing.
     let first = Arc::clone(&profiles.borrow_and_update());
-    follow(&shared, first).await;
+    shared.side.follow(first).await;
     let following = async {
         while profiles.changed().await.is_ok() {
             let wanted = Arc::clone(&profiles.borrow_and_update());
-            follow(&shared, wanted).await;
+            shared.side.follow(wanted).await;
         }
         pending::<()>().await;
     };
@@ -131,48 +132,20 @@ pub async fn run_backends(
     while all_gone.recv().await.is_some() {}
 }
 
-/// Profiles that did not change keep their sessions.
-async fn follow(shared: &Arc<Shared>, wanted: Arc<Profiles>) {
-    let old = shared.profiles.load_full();
-    // The system's CAs are read from files.
-    let made = tokio::task::spawn_blocking(move || {
-        let mut table = Table::new();
-        let mut bad = Vec::new();
-        for (name, profile) in wanted.iter() {
-            let ready = match old.get(name) {
-                Some(ready) if ready.of == *profile => Ok(Arc::clone(ready)),
-                _ => Ready::new(profile).map(Arc::new),
-            };
-            match ready {
-                Ok(ready) => {
-                    table.insert(name.clone(), ready);
-                }
-                Err(why) => bad.push(BackendEvent::BadProfile { profile: name.clone(), why }),
-            }
-        }
-        (table, bad)
-    });
-    let Ok((table, bad)) = made.await else { return };
-    shared.profiles.store(Arc::new(table));
-    if let Ok(mut told) = shared.told.lock() {
-        told.clear();
-    }
-    for event in bad {
-        (shared.reporter)(event);
-    }
-}
-
 async fn listen(shared: &Arc<Shared>, socket: &Path) {
     let (listener, admitted) = loop {
         match bind(socket) {
             Ok(bound) => break bound,
             Err(e) => {
-                (shared.reporter)(BackendEvent::CannotListen { path: socket.to_owned(), why: e.to_string() });
+                (shared.side.reporter)(BackendEvent::CannotListen {
+                    path: socket.to_owned(),
+                    why: e.to_string(),
+                });
             }
         }
         sleep(PAUSE).await;
     };
-    (shared.reporter)(BackendEvent::Listening { path: socket.to_owned() });
+    (shared.side.reporter)(BackendEvent::Listening { path: socket.to_owned() });
     loop {
         match listener.accept().await {
             Ok((stream, _)) if admitted.includes(&stream) => {
@@ -183,7 +156,7 @@ async fn listen(shared: &Arc<Shared>, socket: &Path) {
                     }
                 });
             }
-            Ok(_) => shared.counters.failed(BackendFailure::NotProxy),
+            Ok(_) => shared.side.counters.failed(BackendFailure::NotProxy),
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
@@ -225,7 +198,7 @@ impl Admitted {
 }
 
 async fn serve(stream: UnixStream, shared: Arc<Shared>) {
-    shared.counters.open.fetch_add(1, Ordering::Relaxed);
+    shared.side.counters.open.fetch_add(1, Ordering::Relaxed);
     let mut shutdown = shared.shutdown.clone();
     let now = async {
         if shutdown.wait_for(|asked| *asked == Shutdown::Now).await.is_err() {
@@ -236,15 +209,15 @@ async fn serve(stream: UnixStream, shared: Arc<Shared>) {
         () = now => {}
         () = exchange(stream, &shared) => {}
     }
-    shared.counters.open.fetch_sub(1, Ordering::Relaxed);
+    shared.side.counters.open.fetch_sub(1, Ordering::Relaxed);
 }
 
 async fn exchange(mut stream: UnixStream, shared: &Shared) {
-    let counters = &shared.counters;
+    let counters = &shared.side.counters;
     let Ok(Ok((endpoint, profile))) = timeout(HEADER_TIMEOUT, destination(&mut stream)).await else {
         return counters.failed(BackendFailure::NotProxy);
     };
-    let ready = shared.profiles.load().get(&profile).cloned();
+    let ready = shared.side.profile(&profile);
     let reached = match ready {
         None => (endpoint, Err((BackendFailure::UnknownProfile, "the profile is not known".to_owned()))),
         // Boxed, so that its memory is given back for the long time that follows.
@@ -257,7 +230,7 @@ async fn exchange(mut stream: UnixStream, shared: &Shared) {
         (endpoint, Ok(backend)) => {
             let resumed = backend.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
             let mut backend = Answering::new(backend, || {
-                shared.well(&profile, endpoint);
+                shared.side.well(&profile, endpoint);
                 counters.greeted(resumed);
             });
             let (up, down) = (&counters.to_backends, &counters.from_backends);
@@ -267,7 +240,7 @@ async fn exchange(mut stream: UnixStream, shared: &Shared) {
         }
         (endpoint, Err(failed)) => (endpoint, failed),
     };
-    shared.ill(profile, endpoint, reason, why);
+    shared.side.ill(profile, endpoint, reason, why);
     refuse(stream, reason, &shared.proof).await;
 }
 
@@ -284,7 +257,7 @@ async fn reach_peer(
     let others: Vec<SocketAddr> =
         peers.iter().flat_map(|all| all.iter()).filter(|one| **one != endpoint).copied().collect();
     let Some(other) = others.get(pick(others.len())).copied() else { return (endpoint, Err(failed)) };
-    shared.ill(profile.to_owned(), endpoint, failed.0, failed.1);
+    shared.side.ill(profile.to_owned(), endpoint, failed.0, failed.1);
     (other, reach(other, ready).await)
 }
 
@@ -312,8 +285,61 @@ async fn refuse(mut stream: UnixStream, reason: BackendFailure, proof: &str) {
     let _ = timeout(PARTING, drained).await;
 }
 
-impl Shared {
-    fn well(&self, profile: &str, endpoint: SocketAddr) {
+impl BackendSide {
+    pub fn new(
+        reporter: impl Fn(BackendEvent) + Send + Sync + 'static,
+        counters: Arc<BackendCounters>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            profiles: ArcSwap::from_pointee(Table::new()),
+            counters,
+            reporter: Box::new(reporter),
+            told: Mutex::new(HashMap::new()),
+        })
+    }
+
+    /// Profiles that did not change keep their sessions.
+    async fn follow(&self, wanted: Arc<Profiles>) {
+        let old = self.profiles.load_full();
+        // The system's CAs are read from files.
+        let made = tokio::task::spawn_blocking(move || {
+            let mut table = Table::new();
+            let mut bad = Vec::new();
+            for (name, profile) in wanted.iter() {
+                let ready = match old.get(name) {
+                    Some(ready) if ready.of == *profile => Ok(Arc::clone(ready)),
+                    _ => Ready::new(profile).map(Arc::new),
+                };
+                match ready {
+                    Ok(ready) => {
+                        table.insert(name.clone(), ready);
+                    }
+                    Err(why) => bad.push(BackendEvent::BadProfile { profile: name.clone(), why }),
+                }
+            }
+            (table, bad)
+        });
+        let Ok((table, bad)) = made.await else { return };
+        self.profiles.store(Arc::new(table));
+        if let Ok(mut told) = self.told.lock() {
+            told.clear();
+        }
+        for event in bad {
+            (self.reporter)(event);
+        }
+    }
+
+    pub(crate) fn profile(&self, name: &str) -> Option<Arc<Ready>> {
+        self.profiles.load().get(name).cloned()
+    }
+
+    /// A handshake has succeeded.
+    pub(crate) fn greeted(&self, profile: &str, endpoint: SocketAddr, tls: &rustls::ClientConnection) {
+        self.counters.greeted(tls.handshake_kind() == Some(HandshakeKind::Resumed));
+        self.well(profile, endpoint);
+    }
+
+    pub(crate) fn well(&self, profile: &str, endpoint: SocketAddr) {
         if let Ok(mut told) = self.told.lock()
             && !told.is_empty()
         {
@@ -321,7 +347,7 @@ impl Shared {
         }
     }
 
-    fn ill(&self, profile: String, endpoint: SocketAddr, reason: BackendFailure, why: String) {
+    pub(crate) fn ill(&self, profile: String, endpoint: SocketAddr, reason: BackendFailure, why: String) {
         self.counters.failed(reason);
         let news = self.told.lock().is_ok_and(|mut told| {
             told.insert((profile.clone(), endpoint), why.clone()).is_none_or(|before| before != why)

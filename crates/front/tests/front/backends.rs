@@ -8,8 +8,8 @@ use std::time::Duration;
 use certificate::Pair;
 use front::proxy::Header;
 use front::{
-    BackendCounters, BackendEvent, BackendFailure, BackendName, BackendTls, Profiles, Shutdown, Trust,
-    run_backends,
+    BackendCounters, BackendEvent, BackendFailure, BackendName, BackendSide, BackendTls, Profiles, Shutdown,
+    Trust, run_backends,
 };
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
@@ -94,9 +94,8 @@ impl Way {
             watched,
             peers,
             socket.clone(),
-            report,
+            BackendSide::new(report, Arc::clone(&counters)),
             shutdowns,
-            Arc::clone(&counters),
             PROOF.into(),
         ));
         let mut way = Self { directory, profiles, counters, events, _shutdown: shutdown };

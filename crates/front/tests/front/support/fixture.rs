@@ -46,7 +46,8 @@ impl Front {
         let report = move |event| {
             let _ = tell.send(event);
         };
-        let task = tokio::spawn(run_counted(configs, upstream, report, shutdowns, Arc::clone(&counters)));
+        let task =
+            tokio::spawn(run_counted(configs, upstream, None, report, shutdowns, Arc::clone(&counters)));
         Self { config, shutdown, counters, task, events, address: (Ipv4Addr::LOCALHOST, 0).into() }
     }
 

@@ -1,0 +1,256 @@
+//! Bodies: of clients on their way to origins, and of answers on their way back.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use http::HeaderMap;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::pool::Lease;
+use super::record::Record;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a client's request. An error means that it broke off: what it goes to must break off, too.
+#[derive(Debug)]
+pub(crate) enum ClientBody {
+    Empty,
+    H1(Incoming, Arc<Progress>),
+    H2(Box<RecvStream>, Arc<Progress>),
+}
+
+/// How far an upload is, for those who wait for its answer.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    bytes: AtomicU64,
+    done: AtomicBool,
+}
+
+impl Progress {
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn saw(&self, frame: Option<&Frame<Bytes>>) {
+        match frame {
+            Some(frame) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            None => self.done.store(true, Ordering::Relaxed),
+        }
+    }
+}
+
+impl ClientBody {
+    pub(crate) fn h1(body: Incoming) -> Self {
+        if body.is_end_stream() { Self::Empty } else { Self::H1(body, Arc::default()) }
+    }
+
+    pub(crate) fn h2(body: RecvStream) -> Self {
+        if body.is_end_stream() { Self::Empty } else { Self::H2(Box::new(body), Arc::default()) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::Empty)
+    }
+
+    pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
+        match self {
+            Self::Empty => None,
+            Self::H1(_, progress) | Self::H2(_, progress) => Some(Arc::clone(progress)),
+        }
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut *self {
+            Self::Empty => Poll::Ready(None),
+            Self::H1(body, progress) => {
+                let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+                match &frame {
+                    Some(Ok(frame)) => {
+                        progress.saw(Some(frame));
+                        if body.is_end_stream() {
+                            progress.saw(None);
+                        }
+                    }
+                    Some(Err(_)) => {}
+                    None => progress.saw(None),
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Self::H2(body, progress) => {
+                match ready!(body.poll_data(cx)) {
+                    Some(Ok(data)) => {
+                        // The window opens as fast as the origin takes what came.
+                        let _ = body.flow_control().release_capacity(data.len());
+                        let frame = Frame::data(data);
+                        progress.saw(Some(&frame));
+                        return Poll::Ready(Some(Ok(frame)));
+                    }
+                    Some(Err(e)) => return Poll::Ready(Some(Err(e.into()))),
+                    None => {}
+                }
+                let trailers = ready!(body.poll_trailers(cx));
+                progress.saw(None);
+                match trailers {
+                    Ok(Some(trailers)) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+                    Ok(None) => Poll::Ready(None),
+                    Err(e) => Poll::Ready(Some(Err(e.into()))),
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::H1(body, _) => body.is_end_stream(),
+            Self::H2(body, _) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::H1(body, _) => body.size_hint(),
+            // Its Content-Length, if it has one, is in its headers.
+            Self::H2(..) => SizeHint::default(),
+        }
+    }
+}
+
+/// The body of an answer. Counts when it ends, however it ends.
+#[derive(Debug)]
+pub(crate) enum AnswerBody {
+    Own(Option<Bytes>, Record),
+    Upstream(Box<UpstreamBody>),
+}
+
+/// What an origin or varnishd sends.
+#[derive(Debug)]
+pub(crate) struct UpstreamBody {
+    body: Incoming,
+    /// Given back when the body has ended.
+    lease: Option<Lease>,
+    /// The longest pause between two reads.
+    idle: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+    record: Record,
+}
+
+/// Why an answer breaks off: the origin is silent.
+#[derive(Debug, thiserror::Error)]
+#[error("the origin sent nothing for {0:?}")]
+struct Silent(Duration);
+
+impl AnswerBody {
+    pub(crate) fn own(body: impl Into<Bytes>, record: Record) -> Self {
+        let body: Bytes = body.into();
+        Self::Own(Some(body).filter(|body| !body.is_empty()), record)
+    }
+
+    pub(crate) fn upstream(body: Incoming, lease: Lease, idle: Duration, record: Record) -> Self {
+        if body.is_end_stream() {
+            lease.give_back();
+            return Self::Own(None, record);
+        }
+        Self::Upstream(Box::new(UpstreamBody { body, lease: Some(lease), idle, timer: None, record }))
+    }
+
+    /// How many bytes the head has, for those who count.
+    pub(crate) fn head(&mut self, bytes: u64) {
+        self.record().add(bytes);
+    }
+
+    fn record(&mut self) -> &mut Record {
+        match self {
+            Self::Own(_, record) => record,
+            Self::Upstream(body) => &mut body.record,
+        }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let polled = match &mut *self {
+            Self::Own(body, _) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Self::Upstream(body) => body.poll(cx),
+        };
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            self.record().add(bytes as u64);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(body, _) => body.is_none(),
+            Self::Upstream(body) => body.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(body, _) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+            Self::Upstream(body) => body.body.size_hint(),
+        }
+    }
+}
+
+impl UpstreamBody {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => {
+                let idle = self.idle;
+                let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
+                ready!(timer.as_mut().poll(cx));
+                return Poll::Ready(Some(Err(Silent(idle).into())));
+            }
+        };
+        if let Some(timer) = &mut self.timer {
+            timer.as_mut().reset(Instant::now() + self.idle);
+        }
+        let is_over = match &frame {
+            None => true,
+            Some(Ok(_)) => self.body.is_end_stream(),
+            Some(Err(_)) => false,
+        };
+        if is_over && let Some(lease) = self.lease.take() {
+            lease.give_back();
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+}
+
+/// Bytes of a head as HTTP/1 writes it, about.
+pub(crate) fn head_bytes(headers: &HeaderMap) -> u64 {
+    let lines = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    (lines.sum::<usize>() + 19) as u64
+}

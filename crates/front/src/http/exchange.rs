@@ -1,0 +1,246 @@
+//! One request, from its head to the head of its answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::uri::{PathAndQuery, Uri};
+use http::{Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use router::answer::Own;
+use router::counters::{OTHER, PASS};
+use router::{Action, Routed, Url, random};
+
+use super::body::{AnswerBody, ClientBody};
+use super::origin::{self, Failure, Patience};
+use super::pool::Lease;
+use super::record::Record;
+use super::request::{self, Admitted, Client, EditedRequest, View, refused};
+use super::response::{self, Ambiguous};
+use super::table::{RuleId, Table};
+use super::{cache, tunnel};
+
+/// What was decided, without a borrow of the table.
+#[derive(Debug)]
+struct Decided {
+    action: Action,
+    rule: Option<RuleId>,
+    /// The group whose share the request is.
+    group: Option<usize>,
+    /// Takes the place of the request's URL.
+    url: Option<Url>,
+    asks_cache: bool,
+}
+
+/// Answers one request. `upgrade`: the client's connection, where it may become a tunnel.
+pub(crate) async fn exchange(
+    client: &Arc<Client>,
+    request: Request<ClientBody>,
+    upgrade: Option<OnUpgrade>,
+) -> Response<AnswerBody> {
+    let record = Record::begin(&client.http);
+    let Some(table) = client.http.table.load_full() else {
+        let why = refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway has no configuration yet");
+        return response::own(why, None, None, record);
+    };
+    let (mut parts, body) = request.into_parts();
+    let admitted = match request::admit(&mut parts, !body.is_empty(), client, table.router()) {
+        Ok(admitted) => admitted,
+        Err(why) => return response::own(why, Some(&table), None, record),
+    };
+    let decided = decide(&parts, !body.is_empty(), client, &admitted, &table);
+    if decided.asks_cache {
+        return ask_cache(client, parts, &admitted, &table, decided, record).await;
+    }
+    match (decided.action, decided.rule) {
+        (Action::Forward { group }, Some(rule)) => {
+            let Some(request) = prepared(parts, body, client, &admitted, &table, &decided) else {
+                return response::own(no_url(), Some(&table), Some(rule), record);
+            };
+            match upgrade.filter(|_| admitted.websocket) {
+                Some(upgrade) => tunnel::open(client, &table, (rule, group), request, upgrade, record).await,
+                None => direct(client, &table, (rule, group), request, record).await,
+            }
+        }
+        _ => answer(client, &parts, &table, &decided, record),
+    }
+}
+
+fn decide(parts: &Parts, has_body: bool, client: &Client, admitted: &Admitted, table: &Table) -> Decided {
+    let url = request::url(&parts.uri);
+    let view = View { parts, client, admitted, url: &url };
+    let Routed { mut decision, url } = table.router().route(&view, random::next());
+    if admitted.loops {
+        client.http.loops.fetch_add(1, Ordering::Relaxed);
+        decision = decision.looped();
+    }
+    Decided {
+        action: decision.action(),
+        rule: RuleId::of(&decision),
+        group: decision.group(),
+        asks_cache: !admitted.websocket && decision.asks_cache(&view, has_body),
+        url,
+    }
+}
+
+/// What the gateway answers itself.
+fn answer(
+    client: &Client,
+    parts: &Parts,
+    table: &Arc<Table>,
+    decided: &Decided,
+    record: Record,
+) -> Response<AnswerBody> {
+    let redirect = |rule: RuleId| {
+        let url = decided.url.as_deref().map_or_else(|| request::url(&parts.uri), Into::into);
+        let host = parts.headers.get(header::HOST).map_or(&[][..], HeaderValue::as_bytes);
+        table.rule(rule)?.redirect(&client.socket, host, &url)
+    };
+    if decided.action == Action::Redirect
+        && let Some((status, location)) = decided.rule.and_then(redirect)
+        && let Ok(location) = HeaderValue::from_bytes(&location)
+    {
+        let own = Own { status, body: "".into() };
+        let mut response = response::own(own, Some(table), decided.rule, record);
+        response.headers_mut().insert(header::LOCATION, location);
+        return response;
+    }
+    let own = Own::to(decided.action).or_else(|| Own::to(Action::NoBackend)).unwrap_or_else(no_url);
+    response::own(own, Some(table), decided.rule, record)
+}
+
+/// An edit of the rule made a URL or a host that no request can have.
+fn no_url() -> Own {
+    refused(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "a filter of the route makes a URL or a host that is not valid",
+    )
+}
+
+/// The request as its origin is to see it.
+fn prepared(
+    mut parts: Parts,
+    body: ClientBody,
+    client: &Client,
+    admitted: &Admitted,
+    table: &Table,
+    decided: &Decided,
+) -> Option<Request<ClientBody>> {
+    let id = decided.rule?;
+    let rule = table.rule(id)?;
+    request::speak_for_gateway(&mut parts, client, admitted.trusted, table, id);
+    let url = match &decided.url {
+        Some(url) => PathAndQuery::try_from(url.as_slice()).ok()?,
+        None => match parts.uri.path_and_query() {
+            Some(url) if url.as_str().starts_with('/') || url == "*" => url.clone(),
+            _ => PathAndQuery::try_from(request::url(&parts.uri).into_owned()).ok()?,
+        },
+    };
+    let before = url.clone();
+    parts.uri = Uri::from(url);
+    parts.version = Version::HTTP_11;
+    let mut edited = EditedRequest { parts: &mut parts, failed: false };
+    rule.edit_request(before.as_str().as_bytes(), &mut edited);
+    if edited.failed {
+        return None;
+    }
+    request::remove_internals(&mut parts.headers);
+    request::name_us(&mut parts.headers, table);
+    // HTTP/2 streams have a length only where a header says so; hyper chunks the others.
+    Some(Request::from_parts(parts, body))
+}
+
+/// Straight to the origin.
+async fn direct(
+    client: &Arc<Client>,
+    table: &Arc<Table>,
+    (rule, group): (RuleId, usize),
+    request: Request<ClientBody>,
+    record: Record,
+) -> Response<AnswerBody> {
+    let sent = origin::send(&client.http, table, (rule, group), request, true).await;
+    deliver(sent, table, rule, record)
+}
+
+/// An origin's answer, or ours in its place.
+pub(crate) fn deliver(
+    sent: Result<(Response<Incoming>, Lease), Failure>,
+    table: &Arc<Table>,
+    rule: RuleId,
+    mut record: Record,
+) -> Response<AnswerBody> {
+    let failure = match sent {
+        Ok((response, lease)) => {
+            let (mut parts, body) = response.into_parts();
+            if response::unframe(&mut parts.headers).is_ok() && !parts.status.is_informational() {
+                response::edit(&mut parts.headers, table, Some(rule));
+                record.answered(table, Some(rule), parts.status.as_u16(), PASS);
+                let idle = Patience::from(table.router().timeouts()).idle;
+                return Response::from_parts(parts, AnswerBody::upstream(body, lease, idle, record));
+            }
+            Failure::Broken
+        }
+        Err(failure) => failure,
+    };
+    response::with_body(failed(failure), Some(table), Some(rule), record, PASS)
+}
+
+fn failed(why: Failure) -> Own {
+    match why {
+        Failure::Unreachable => {
+            refused(StatusCode::SERVICE_UNAVAILABLE, "no backend of this route can be reached now")
+        }
+        Failure::Timeout => refused(StatusCode::GATEWAY_TIMEOUT, "the backend did not answer in time"),
+        Failure::Broken => {
+            refused(StatusCode::BAD_GATEWAY, "the backend closed the connection or sent an invalid response")
+        }
+        Failure::Upload => refused(StatusCode::REQUEST_TIMEOUT, "the request's body broke off or stopped"),
+    }
+}
+
+/// By varnishd; or to the origin where it is not there.
+async fn ask_cache(
+    client: &Arc<Client>,
+    mut parts: Parts,
+    admitted: &Admitted,
+    table: &Arc<Table>,
+    decided: Decided,
+    record: Record,
+) -> Response<AnswerBody> {
+    // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
+    let original = parts.clone();
+    parts.uri =
+        PathAndQuery::try_from(request::url(&parts.uri).into_owned()).map(Uri::from).unwrap_or(parts.uri);
+    parts.version = Version::HTTP_11;
+    if let Ok((response, lease)) = cache::ask(client, Request::from_parts(parts, ClientBody::Empty)).await {
+        let (mut parts, body) = response.into_parts();
+        return match response::unframe(&mut parts.headers) {
+            // ghost has counted it, and edited it.
+            Ok(()) => {
+                let idle = Patience::from(table.router().timeouts()).idle;
+                Response::from_parts(parts, AnswerBody::upstream(body, lease, idle, record))
+            }
+            Err(Ambiguous) => {
+                response::with_body(failed(Failure::Broken), Some(table), decided.rule, record, OTHER)
+            }
+        };
+    }
+    let (Action::Forward { group }, Some(rule)) = (decided.action, decided.rule) else {
+        return answer(client, &original, table, &decided, record);
+    };
+    let name =
+        table.rule(rule).and_then(|rule| rule.groups().get(decided.group?)).map_or("", |group| group.name());
+    let Some(_place) = client.http.fall_back(name) else {
+        let why = refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the cache is not there, and too many requests wait for the backend",
+        );
+        return response::own(why, Some(table), Some(rule), record);
+    };
+    match prepared(original, ClientBody::Empty, client, admitted, table, &decided) {
+        Some(request) => direct(client, table, (rule, group), request, record).await,
+        None => response::own(no_url(), Some(table), Some(rule), record),
+    }
+}

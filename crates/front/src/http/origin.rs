@@ -1,0 +1,210 @@
+//! The straight way: one request to one endpoint of a group, by a connection that is there or a new one.
+
+use std::time::{Duration, Instant};
+
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use model::Timeouts;
+use router::random;
+use tokio::time::timeout;
+
+use super::Http;
+use super::body::{ClientBody, Progress};
+use super::pool::{self, Key, Lease};
+use super::table::{RuleId, Table};
+
+/// Endpoints that are tried, one after the other, while nothing was sent.
+const TRIES: usize = 3;
+
+/// Why there is no answer of an origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// No endpoint took a connection.
+    Unreachable,
+    /// It said nothing within its time.
+    Timeout,
+    /// It closed the connection, or its answer is no HTTP.
+    Broken,
+    /// The client broke off its upload, or stopped sending it.
+    Upload,
+}
+
+/// How long an origin may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) connect: Duration,
+    pub(crate) first_byte: Duration,
+    pub(crate) idle: Duration,
+}
+
+impl From<Timeouts> for Patience {
+    fn from(from: Timeouts) -> Self {
+        let time =
+            |seconds: f64| Duration::try_from_secs_f64(seconds.clamp(0.001, 1e6)).unwrap_or(Duration::MAX);
+        Self {
+            connect: time(from.connect_seconds),
+            first_byte: time(from.first_byte_seconds),
+            idle: time(from.idle_seconds),
+        }
+    }
+}
+
+/// Sends the request to one endpoint of a rule's group. `pooled`: it may share a connection with others.
+pub(crate) async fn send(
+    http: &Http,
+    table: &Table,
+    (rule, group): (RuleId, usize),
+    mut request: Request<ClientBody>,
+    pooled: bool,
+) -> Result<(Response<Incoming>, Lease), Failure> {
+    let began = Instant::now();
+    let counters = table.counters(Some(rule));
+    let counted = |answered: bool| {
+        if let Some(counters) = counters {
+            counters.fetched(began.elapsed().as_secs_f64(), answered);
+        }
+    };
+    let group = table.rule(rule).and_then(|rule| rule.groups().get(group)).ok_or(Failure::Unreachable)?;
+    let profile = match group.tls() {
+        None => None,
+        Some(name) => {
+            let Some(ready) = http.backends.profile(name) else {
+                counted(false);
+                return Err(Failure::Unreachable);
+            };
+            Some((name, ready))
+        }
+    };
+    let ready = profile.as_ref().map(|(_, ready)| ready);
+    let patience = Patience::from(table.router().timeouts());
+    let upload = request.body().progress();
+    let mut avoid = None;
+    let mut tries = TRIES.min(group.endpoints().len().max(1));
+    let mut pooled = pooled;
+    loop {
+        let Some(at) = group.pick(random::next(), avoid) else { return Err(Failure::Unreachable) };
+        let endpoint = group.endpoints()[at];
+        let key = Key::new(endpoint, ready);
+        let kept = if pooled { pool::take(&key).await } else { None };
+        let is_kept = kept.is_some();
+        let mut sender = match kept {
+            Some(sender) => sender,
+            None => {
+                let by = profile.as_ref().map(|(name, ready)| (&***name, ready));
+                match pool::connect(endpoint, by, &http.backends, patience.connect).await {
+                    Some(sender) => sender,
+                    None => {
+                        tries -= 1;
+                        if tries == 0 {
+                            counted(false);
+                            return Err(Failure::Unreachable);
+                        }
+                        avoid = Some(at);
+                        continue;
+                    }
+                }
+            }
+        };
+        // An origin may close a connection while the request is on its way to it.
+        let spare =
+            (is_kept && request.body().is_empty() && is_idempotent(request.method())).then(|| copy(&request));
+        match answer(sender.try_send_request(request), patience.first_byte, upload.as_deref()).await {
+            Ok(response) => {
+                counted(true);
+                return Ok((
+                    response,
+                    Lease::of_thread(sender, key, profile.map(|(_, ready)| ready), upload),
+                ));
+            }
+            Err(Unanswered::NotSent(message)) if is_kept => request = *message,
+            Err(Unanswered::Closed) if spare.is_some() => {
+                // Not by another that was kept: they may all have been closed together.
+                pooled = false;
+                match spare {
+                    Some(spare) => request = spare,
+                    None => return Err(Failure::Broken),
+                }
+            }
+            Err(why) => {
+                counted(false);
+                return Err(match why {
+                    Unanswered::Timeout => Failure::Timeout,
+                    Unanswered::Upload => Failure::Upload,
+                    Unanswered::NotSent(_) | Unanswered::Closed | Unanswered::Broken => Failure::Broken,
+                });
+            }
+        }
+    }
+}
+
+enum Unanswered {
+    NotSent(Box<Request<ClientBody>>),
+    /// Without a byte of an answer.
+    Closed,
+    Broken,
+    Timeout,
+    Upload,
+}
+
+/// Waits for the head of the answer. While an upload moves, the origin may be silent.
+async fn answer(
+    sent: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<ClientBody>>>>,
+    patience: Duration,
+    upload: Option<&Progress>,
+) -> Result<Response<Incoming>, Unanswered> {
+    tokio::pin!(sent);
+    let mut moved = 0;
+    loop {
+        let mut failed = match timeout(patience, &mut sent).await {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(failed)) => failed,
+            Err(_) => match upload {
+                Some(upload) if !upload.is_done() && upload.bytes() != moved => {
+                    moved = upload.bytes();
+                    continue;
+                }
+                Some(upload) if !upload.is_done() => return Err(Unanswered::Upload),
+                _ => return Err(Unanswered::Timeout),
+            },
+        };
+        if let Some(message) = failed.take_message() {
+            return Err(Unanswered::NotSent(Box::new(message)));
+        }
+        let error = failed.into_error();
+        return Err(if error.is_user() {
+            Unanswered::Upload
+        } else if error.is_incomplete_message() || error.is_canceled() || is_reset(&error) {
+            Unanswered::Closed
+        } else {
+            Unanswered::Broken
+        });
+    }
+}
+
+/// The other side closed the connection before it said anything.
+fn is_reset(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>());
+    source.is_some_and(|e| {
+        matches!(
+            e.kind(),
+            std::io::ErrorKind::ConnectionReset
+                | std::io::ErrorKind::BrokenPipe
+                | std::io::ErrorKind::NotConnected
+        )
+    })
+}
+
+/// RFC 9110, 9.2.2.
+fn is_idempotent(method: &Method) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE, Method::TRACE].contains(method)
+}
+
+/// The same request once more; it has no body.
+pub(crate) fn copy(request: &Request<ClientBody>) -> Request<ClientBody> {
+    let mut copy = Request::new(ClientBody::Empty);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}

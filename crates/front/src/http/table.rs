@@ -1,0 +1,96 @@
+//! The router's table, with what the front adds to each rule: counters, and header values that requests share.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use model::stats::Stats;
+use router::counters::{Counters, Registry, RouteCounters};
+use router::{Decision, Router, Rule};
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    upper: Arc<Layer>,
+    base: Option<Arc<Layer>>,
+    /// For CDN-Loop.
+    pub(crate) gateway_id: Option<HeaderValue>,
+}
+
+/// The rules of one router, without those of its base.
+#[derive(Debug)]
+struct Layer {
+    router: Arc<Router>,
+    counters: RouteCounters,
+    /// `namespace/name` of each rule's route.
+    routes: Box<[HeaderValue]>,
+}
+
+/// A rule of a [`Table`], to be found again after the router's own borrow has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RuleId {
+    id: u32,
+    of_base: bool,
+}
+
+impl RuleId {
+    pub(crate) fn of(decision: &Decision<'_>) -> Option<Self> {
+        decision.rule_id().map(|id| Self { id, of_base: decision.is_of_base() })
+    }
+}
+
+impl Layer {
+    fn new(router: Arc<Router>, registry: &Registry) -> Self {
+        let counters = RouteCounters::new(&router, registry);
+        let mut routes: Vec<HeaderValue> = Vec::with_capacity(router.rules().len());
+        for rule in router.rules() {
+            // Rules of one route stand together, and share its name.
+            let name = rule.route_name();
+            let value = match routes.last().filter(|last| last.as_bytes() == name.as_bytes()) {
+                Some(last) => last.clone(),
+                None => HeaderValue::from_str(name).unwrap_or(HeaderValue::from_static("")),
+            };
+            routes.push(value);
+        }
+        Self { router, counters, routes: routes.into() }
+    }
+}
+
+impl Table {
+    /// A base that `old` has is taken over.
+    pub(crate) fn new(router: Arc<Router>, registry: &Registry, old: Option<&Self>) -> Self {
+        let base = router.base().map(|base| {
+            let known =
+                old.and_then(|old| old.base.as_ref()).filter(|known| Arc::ptr_eq(&known.router, base));
+            known.cloned().unwrap_or_else(|| Arc::new(Layer::new(Arc::clone(base), registry)))
+        });
+        let gateway_id = router.gateway_id().and_then(|id| HeaderValue::from_str(id).ok());
+        Self { upper: Arc::new(Layer::new(router, registry)), base, gateway_id }
+    }
+
+    pub(crate) fn router(&self) -> &Router {
+        &self.upper.router
+    }
+
+    fn layer(&self, of_base: bool) -> &Layer {
+        match &self.base {
+            Some(base) if of_base => base,
+            _ => &self.upper,
+        }
+    }
+
+    pub(crate) fn rule(&self, at: RuleId) -> Option<&Rule> {
+        self.layer(at.of_base).router.rules().get(at.id as usize)
+    }
+
+    pub(crate) fn route_name(&self, at: RuleId) -> Option<&HeaderValue> {
+        self.layer(at.of_base).routes.get(at.id as usize).filter(|name| !name.is_empty())
+    }
+
+    pub(crate) fn counters(&self, at: Option<RuleId>) -> Option<&Arc<Counters>> {
+        self.layer(at.is_some_and(|at| at.of_base)).counters.of(at.map(|at| at.id))
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let below = self.base.as_ref().map(|base| (&base.counters, &*base.router));
+        self.upper.counters.read(&self.upper.router, below)
+    }
+}

@@ -1,0 +1,99 @@
+//! WebSockets: a tunnel to the origin opens with its 101, and not before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::header::{self, HeaderValue};
+use http::{Request, Response, StatusCode};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+
+use super::Http;
+use super::body::{AnswerBody, ClientBody};
+use super::exchange::deliver;
+use super::origin::{self, Failure};
+use super::record::Record;
+use super::request::{Client, has_token, refused};
+use super::response;
+use super::table::{RuleId, Table};
+use crate::relay::relay_until_idle;
+
+/// Tunnels of one Gateway, at once.
+const MOST: u64 = 16_384;
+
+const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
+const UPGRADE: HeaderValue = HeaderValue::from_static("Upgrade");
+
+/// A place for one tunnel.
+struct Place(Arc<Http>);
+
+impl Place {
+    fn of(http: &Arc<Http>) -> Option<Self> {
+        let place = Self(Arc::clone(http));
+        if http.tunnels.fetch_add(1, Ordering::Relaxed) < MOST {
+            return Some(place);
+        }
+        http.tunnels_refused.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.tunnels.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Asks the origin for a tunnel. Any answer but 101 is an answer like others.
+pub(crate) async fn open(
+    client: &Arc<Client>,
+    table: &Arc<Table>,
+    (rule, group): (RuleId, usize),
+    mut request: Request<ClientBody>,
+    of_client: OnUpgrade,
+    mut record: Record,
+) -> Response<AnswerBody> {
+    let Some(place) = Place::of(&client.http) else {
+        let why = refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway has as many WebSockets as it can");
+        return response::own(why, Some(table), Some(rule), record);
+    };
+    request.headers_mut().insert(header::UPGRADE, WEBSOCKET);
+    request.headers_mut().insert(header::CONNECTION, UPGRADE);
+    let (mut answer, lease) = match origin::send(&client.http, table, (rule, group), request, false).await {
+        Ok(sent) => sent,
+        Err(failure) => return deliver(Err(failure), table, rule, record),
+    };
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return deliver(Ok((answer, lease)), table, rule, record);
+    }
+    if !has_token(answer.headers(), &header::UPGRADE, b"websocket") {
+        return deliver(Err(Failure::Broken), table, rule, record);
+    }
+    let of_origin = hyper::upgrade::on(&mut answer);
+    let (mut parts, _) = answer.into_parts();
+    if response::unframe(&mut parts.headers).is_err() {
+        return deliver(Err(Failure::Broken), table, rule, record);
+    }
+    parts.headers.remove(header::CONTENT_LENGTH);
+    response::edit(&mut parts.headers, table, Some(rule));
+    parts.headers.insert(header::UPGRADE, WEBSOCKET);
+    parts.headers.insert(header::CONNECTION, UPGRADE);
+    record.is_tunnel(table, Some(rule));
+    let http = Arc::clone(&client.http);
+    let began = Record::begin(&http);
+    drop(tokio::spawn(async move {
+        let _place = place;
+        carry(of_client, of_origin, &http, record).await;
+    }));
+    Response::from_parts(parts, AnswerBody::own("", began))
+}
+
+async fn carry(of_client: OnUpgrade, of_origin: OnUpgrade, http: &Http, mut record: Record) {
+    let (Ok(client), Ok(origin)) = tokio::join!(of_client, of_origin) else { return };
+    let (mut client, mut origin) = (TokioIo::new(client), TokioIo::new(origin));
+    let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
+    let relayed = relay_until_idle(&mut client, &mut origin, &up, &down, http.tunnel_idle);
+    let _ = timeout(http.tunnel_total, relayed).await;
+    record.add(down.load(Ordering::Relaxed));
+}
