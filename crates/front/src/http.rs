@@ -10,6 +10,7 @@ mod cache;
 mod exchange;
 mod h1;
 mod h2;
+mod h2_io;
 mod origin;
 mod pool;
 mod record;

@@ -3,5 +3,7 @@
 
 #[path = "http/direct.rs"]
 mod direct;
+#[path = "http/http2.rs"]
+mod http2;
 #[path = "http/support.rs"]
 mod support;

@@ -8,19 +8,19 @@ use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 use router::answer::Own;
 use router::counters::{OTHER, PASS};
 use router::{Action, Routed, Url, random};
 
 use super::body::{AnswerBody, ClientBody};
+use super::cache;
 use super::origin::{self, Failure, Patience};
 use super::pool::Lease;
 use super::record::Record;
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
 use super::response::{self, Ambiguous};
 use super::table::{RuleId, Table};
-use super::{cache, tunnel};
+use super::tunnel::{self, ClientSide};
 
 /// What was decided, without a borrow of the table.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct Decided {
 pub(crate) async fn exchange(
     client: &Arc<Client>,
     request: Request<ClientBody>,
-    upgrade: Option<OnUpgrade>,
+    upgrade: Option<ClientSide>,
 ) -> Response<AnswerBody> {
     let record = Record::begin(&client.http);
     let Some(table) = client.http.table.load_full() else {

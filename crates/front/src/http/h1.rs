@@ -18,6 +18,7 @@ use super::body::{AnswerBody, ClientBody};
 use super::exchange::exchange;
 use super::request::Client;
 use super::response::finish;
+use super::tunnel::ClientSide;
 use crate::Shutdown;
 
 /// For the head of a request, and between two requests.
@@ -59,8 +60,10 @@ where
 }
 
 async fn answer(client: &Arc<Client>, mut request: Request<Incoming>) -> Response<AnswerBody> {
-    let upgrade =
-        request.headers().contains_key(http::header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
+    let upgrade = request
+        .headers()
+        .contains_key(http::header::UPGRADE)
+        .then(|| ClientSide::Http1(hyper::upgrade::on(&mut request)));
     let response = exchange(client, request.map(ClientBody::h1), upgrade).await;
     finish(response, client.http.is_draining())
 }

@@ -1,26 +1,32 @@
 //! HTTP/2 of clients, on h2.
 
 use std::future::{pending, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use h2::ext::Protocol;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Body;
+use router::random;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::body::{AnswerBody, ClientBody};
 use super::exchange::exchange;
-use super::request::Client;
+use super::h2_io::H2Io;
+use super::request::{Client, ExtendedConnect};
 use super::response::finish;
+use super::tunnel::ClientSide;
 use crate::Shutdown;
 
 const PREFACE: Duration = Duration::from_secs(10);
@@ -32,6 +38,9 @@ const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// What one stream may have waiting for the client.
 const SEND_BUFFER: usize = 256 << 10;
+
+/// 103 responses of one request that are handed on.
+const MOST_HINTS: usize = 8;
 
 /// A stream that is under way.
 struct Stream(Arc<AtomicUsize>);
@@ -52,7 +61,8 @@ where
         .max_header_list_size(HEADER_BYTES)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_send_buffer_size(SEND_BUFFER);
+        .max_send_buffer_size(SEND_BUFFER)
+        .enable_connect_protocol();
     let Ok(Ok(mut connection)) = timeout(PREFACE, builder.handshake::<_, Bytes>(stream)).await else {
         return;
     };
@@ -99,20 +109,91 @@ where
 }
 
 async fn answer(client: &Arc<Client>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    if request.extensions().get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket") {
+        return tunnel(client, request, respond).await;
+    }
     let mut request = request.map(ClientBody::h2);
     join_cookies(request.headers_mut());
-    let gone = poll_fn(|cx| respond.poll_reset(cx));
-    let response = tokio::select! {
-        biased;
-        _ = gone => return,
-        response = exchange(client, request, None) => finish(response, false),
+    // HTTP/1 clients get the final response alone: hyper's server cannot send another before it.
+    let mut hints = (request.method() == Method::GET).then(|| hints(&mut request));
+    let mut exchange = pin!(exchange(client, request, None));
+    let response = loop {
+        let gone = poll_fn(|cx| respond.poll_reset(cx));
+        let hint = async {
+            match &mut hints {
+                Some(hints) => hints.recv().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = gone => return,
+            hint = hint => match hint {
+                Some(hint) => drop(respond.send_informational(hint)),
+                None => hints = None,
+            },
+            response = &mut exchange => break finish(response, false),
+        }
     };
     let (parts, body) = response.into_parts();
     let is_over = body.is_end_stream();
     let Ok(mut stream) = respond.send_response(Response::from_parts(parts, ()), is_over) else { return };
-    if !is_over && send(&mut stream, body).await.is_err() {
+    if !is_over && send_body(&mut stream, body).await.is_err() {
         // What broke off must not look complete.
         stream.send_reset(Reason::INTERNAL_ERROR);
+    }
+}
+
+/// What the origin says before its answer: 103.
+fn hints(request: &mut Request<ClientBody>) -> mpsc::Receiver<Response<()>> {
+    let (tell, hints) = mpsc::channel(MOST_HINTS);
+    hyper::ext::on_informational(request, move |hint| {
+        if hint.status() == StatusCode::EARLY_HINTS {
+            let mut early = Response::new(());
+            *early.status_mut() = hint.status();
+            for link in hint.headers().get_all(header::LINK) {
+                early.headers_mut().append(header::LINK, link.clone());
+            }
+            // Those beyond the most are left out.
+            let _ = tell.try_send(early);
+        }
+    });
+    hints
+}
+
+/// A WebSocket by RFC 8441: the origin sees the upgrade of HTTP/1.1.
+async fn tunnel(client: &Arc<Client>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    let (mut parts, receive) = request.into_parts();
+    parts.method = Method::GET;
+    parts.extensions.insert(ExtendedConnect);
+    join_cookies(&mut parts.headers);
+    let key = [random::next(), random::next()].map(u64::to_be_bytes).concat();
+    if let Ok(key) = HeaderValue::from_str(&BASE64.encode(key)) {
+        parts.headers.insert(header::SEC_WEBSOCKET_KEY, key);
+    }
+    parts.headers.entry(header::SEC_WEBSOCKET_VERSION).or_insert(HeaderValue::from_static("13"));
+    let (opened, side) = oneshot::channel();
+    let request = Request::from_parts(parts, ClientBody::Empty);
+    let gone = poll_fn(|cx| respond.poll_reset(cx));
+    let response = tokio::select! {
+        biased;
+        _ = gone => return,
+        response = exchange(client, request, Some(ClientSide::Http2(side))) => finish(response, false),
+    };
+    let (mut parts, body) = response.into_parts();
+    let switches = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+    if switches {
+        parts.status = StatusCode::OK;
+        for name in [header::CONNECTION, header::UPGRADE, header::SEC_WEBSOCKET_ACCEPT] {
+            parts.headers.remove(name);
+        }
+    }
+    let is_over = !switches && body.is_end_stream();
+    let Ok(mut send) = respond.send_response(Response::from_parts(parts, ()), is_over) else { return };
+    if switches {
+        let _ = opened.send(H2Io::new(receive, send));
+    } else if !is_over && send_body(&mut send, body).await.is_err() {
+        send.send_reset(Reason::INTERNAL_ERROR);
     }
 }
 
@@ -130,7 +211,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 /// The client is gone, or the origin broke off.
 struct BrokenOff;
 
-async fn send(stream: &mut SendStream<Bytes>, mut body: AnswerBody) -> Result<(), BrokenOff> {
+async fn send_body(stream: &mut SendStream<Bytes>, mut body: AnswerBody) -> Result<(), BrokenOff> {
     loop {
         // Whichever comes first: the origin's next bytes, or the client's farewell.
         let frame = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {

@@ -92,6 +92,10 @@ impl Client {
     }
 }
 
+/// On a request: it was a CONNECT of RFC 8441 for a WebSocket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExtendedConnect;
+
 /// What is known of a request that was let in.
 #[derive(Debug)]
 pub(crate) struct Admitted {
@@ -117,7 +121,8 @@ pub(crate) fn admit(
     }
     admit_framing(parts, has_body)?;
     admit_host(parts)?;
-    let websocket = !has_body && asks_for_websocket(parts);
+    let websocket =
+        !has_body && (asks_for_websocket(parts) || parts.extensions.get::<ExtendedConnect>().is_some());
     remove_hop_by_hop(&mut parts.headers);
     if let Some(expected) = parts.headers.remove(header::EXPECT)
         && !expected.as_bytes().eq_ignore_ascii_case(b"100-continue")

@@ -7,11 +7,13 @@ use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Http;
 use super::body::{AnswerBody, ClientBody};
 use super::exchange::deliver;
+use super::h2_io::H2Io;
 use super::origin::{self, Failure};
 use super::record::Record;
 use super::request::{Client, has_token, refused};
@@ -24,6 +26,13 @@ const MOST: u64 = 16_384;
 
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const UPGRADE: HeaderValue = HeaderValue::from_static("Upgrade");
+
+/// The client's connection, or its stream, once it is a tunnel.
+#[derive(Debug)]
+pub(crate) enum ClientSide {
+    Http1(OnUpgrade),
+    Http2(oneshot::Receiver<H2Io>),
+}
 
 /// A place for one tunnel.
 struct Place(Arc<Http>);
@@ -51,7 +60,7 @@ pub(crate) async fn open(
     table: &Arc<Table>,
     (rule, group): (RuleId, usize),
     mut request: Request<ClientBody>,
-    of_client: OnUpgrade,
+    of_client: ClientSide,
     mut record: Record,
 ) -> Response<AnswerBody> {
     let Some(place) = Place::of(&client.http) else {
@@ -89,11 +98,21 @@ pub(crate) async fn open(
     Response::from_parts(parts, AnswerBody::own("", began))
 }
 
-async fn carry(of_client: OnUpgrade, of_origin: OnUpgrade, http: &Http, mut record: Record) {
-    let (Ok(client), Ok(origin)) = tokio::join!(of_client, of_origin) else { return };
-    let (mut client, mut origin) = (TokioIo::new(client), TokioIo::new(origin));
+async fn carry(of_client: ClientSide, of_origin: OnUpgrade, http: &Http, mut record: Record) {
+    let Ok(origin) = of_origin.await else { return };
+    let mut origin = TokioIo::new(origin);
     let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
-    let relayed = relay_until_idle(&mut client, &mut origin, &up, &down, http.tunnel_idle);
-    let _ = timeout(http.tunnel_total, relayed).await;
+    let (idle, total) = (http.tunnel_idle, http.tunnel_total);
+    match of_client {
+        ClientSide::Http1(client) => {
+            let Ok(client) = client.await else { return };
+            let mut client = TokioIo::new(client);
+            let _ = timeout(total, relay_until_idle(&mut client, &mut origin, &up, &down, idle)).await;
+        }
+        ClientSide::Http2(client) => {
+            let Ok(mut client) = client.await else { return };
+            let _ = timeout(total, relay_until_idle(&mut client, &mut origin, &up, &down, idle)).await;
+        }
+    }
     record.add(down.load(Ordering::Relaxed));
 }
