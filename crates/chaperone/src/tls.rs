@@ -1,5 +1,5 @@
-//! What the front is to serve: the HTTPS listeners of routing.json, the certificates that they name, and how backends are
-//! verified.
+//! What the front is to serve: the HTTPS and TLS listeners of routing.json, the plain HTTP ones where the front carries HTTP, the
+//! certificates that they name, and how backends are verified.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -41,6 +41,7 @@ impl Pairs {
         let backends = self.profiles(routing, &mut notices);
         let mut front = self.front_config(routing, bind, &mut notices);
         self.add_tls_listeners(&mut front, routing, groups, &backends, bind, &mut notices);
+        add_http_listeners(&mut front, routing, bind);
         // Where clients cannot be checked, there is no HTTPS: nobody comes in unchecked. TLSRoutes ask for nothing.
         for (port, validation) in &routing.client_validation {
             match client_validation(routing, validation) {
@@ -230,6 +231,18 @@ impl Pairs {
 
 fn tls_listeners(routing: &Routing) -> impl Iterator<Item = (&Listener, &ListenerTls)> {
     routing.listeners.iter().filter_map(|listener| Some((listener, listener.tls.as_ref()?)))
+}
+
+/// The ports of plain HTTP listeners, where they are the front's. Listeners of one port share its socket.
+fn add_http_listeners(config: &mut front::Config, routing: &Routing, bind: Option<IpAddr>) {
+    config.http = routing.http_in_front;
+    for socket in routing.http_sockets().filter(|_| routing.http_in_front) {
+        let Some((_, port)) = socket_parts(socket) else { continue };
+        if config.listeners.iter().all(|known| known.port != port) {
+            let hosts = vec![front::Host::http()];
+            config.listeners.push(front::Listener { socket: socket.to_owned(), address: bind, port, hosts });
+        }
+    }
 }
 
 /// All bundles of a profile as one.

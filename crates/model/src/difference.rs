@@ -94,6 +94,7 @@ impl Routing {
             backend_tls: _,
             authorities: _,
             unready_without_routes: _,
+            http_in_front: _,
             base: _,
             removed: _,
             removed_backend_tls: _,
@@ -138,6 +139,7 @@ impl Routing {
             tls_limits: self.tls_limits.clone(),
             default: self.default.clone(),
             unready_without_routes: self.unready_without_routes,
+            http_in_front: self.http_in_front,
             ..Self::default()
         }
     }

@@ -77,6 +77,9 @@ pub struct Routing {
     /// A pod that has no route to serve says that it is not ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unready_without_routes: bool,
+    /// The front owns the ports of plain HTTP listeners, too, and carries HTTP. Otherwise they are varnishd's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub http_in_front: bool,
 }
 
 impl Routing {
@@ -123,8 +126,13 @@ impl Routing {
 
     /// Sockets of all listeners, of varnishd's and of the front's; without those that wait for a certificate. May repeat.
     pub fn sockets(&self) -> impl Iterator<Item = &str> {
+        self.http_sockets().chain(self.front_sockets())
+    }
+
+    /// Sockets of plain HTTP listeners: varnishd's, or the front's with `http_in_front`. May repeat.
+    pub fn http_sockets(&self) -> impl Iterator<Item = &str> {
         let http = self.listeners.iter().filter(|listener| listener.tls.is_none());
-        http.map(|listener| listener.socket.as_str()).chain(self.front_sockets())
+        http.map(|listener| listener.socket.as_str())
     }
 
     /// Sockets of the front; without those that wait for a certificate. May repeat.
@@ -140,7 +148,8 @@ impl Routing {
             .iter()
             .filter(move |listener| listener.tls.as_ref().is_none_or(|tls| has_names(&tls)))
             .map(|listener| listener.socket.as_str());
-        https.chain(tls)
+        let http = self.http_sockets().filter(|_| self.http_in_front);
+        http.chain(https).chain(tls)
     }
 
     /// Secrets with pairs, each `namespace/name`: of listeners, and what we show to backends. May repeat.
@@ -178,6 +187,7 @@ impl Default for Routing {
             vhosts: BTreeMap::new(),
             default: None,
             unready_without_routes: false,
+            http_in_front: false,
         }
     }
 }

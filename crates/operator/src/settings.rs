@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use model::names::{CONTROLLER_NAME, is_controller_name};
+use api::DataPath;
+use model::names::{CONTROLLER_NAME, DEFAULT_DATA_PATH_ENV, is_controller_name};
 use source::kubernetes::Namespaces;
 use translate::snapshot::Controllers;
 use translate::workload::CHAPERONE_CLUSTER_ROLE;
@@ -40,6 +41,8 @@ pub struct Settings {
     /// `WATCH_NAMESPACES`, by comma: Gateways, routes and all they refer to count in these namespaces alone; everywhere where
     /// empty.
     pub watch_namespaces: Namespaces,
+    /// For tests: the `dataPath` of Gateways whose parameters have none.
+    pub default_data_path: Option<DataPath>,
 }
 
 impl Settings {
@@ -67,6 +70,7 @@ impl Settings {
             controllers: controllers(&get)?,
             cluster_role: get("CHAPERONE_CLUSTER_ROLE").unwrap_or_else(|| CHAPERONE_CLUSTER_ROLE.to_owned()),
             lease: get("LEASE_NAME").unwrap_or_else(|| LEASE.to_owned()),
+            default_data_path: default_data_path(&get)?,
         })
     }
 }
@@ -80,6 +84,11 @@ impl Settings {
             namespace: self.namespace.clone().unwrap_or(default.namespace),
         }
     }
+}
+
+fn default_data_path(get: impl Fn(&str) -> Option<String>) -> Result<Option<DataPath>, Error> {
+    let parsed = get(DEFAULT_DATA_PATH_ENV).map(|value| value.parse()).transpose();
+    parsed.map_err(|problem| Error::Setting { variable: DEFAULT_DATA_PATH_ENV, problem })
 }
 
 fn controllers(get: impl Fn(&str) -> Option<String>) -> Result<Controllers, Error> {
