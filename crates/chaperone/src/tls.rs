@@ -441,6 +441,43 @@ mod tests {
     }
 
     #[test]
+    fn plain_http_ports_are_the_fronts_where_it_carries_http() {
+        let http = |name: &str, port: u16, hostname: Option<&str>| Listener {
+            socket: format!("http-{port}"),
+            tls: None,
+            ..listener(name, port, hostname, &[])
+        };
+        let listeners = vec![
+            http("http", 80, None),
+            listener("https", 443, None, &["d/a"]),
+            http("admin", 80, Some("admin.example.com")),
+            http("other", 8080, None),
+        ];
+        let certificates = BTreeMap::from([("d/a".to_owned(), pem())]);
+        let bind = Some(IpAddr::from([127, 0, 0, 1]));
+        let of = |http_in_front| {
+            let routing = Routing { http_in_front, ..routing(listeners.clone()) };
+            let (config, notices) = front_config(&mut Pairs::default(), &routing, &certificates, bind);
+            assert_eq!(texts(&notices), [""; 0]);
+            config
+        };
+        let config = of(true);
+        assert!(config.http);
+        let socket = |socket: &str, port, hosts| front::Listener {
+            socket: socket.to_owned(),
+            address: bind,
+            port,
+            hosts,
+        };
+        let plain = |name, port| socket(name, port, vec![front::Host::http()]);
+        assert_eq!(config.listeners[1..], [plain("http-80", 80), plain("http-8080", 8080)]);
+        assert_eq!(config.listeners[0].socket, "https-443");
+        let config = of(false);
+        assert!(!config.http);
+        assert_eq!(config.listeners.len(), 1);
+    }
+
+    #[test]
     fn a_pair_that_breaks_leaves_the_last_good_one_in_use() {
         let routing = routing(vec![listener("a", 443, None, &["d/a"])]);
         let (one, two) = (pem(), pem());

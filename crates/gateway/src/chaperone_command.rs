@@ -394,7 +394,10 @@ impl Reader<'_> {
             let mut found = self.pairs.tls(routing, &self.certificates, &groups, None);
             // VARNISH_LISTEN names varnishd's sockets in both arrangements.
             let of_varnishd = |port| self.environment.listen.iter().any(|socket| socket.port == port);
-            found.front.listeners.retain(|listener| !self.environment.http_in_front || !of_varnishd(listener.port));
+            found
+                .front
+                .listeners
+                .retain(|listener| !self.environment.http_in_front || !of_varnishd(listener.port));
             wrong.extend(found.notices.iter().map(ToString::to_string));
             (tls, backends) = (Arc::new(found.front), Arc::new(found.backends));
         }

@@ -364,6 +364,9 @@ mod tests {
             }
         };
         let (base, new) = (with(&["a", "b"]), with(&["b", "c"]));
+        // Who owns the ports is the front's and the chaperone's concern, and never the base's.
+        let new = Routing { http_in_front: true, ..new };
+        assert!(new.is_near(&base));
         let head = new.since(&base, "x");
         assert_eq!(head.tls_listeners[0].hosts.len(), 1);
         assert_eq!(head.tls_listeners[0].removed, ["a"]);

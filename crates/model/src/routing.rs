@@ -259,3 +259,31 @@ pub struct Route {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_policy: Option<CachePolicy>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_listeners_have_sockets_of_the_front_where_it_carries_http() {
+        let listener = |socket: &str, tls: Option<ListenerTls>| Listener {
+            name: socket.to_owned(),
+            socket: socket.to_owned(),
+            hostname: None,
+            tls,
+        };
+        let pair = ListenerTls { certificates: vec!["a/pair".to_owned()], ..ListenerTls::default() };
+        let listeners = vec![
+            listener("http-80", None),
+            listener("https-443", Some(pair)),
+            listener("https-8443", Some(ListenerTls::default())),
+        ];
+        let mut routing = Routing { listeners, ..Routing::default() };
+        assert_eq!(routing.front_sockets().collect::<Vec<_>>(), ["https-443"]);
+        assert!(!serde_json::to_string(&routing).unwrap().contains("http_in_front"));
+        routing.http_in_front = true;
+        assert_eq!(routing.front_sockets().collect::<Vec<_>>(), ["http-80", "https-443"]);
+        let all: BTreeSet<&str> = routing.sockets().collect();
+        assert_eq!(all, BTreeSet::from(["http-80", "https-443"]));
+    }
+}

@@ -161,6 +161,15 @@ mod tests {
     }
 
     #[test]
+    fn tests_choose_another_default_data_path() {
+        assert_eq!(settings(&[]).unwrap().default_data_path, None);
+        let set = settings(&[(DEFAULT_DATA_PATH_ENV, "Auto")]).unwrap();
+        assert_eq!(set.default_data_path, Some(DataPath::Auto));
+        let e = settings(&[(DEFAULT_DATA_PATH_ENV, "auto")]).unwrap_err().to_string();
+        assert!(e.contains(DEFAULT_DATA_PATH_ENV) && e.contains("`auto`"), "{e}");
+    }
+
+    #[test]
     fn a_bad_address_is_named() {
         let e = settings(&[("HEALTH_ADDR", "here")]).unwrap_err().to_string();
         assert!(e.contains("HEALTH_ADDR") && e.contains("here"), "{e}");

@@ -5,12 +5,9 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who carries HTTP between clients and backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DataPath {
-    /// The front owns all ports, unless the Gateway has user VCL or reads varnishd's log of requests.
     Auto,
-    /// varnishd owns the plain HTTP ports, and every request goes through VCL.
     Varnish,
 }
 
