@@ -1,6 +1,7 @@
 //! GatewayClassParameters: what a GatewayClass, or one Gateway, sets beyond the Gateway API.
 
 mod dashboard;
+mod data_path;
 mod ingress;
 mod logging;
 mod metrics;
@@ -18,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::dashboard::DashboardParameters;
+pub use self::data_path::DataPath;
 pub use self::ingress::{HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters};
 pub use self::logging::{LogMode, LoggingParameters};
 pub use self::metrics::{MetricsParameters, TracingParameters};
@@ -121,6 +123,12 @@ pub struct GatewayClassParametersSpec {
     /// A container beside varnishd that writes requests to its standard output. None where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<LoggingParameters>,
+    /// Which process owns the ports. `Varnish`, the default in this release: varnishd owns the plain HTTP ports, and every
+    /// request goes through VCL. `Auto`: the front owns all ports and carries HTTP, requests that no cache policy concerns
+    /// never reach varnishd, and listeners come and go without a restart; with user VCL, with `logging` or with `tracing`,
+    /// `Auto` means `Varnish`. A change restarts varnishd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_path: Option<DataPath>,
     /// How long varnishd waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<TimeoutParameters>,

@@ -21,7 +21,7 @@ pub use cache_policy::{
     VarnishCachePolicySpec,
 };
 pub use gateway_class_parameters::{
-    DashboardParameters, DisruptionBudgetParameters, DotSegments, DuplicateSlashes, Embedded,
+    DashboardParameters, DataPath, DisruptionBudgetParameters, DotSegments, DuplicateSlashes, Embedded,
     EncodedSeparators, GatewayClassParameters, GatewayClassParametersSpec, HostlessRules,
     ImplementationSpecific, IngressMerge, IngressParameters, LogMode, LoggingParameters, MetricsParameters,
     PathParameters, ResourceParameters, ServiceParameters, ServiceType, StorageParameters, StorageType,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::names::socket_parts;
+use model::routing::Routing;
 
 use crate::{Error, ListenSocket};
 
@@ -22,9 +23,12 @@ pub struct Environment {
     pub admin_address: SocketAddr,
     /// `VARNISH_SECRET_PATH`: a file with the secret of varnishd's CLI; a new one is made where absent.
     pub secret_path: Option<PathBuf>,
-    /// `VARNISH_LISTEN`, by default `http-80=:80,http`; several by semicolon. None where it is set and empty: then all
-    /// listeners are HTTPS.
+    /// `VARNISH_LISTEN`, by default `http-80=:80,http`; several by semicolon. None where it is set and empty, and by default
+    /// with `HTTP_IN_FRONT`: then all listeners are the front's.
     pub listen: Vec<ListenSocket>,
+    /// `HTTP_IN_FRONT`, by default `false`: the front owns the ports of plain HTTP listeners, as routing.json names them, and
+    /// carries HTTP. varnishd's unix sockets depend on it, so it holds from start to end, whatever routing.json says.
+    pub http_in_front: bool,
     /// `VCL_PATH`, by default /etc/varnish/main.vcl.
     pub vcl_path: PathBuf,
     /// `ROUTING_CONFIG_PATH`, by default /etc/varnish/routing.json.
@@ -59,7 +63,9 @@ impl Environment {
         let path = |name: &str| get(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let port = text("VARNISH_ADMIN_PORT", "6082");
         let port = port.parse().map_err(|_| bad("VARNISH_ADMIN_PORT", &port, "it must be a port number"))?;
-        let listen = listen(get("VARNISH_LISTEN").as_deref().unwrap_or("http-80=:80,http"))?;
+        let http_in_front = flag("HTTP_IN_FRONT", &text("HTTP_IN_FRONT", "false"))?;
+        let usual = if http_in_front { "none" } else { "http-80=:80,http" };
+        let listen = listen(get("VARNISH_LISTEN").as_deref().unwrap_or(usual))?;
         let seconds = |name, default: &str| duration(name, &text(name, default));
         // Both had a meaning while ghost listened on a port. Nothing asks there any more; what cannot be meant is still said.
         for (name, default) in [("GHOST_RELOAD_ADDR", "127.0.0.1:0"), ("VARNISH_HTTP_ADDR", "localhost:80")] {
@@ -76,6 +82,7 @@ impl Environment {
             secret_path: path("VARNISH_SECRET_PATH"),
             admin_address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port),
             listen,
+            http_in_front,
             vcl_path: text("VCL_PATH", "/etc/varnish/main.vcl").into(),
             routing_path: text("ROUTING_CONFIG_PATH", "/etc/varnish/routing.json").into(),
             ghost_path: path("GHOST_CONFIG_PATH"),
@@ -100,14 +107,17 @@ const DASHBOARD_PORT: u16 = 9000;
 
 impl Environment {
     /// Ports of this machine that are our own: no route leads to them.
-    pub fn own_ports(&self) -> Vec<u16> {
+    pub fn own_ports(&self, routing: Option<&Routing>) -> Vec<u16> {
         let on_loopback =
             |address: Option<IpAddr>| address.is_none_or(|a| a.is_loopback() || a.is_unspecified());
         let listen =
             self.listen.iter().filter(|socket| on_loopback(socket.address)).map(|socket| socket.port);
+        let of_front = routing.filter(|_| self.http_in_front).into_iter().flat_map(Routing::http_sockets);
+        let of_front = of_front.filter_map(|socket| Some(socket_parts(socket)?.1));
         [self.admin_address.port(), self.health_address.port(), DASHBOARD_PORT]
             .into_iter()
             .chain(listen)
+            .chain(of_front)
             .collect()
     }
 }
@@ -118,6 +128,10 @@ fn bad(variable: &'static str, value: &str, why: &str) -> Error {
 
 fn list(value: &str) -> impl Iterator<Item = &str> {
     value.split(';').map(str::trim).filter(|part| !part.is_empty())
+}
+
+fn flag(variable: &'static str, value: &str) -> Result<bool, Error> {
+    value.parse().map_err(|_| bad(variable, value, "it must be true or false"))
 }
 
 fn duration(variable: &'static str, value: &str) -> Result<Duration, Error> {
@@ -194,6 +208,17 @@ mod tests {
         assert_eq!(env.upgrade_idle, Duration::from_secs(300));
         assert_eq!((env.drain_delay, env.drain_timeout), (Duration::ZERO, None));
         assert_eq!(env.secret_path, None);
+        assert!(!env.http_in_front);
+    }
+
+    #[test]
+    fn varnishd_has_no_port_by_default_where_the_front_carries_http() {
+        let env = read(&[("HTTP_IN_FRONT", "true")]).unwrap();
+        assert_eq!((env.http_in_front, env.listen.len()), (true, 0));
+        let env = read(&[("HTTP_IN_FRONT", "true"), ("VARNISH_LISTEN", "http-81=:81,http")]).unwrap();
+        assert_eq!((env.http_in_front, env.listen.len()), (true, 1));
+        let env = read(&[("HTTP_IN_FRONT", "")]).unwrap();
+        assert_eq!((env.http_in_front, env.listen.len()), (false, 1));
     }
 
     #[test]
@@ -228,6 +253,7 @@ mod tests {
             ("VARNISH_LISTEN", "web=:80,http"),
             ("VARNISH_LISTEN", "https-443=:443,https"),
             ("HEALTH_ADDR", "nowhere"),
+            ("HTTP_IN_FRONT", "perhaps"),
             ("DRAIN_DELAY", "soon"),
             ("DRAIN_TIMEOUT", "-1"),
             ("UPGRADE_IDLE_SECONDS", "NaN"),

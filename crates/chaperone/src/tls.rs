@@ -1,5 +1,5 @@
-//! What the front is to serve: the HTTPS listeners of routing.json, the certificates that they name, and how backends are
-//! verified.
+//! What the front is to serve: the HTTPS and TLS listeners of routing.json, the plain HTTP ones where the front carries HTTP, the
+//! certificates that they name, and how backends are verified.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -41,6 +41,7 @@ impl Pairs {
         let backends = self.profiles(routing, &mut notices);
         let mut front = self.front_config(routing, bind, &mut notices);
         self.add_tls_listeners(&mut front, routing, groups, &backends, bind, &mut notices);
+        add_http_listeners(&mut front, routing, bind);
         // Where clients cannot be checked, there is no HTTPS: nobody comes in unchecked. TLSRoutes ask for nothing.
         for (port, validation) in &routing.client_validation {
             match client_validation(routing, validation) {
@@ -230,6 +231,18 @@ impl Pairs {
 
 fn tls_listeners(routing: &Routing) -> impl Iterator<Item = (&Listener, &ListenerTls)> {
     routing.listeners.iter().filter_map(|listener| Some((listener, listener.tls.as_ref()?)))
+}
+
+/// The ports of plain HTTP listeners, where they are the front's. Listeners of one port share its socket.
+fn add_http_listeners(config: &mut front::Config, routing: &Routing, bind: Option<IpAddr>) {
+    config.http = routing.http_in_front;
+    for socket in routing.http_sockets().filter(|_| routing.http_in_front) {
+        let Some((_, port)) = socket_parts(socket) else { continue };
+        if config.listeners.iter().all(|known| known.port != port) {
+            let hosts = vec![front::Host::http()];
+            config.listeners.push(front::Listener { socket: socket.to_owned(), address: bind, port, hosts });
+        }
+    }
 }
 
 /// All bundles of a profile as one.
@@ -425,6 +438,43 @@ mod tests {
         let hosts: Vec<_> =
             config.listeners[0].hosts.iter().map(|host| (host.hostname.as_deref(), pairs_of(host))).collect();
         assert_eq!(hosts, [(Some("a.example.com"), 1), (None, 2)]);
+    }
+
+    #[test]
+    fn plain_http_ports_are_the_fronts_where_it_carries_http() {
+        let http = |name: &str, port: u16, hostname: Option<&str>| Listener {
+            socket: format!("http-{port}"),
+            tls: None,
+            ..listener(name, port, hostname, &[])
+        };
+        let listeners = vec![
+            http("http", 80, None),
+            listener("https", 443, None, &["d/a"]),
+            http("admin", 80, Some("admin.example.com")),
+            http("other", 8080, None),
+        ];
+        let certificates = BTreeMap::from([("d/a".to_owned(), pem())]);
+        let bind = Some(IpAddr::from([127, 0, 0, 1]));
+        let of = |http_in_front| {
+            let routing = Routing { http_in_front, ..routing(listeners.clone()) };
+            let (config, notices) = front_config(&mut Pairs::default(), &routing, &certificates, bind);
+            assert_eq!(texts(&notices), [""; 0]);
+            config
+        };
+        let config = of(true);
+        assert!(config.http);
+        let socket = |socket: &str, port, hosts| front::Listener {
+            socket: socket.to_owned(),
+            address: bind,
+            port,
+            hosts,
+        };
+        let plain = |name, port| socket(name, port, vec![front::Host::http()]);
+        assert_eq!(config.listeners[1..], [plain("http-80", 80), plain("http-8080", 8080)]);
+        assert_eq!(config.listeners[0].socket, "https-443");
+        let config = of(false);
+        assert!(!config.http);
+        assert_eq!(config.listeners.len(), 1);
     }
 
     #[test]

@@ -150,7 +150,7 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
     answer::json(&all)
 }
 
-/// Sockets by port; those of varnishd where the file names none.
+/// Sockets by port; those of plain HTTP that are open where the file names none.
 fn sockets(config: &model::ghost::Config, state: &chaperone::State) -> BTreeMap<u16, String> {
     let named = config.listeners.iter().map(|listener| listener.socket.clone());
     let open = state.sockets.iter().map(|(socket, _)| socket.clone());

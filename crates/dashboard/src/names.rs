@@ -27,6 +27,8 @@ pub enum Goes {
 
 /// Of a front that runs.
 pub fn of_front(tls: &front::Config) -> Vec<Name> {
+    // Ports of plain HTTP see no handshake.
+    let has_tls = |(_, host): &(u16, &front::Host)| !matches!(host.action, front::Action::Http);
     let all = tls.listeners.iter().flat_map(|at| at.hosts.iter().map(move |host| (at.port, host)));
     let name = |(port, host): (u16, &front::Host)| Name {
         port,
@@ -42,7 +44,7 @@ pub fn of_front(tls: &front::Config) -> Vec<Name> {
             front::Action::Refuse => Goes::Nowhere,
         },
     };
-    all.map(name).collect()
+    all.filter(has_tls).map(name).collect()
 }
 
 fn by_route(what: &str, backends: &front::Backends) -> Goes {

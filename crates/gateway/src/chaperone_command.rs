@@ -129,6 +129,7 @@ async fn feed_from_cluster(
         namespace: namespace.clone(),
         reporter: reporter.clone(),
         kept: kubernetes::Kept::new(&absolute(&environment.work_dir)),
+        http_in_front: environment.http_in_front,
     };
     let Some(pod) = environment.pod_name.clone() else { return feeder.run(to_varnishd).await };
     let state = reporter.state();
@@ -159,7 +160,7 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         work_dir: absolute(&environment.work_dir),
         ghost_config: environment.ghost_path.as_deref().map(absolute),
         hidden: hidden(environment),
-        http_in_front: false,
+        http_in_front: environment.http_in_front,
         sockets: environment.listen.clone(),
         admin_address: environment.admin_address,
         secret: environment.secret_path.clone(),
@@ -367,9 +368,12 @@ impl Reader<'_> {
         take(&mut self.vcl, vcl, &mut wrong);
         let routing = read_routing(routing_path, namespace, &mut wrong).context("ROUTING_CONFIG_PATH");
         take(&mut self.routing, routing, &mut wrong);
+        if let Some(routing) = &mut self.routing {
+            routing.http_in_front = self.environment.http_in_front;
+        }
         self.read_endpoints(&mut wrong).await;
-        let index =
-            EndpointIndex::new(self.slices.iter().map(AsRef::as_ref)).refusing(self.environment.own_ports());
+        let own_ports = self.environment.own_ports(self.routing.as_ref());
+        let index = EndpointIndex::new(self.slices.iter().map(AsRef::as_ref)).refusing(own_ports);
         let known = self.routing.as_ref().filter(|_| self.knows_endpoints);
         let ghost = known.map(|routing| {
             let (mut ghost, notices) = resolve(routing, &index);
@@ -387,7 +391,13 @@ impl Reader<'_> {
             for notice in notices {
                 tracing::debug!("{notice}");
             }
-            let found = self.pairs.tls(routing, &self.certificates, &groups, None);
+            let mut found = self.pairs.tls(routing, &self.certificates, &groups, None);
+            // VARNISH_LISTEN names varnishd's sockets in both arrangements.
+            let of_varnishd = |port| self.environment.listen.iter().any(|socket| socket.port == port);
+            found
+                .front
+                .listeners
+                .retain(|listener| !self.environment.http_in_front || !of_varnishd(listener.port));
             wrong.extend(found.notices.iter().map(ToString::to_string));
             (tls, backends) = (Arc::new(found.front), Arc::new(found.backends));
         }

@@ -10,7 +10,7 @@ use crate::compile_vcl::{Compiled, compile, refused_arguments};
 use crate::{input, shared_ports, verdict};
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
-    let (mut translation, snapshot, problems) = input::read(&arguments.files);
+    let (mut translation, snapshot, problems) = input::read(&arguments.files)?;
     let mut to = io::stdout().lock();
     let mut bad = 0_usize;
     for problem in &problems {

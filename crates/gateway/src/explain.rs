@@ -47,7 +47,7 @@ fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result<Vec<E
         "-f is about files, --state-dir, --kubeconfig, --context and --namespace are about what runs: leave one out"
     );
     let files = cli::Files { files: arguments.files.clone(), ingress_class: arguments.ingress_class.clone() };
-    let (translation, snapshot, problems) = input::read(&files);
+    let (translation, snapshot, problems) = input::read(&files)?;
     let mut to = io::stdout().lock();
     for problem in problems.iter().filter(|p| p.is_error()) {
         writeln!(to, "problem: {problem}")?;

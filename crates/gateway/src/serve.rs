@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use api::DataPath;
 use chaperone::{Desired, Event, ListenSocket, Pairs, Settings, Severity, Shutdown};
 use dashboard::Board;
 use source::files::{Files, Loaded};
@@ -32,6 +33,7 @@ use crate::{dashboard_page, input, loop_id, shared_ports, signals, verdict, vmod
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let mut shutdown = signals::watch_signals()?;
+    let default_data_path = input::default_data_path()?;
     let state = StateDir::new(arguments.state_dir.as_deref())?;
     // Its own time: there may be much to remove.
     tokio::task::spawn_blocking(state_dir::sweep);
@@ -43,6 +45,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         state: state.path(),
         vmod: vmod::find(arguments.varnish.vmod.as_deref()),
         arguments: Arc::new(arguments),
+        default_data_path,
         shutdown: shutdown.clone(),
         instances: BTreeMap::new(),
         ending: Vec::new(),
@@ -106,6 +109,7 @@ struct Front {
 /// All Gateways of this machine.
 struct Machine {
     arguments: Arc<ServeArguments>,
+    default_data_path: Option<DataPath>,
     state: PathBuf,
     vmod: Option<PathBuf>,
     shutdown: watch::Receiver<Shutdown>,
@@ -141,6 +145,8 @@ impl Machine {
             return;
         }
         snapshot.ingress_settings.class.clone_from(&self.arguments.files.ingress_class);
+        snapshot.default_data_path = self.default_data_path;
+        snapshot.reads_varnishd_log = self.arguments.observe.log_readers() > 0;
         snapshot.former_parameters.clone_from(&self.former);
         let mut translation = translate::translate(&snapshot);
         self.former.retain(|key, _| translation.gateways.contains_key(key));
@@ -151,6 +157,10 @@ impl Machine {
         }
         self.news.verdicts(verdict::of(&translation.statuses));
         self.news.no_gateway(translation.gateways.is_empty());
+        for (key, plan) in translation.gateways.iter_mut().filter(|(_, plan)| plan.infra.is_none()) {
+            // Parameters are missing: what runs keeps its arrangement.
+            plan.routing.http_in_front = self.instances.get(key).is_some_and(|i| i.infra.http_in_front);
+        }
         let endpoints = input::endpoints(&snapshot).refusing(self.own_ports(&translation));
         let mut notices = std::mem::take(&mut translation.notices);
         let has_now = |key: &Key, port| self.instances.get(key).is_some_and(|i| i.has_port(port));
@@ -248,7 +258,7 @@ impl Machine {
         self.ending.retain(|(_, _, ended)| !ended.is_so());
         self.instances.retain(|key, instance| {
             let infra = plans.get(key).map(|plan| &plan.infra);
-            // Without sockets there is nothing to listen on; verdicts say why. Where only HTTPS listeners went, they may
+            // Without sockets there is nothing to listen on; verdicts say why. Where only listeners of the front went, they may
             // come back: varnishd keeps its cache.
             let listens = |infra: &Infra| {
                 !infra.sockets.is_empty()
@@ -319,8 +329,7 @@ impl Machine {
             first..first.saturating_add(count)
         });
         let open = self.arguments.bind.is_none_or(|bind| bind.is_loopback() || bind.is_unspecified());
-        let infras = translation.gateways.values().filter_map(|plan| plan.infra.as_ref());
-        let listeners = infras.flat_map(|infra| &infra.sockets).map(|socket| socket.port).filter(|_| open);
+        let listeners = translation.gateways.values().flat_map(GatewayPlan::http_ports).filter(|_| open);
         internal.chain(listeners).chain(*self.dashboard_port.borrow()).collect()
     }
 
@@ -359,7 +368,7 @@ impl Machine {
             work_dir: self.state.join(directory_name(key)),
             ghost_config: None,
             hidden: Vec::new(),
-            http_in_front: false,
+            http_in_front: infra.http_in_front,
             sockets: infra.sockets.iter().map(socket).collect(),
             admin_address: internal(1),
             secret: None,

@@ -75,9 +75,8 @@ pub(crate) fn settle(
     settled
 }
 
-/// varnishd's and the front's.
+/// varnishd's and the front's. May repeat.
 fn ports(plan: &GatewayPlan) -> impl Iterator<Item = u16> {
-    let of_varnishd = plan.infra.iter().flat_map(|infra| &infra.sockets).map(|socket| socket.port);
     let of_front = plan.routing.front_sockets();
-    of_varnishd.chain(of_front.filter_map(|socket| Some(socket_parts(socket)?.1)))
+    plan.http_ports().chain(of_front.filter_map(|socket| Some(socket_parts(socket)?.1)))
 }

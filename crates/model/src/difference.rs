@@ -94,6 +94,7 @@ impl Routing {
             backend_tls: _,
             authorities: _,
             unready_without_routes: _,
+            http_in_front: _,
             base: _,
             removed: _,
             removed_backend_tls: _,
@@ -138,6 +139,7 @@ impl Routing {
             tls_limits: self.tls_limits.clone(),
             default: self.default.clone(),
             unready_without_routes: self.unready_without_routes,
+            http_in_front: self.http_in_front,
             ..Self::default()
         }
     }
@@ -362,6 +364,9 @@ mod tests {
             }
         };
         let (base, new) = (with(&["a", "b"]), with(&["b", "c"]));
+        // Who owns the ports is the front's and the chaperone's concern, and never the base's.
+        let new = Routing { http_in_front: true, ..new };
+        assert!(new.is_near(&base));
         let head = new.since(&base, "x");
         assert_eq!(head.tls_listeners[0].hosts.len(), 1);
         assert_eq!(head.tls_listeners[0].removed, ["a"]);

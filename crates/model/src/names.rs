@@ -35,6 +35,9 @@ pub const RELOAD_SOCKET: &str = "ghost-reload";
 pub const HTTPS_SOCKET: &str = "https";
 /// The same for plain HTTP, where the front carries it.
 pub const HTTP_SOCKET: &str = "http";
+/// For tests, in the environment of `serve`, `check`, `explain` and `operator`: `Auto` or `Varnish`, for Gateways whose
+/// parameters have no `dataPath`.
+pub const DEFAULT_DATA_PATH_ENV: &str = "VARNISH_GATEWAY_DEFAULT_DATA_PATH";
 /// Beside ghost.json: the unix socket over which varnishd reaches backends with TLS. The front connects to the endpoint that
 /// PROXY names, and verifies it.
 pub const TLS_BACKENDS_SOCKET: &str = "backends.sock";

@@ -77,6 +77,9 @@ pub struct Routing {
     /// A pod that has no route to serve says that it is not ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unready_without_routes: bool,
+    /// The front owns the ports of plain HTTP listeners, too, and carries HTTP. Otherwise they are varnishd's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub http_in_front: bool,
 }
 
 impl Routing {
@@ -123,8 +126,13 @@ impl Routing {
 
     /// Sockets of all listeners, of varnishd's and of the front's; without those that wait for a certificate. May repeat.
     pub fn sockets(&self) -> impl Iterator<Item = &str> {
+        self.http_sockets().chain(self.front_sockets())
+    }
+
+    /// Sockets of plain HTTP listeners: varnishd's, or the front's with `http_in_front`. May repeat.
+    pub fn http_sockets(&self) -> impl Iterator<Item = &str> {
         let http = self.listeners.iter().filter(|listener| listener.tls.is_none());
-        http.map(|listener| listener.socket.as_str()).chain(self.front_sockets())
+        http.map(|listener| listener.socket.as_str())
     }
 
     /// Sockets of the front; without those that wait for a certificate. May repeat.
@@ -140,7 +148,8 @@ impl Routing {
             .iter()
             .filter(move |listener| listener.tls.as_ref().is_none_or(|tls| has_names(&tls)))
             .map(|listener| listener.socket.as_str());
-        https.chain(tls)
+        let http = self.http_sockets().filter(|_| self.http_in_front);
+        http.chain(https).chain(tls)
     }
 
     /// Secrets with pairs, each `namespace/name`: of listeners, and what we show to backends. May repeat.
@@ -178,6 +187,7 @@ impl Default for Routing {
             vhosts: BTreeMap::new(),
             default: None,
             unready_without_routes: false,
+            http_in_front: false,
         }
     }
 }
@@ -248,4 +258,32 @@ pub struct Route {
     pub priority: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_policy: Option<CachePolicy>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_listeners_have_sockets_of_the_front_where_it_carries_http() {
+        let listener = |socket: &str, tls: Option<ListenerTls>| Listener {
+            name: socket.to_owned(),
+            socket: socket.to_owned(),
+            hostname: None,
+            tls,
+        };
+        let pair = ListenerTls { certificates: vec!["a/pair".to_owned()], ..ListenerTls::default() };
+        let listeners = vec![
+            listener("http-80", None),
+            listener("https-443", Some(pair)),
+            listener("https-8443", Some(ListenerTls::default())),
+        ];
+        let mut routing = Routing { listeners, ..Routing::default() };
+        assert_eq!(routing.front_sockets().collect::<Vec<_>>(), ["https-443"]);
+        assert!(!serde_json::to_string(&routing).unwrap().contains("http_in_front"));
+        routing.http_in_front = true;
+        assert_eq!(routing.front_sockets().collect::<Vec<_>>(), ["http-80", "https-443"]);
+        let all: BTreeSet<&str> = routing.sockets().collect();
+        assert_eq!(all, BTreeSet::from(["http-80", "https-443"]));
+    }
 }

@@ -50,7 +50,8 @@ pub async fn run(
         // A replica that waits has everything at hand when its turn comes.
         let namespaces = &settings.watch_namespaces;
         let (controllers, ingress) = (settings.controllers.clone(), settings.ingress());
-        let cluster = Arc::new(Cluster::watch(&client, namespaces, controllers, ingress));
+        let cluster =
+            Arc::new(Cluster::watch(&client, namespaces, controllers, ingress, settings.default_data_path));
         let owned = Arc::new(Owned::watch(&client, namespaces, &settings.controllers.gateway));
         cluster.synced().await;
         owned.synced().await;

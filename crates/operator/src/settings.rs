@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use model::names::{CONTROLLER_NAME, is_controller_name};
+use api::DataPath;
+use model::names::{CONTROLLER_NAME, DEFAULT_DATA_PATH_ENV, is_controller_name};
 use source::kubernetes::Namespaces;
 use translate::snapshot::Controllers;
 use translate::workload::CHAPERONE_CLUSTER_ROLE;
@@ -40,6 +41,8 @@ pub struct Settings {
     /// `WATCH_NAMESPACES`, by comma: Gateways, routes and all they refer to count in these namespaces alone; everywhere where
     /// empty.
     pub watch_namespaces: Namespaces,
+    /// For tests: the `dataPath` of Gateways whose parameters have none.
+    pub default_data_path: Option<DataPath>,
 }
 
 impl Settings {
@@ -67,6 +70,7 @@ impl Settings {
             controllers: controllers(&get)?,
             cluster_role: get("CHAPERONE_CLUSTER_ROLE").unwrap_or_else(|| CHAPERONE_CLUSTER_ROLE.to_owned()),
             lease: get("LEASE_NAME").unwrap_or_else(|| LEASE.to_owned()),
+            default_data_path: default_data_path(&get)?,
         })
     }
 }
@@ -80,6 +84,11 @@ impl Settings {
             namespace: self.namespace.clone().unwrap_or(default.namespace),
         }
     }
+}
+
+fn default_data_path(get: impl Fn(&str) -> Option<String>) -> Result<Option<DataPath>, Error> {
+    let parsed = get(DEFAULT_DATA_PATH_ENV).map(|value| value.parse()).transpose();
+    parsed.map_err(|problem| Error::Setting { variable: DEFAULT_DATA_PATH_ENV, problem })
 }
 
 fn controllers(get: impl Fn(&str) -> Option<String>) -> Result<Controllers, Error> {
@@ -149,6 +158,15 @@ mod tests {
         assert_eq!(set.lease, "blue");
         let e = settings(&[("CONTROLLER_NAME", "blue")]).unwrap_err().to_string();
         assert!(e.contains("CONTROLLER_NAME") && e.contains("example.com/blue"), "{e}");
+    }
+
+    #[test]
+    fn tests_choose_another_default_data_path() {
+        assert_eq!(settings(&[]).unwrap().default_data_path, None);
+        let set = settings(&[(DEFAULT_DATA_PATH_ENV, "Auto")]).unwrap();
+        assert_eq!(set.default_data_path, Some(DataPath::Auto));
+        let e = settings(&[(DEFAULT_DATA_PATH_ENV, "auto")]).unwrap_err().to_string();
+        assert!(e.contains(DEFAULT_DATA_PATH_ENV) && e.contains("`auto`"), "{e}");
     }
 
     #[test]

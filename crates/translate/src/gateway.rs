@@ -138,6 +138,7 @@ impl<'a> Gateway<'a> {
             request_log: parameters.workload.writes_json().then_some(true),
             trace_sampling: parameters.trace_sampling,
             paths: parameters.paths,
+            http_in_front: parameters.http_in_front,
             ..Routing::default()
         };
         let insecure = clients.insecure_ports();
@@ -278,10 +279,11 @@ impl<'a> Gateway<'a> {
     }
 
     pub(crate) fn into_plan(self) -> GatewayPlan {
-        // varnishd's own, that is: HTTPS comes by the front, which opens and closes its sockets by itself. Sorted by
-        // port, so that the order of listeners does not restart varnishd.
+        // varnishd's own: the front opens and closes its sockets while varnishd runs. Sorted by port, so that the order of
+        // listeners does not restart varnishd.
+        let http_in_front = self.parameters.http_in_front;
         let sockets: BTreeSet<(u16, String, &str)> = routed(&self.listeners)
-            .filter(|listener| listener.protocol == Protocol::Http)
+            .filter(|listener| listener.protocol == Protocol::Http && !http_in_front)
             .map(|listener| (listener.port, listener.socket(), listener.protocol.lower_case()))
             .collect();
         let sockets = sockets
@@ -299,6 +301,7 @@ impl<'a> Gateway<'a> {
         };
         let infra = known.then_some(Infra {
             sockets,
+            http_in_front,
             varnishd_args: parameters.varnishd_args,
             upgrade_idle_seconds: parameters.upgrade_idle_seconds,
         });

@@ -8,9 +8,12 @@ use sha2::{Digest, Sha256};
 /// The start of one Gateway's varnishd.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Infra {
-    /// One for each port of a valid HTTP listener, by port. HTTPS listeners are the front's: they change while varnishd
-    /// runs.
+    /// One for each port of a valid HTTP listener, by port; none with `http_in_front`. The front's listeners change while
+    /// varnishd runs.
     pub sockets: Vec<Socket>,
+    /// The front owns all ports and carries HTTP; varnishd has unix sockets only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub http_in_front: bool,
     /// The user's own arguments, without those that would break the gateway.
     pub varnishd_args: Vec<String>,
     /// A piped connection (WebSocket) on which nothing moves is closed after this time.
@@ -52,6 +55,7 @@ mod tests {
     fn infra() -> Infra {
         Infra {
             sockets: vec![Socket { name: "http-80".into(), protocol: "http".into(), port: 80 }],
+            http_in_front: false,
             varnishd_args: vec!["-p".into(), "thread_pool_min=50".into()],
             upgrade_idle_seconds: 300.0,
         }
@@ -64,6 +68,7 @@ mod tests {
         // Written down: a new release must not restart every varnishd just because the hash is made otherwise.
         assert_eq!(first, "87dc53e2a1ec765ae1062e9e0383185ba4089ae51e3db3c19129c7a55f1c7d6b");
         assert_ne!(first, Infra { sockets: vec![], ..infra() }.hash());
+        assert_ne!(first, Infra { http_in_front: true, ..infra() }.hash());
         assert_ne!(first, Infra { varnishd_args: vec![], ..infra() }.hash());
         assert_ne!(first, Infra { upgrade_idle_seconds: 60.0, ..infra() }.hash());
     }

@@ -50,6 +50,7 @@ use grants::Grants;
 pub use infra::{Infra, Socket};
 pub use ingress::OWNER_KIND as INGRESS_CLASS;
 pub use notice::{Notice, Severity};
+pub use parameters::DEFAULT_DATA_PATH;
 pub use referenced::referenced_secrets;
 pub use refused::REFUSED_ANNOTATION;
 pub use resolve::{TlsGroups, resolve, resolve_tls, tls_key};
@@ -88,11 +89,20 @@ pub struct GatewayPlan {
     /// `None`: cannot be decided now, because a ConfigMap or GatewayClassParameters is missing. Whoever runs this
     /// Gateway keeps the VCL that runs; with none running it does not start, since user VCL may hold access rules.
     pub main_vcl: Option<String>,
-    /// `None`: as above. Without sockets: varnishd listens on nothing of its own, since all listeners are HTTPS. There
-    /// is nothing to serve where the routing has no listeners.
+    /// `None`: as above. Without sockets: varnishd listens on no port, since all listeners are the front's. There is nothing to
+    /// serve where the routing has no listeners.
     pub infra: Option<Infra>,
     /// `None`: as above. What [`workload::objects`] needs beside it, for whoever runs the Gateway in a cluster.
     pub workload: Option<workload::Workload>,
+}
+
+impl GatewayPlan {
+    /// Ports of plain HTTP listeners, of varnishd or of the front.
+    pub fn http_ports(&self) -> impl Iterator<Item = u16> {
+        let of_varnishd = self.infra.iter().flat_map(|infra| &infra.sockets).map(|socket| socket.port);
+        let of_front = self.routing.http_sockets().filter(|_| self.routing.http_in_front);
+        of_varnishd.chain(of_front.filter_map(|socket| Some(model::names::socket_parts(socket)?.1)))
+    }
 }
 
 /// Decides, for all Gateways of ours, what they serve, and tells every object what became of it.

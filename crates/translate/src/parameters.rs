@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    DashboardParameters, GatewayClassParameters, GatewayClassParametersSpec, ServiceParameters,
+    DashboardParameters, DataPath, GatewayClassParameters, GatewayClassParametersSpec, ServiceParameters,
     TimeoutParameters, TlsParameters, UserVclConfigMapRef,
 };
 use model::names::API_GROUP;
@@ -25,6 +25,8 @@ const KIND: &str = "GatewayClassParameters";
 const USER_VCL_KEY: &str = "user.vcl";
 /// A WebSocket may be silent for five minutes.
 const UPGRADE_IDLE_SECONDS: f64 = 300.0;
+/// The data path of Gateways whose parameters do not choose one.
+pub const DEFAULT_DATA_PATH: DataPath = DataPath::Varnish;
 /// For requests to finish when their pod ends.
 const DRAIN_SECONDS: f64 = 30.0;
 
@@ -96,6 +98,8 @@ pub(crate) struct Parameters<'a> {
     /// Where spans are exported: of the requests that bring no trace along, this share.
     pub(crate) trace_sampling: Option<f64>,
     pub(crate) paths: Option<Paths>,
+    /// The front owns all ports and carries HTTP.
+    pub(crate) http_in_front: bool,
     pub(crate) varnishd_args: Vec<String>,
     pub(crate) user_vcl: UserVclText<'a>,
     /// For whoever runs the Gateway in pods.
@@ -189,6 +193,7 @@ impl<'a> Parameters<'a> {
                 .unwrap_or(true),
             trace_sampling: trace_sampling(layers, &mut problems),
             paths: paths(layers),
+            http_in_front: http_in_front(layers, snapshot),
             varnishd_args,
             // Nobody knows which VCL is wanted where parameters are missing.
             user_vcl: layers
@@ -354,6 +359,20 @@ fn trace_sampling(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<f64>
         "tracing.samplingRatio: {ratio} is refused: write a number from 0 to 1 ({TRACE_SAMPLING} is in use)"
     ));
     Some(TRACE_SAMPLING)
+}
+
+/// Does the front carry HTTP? User VCL must see every request, and so must the readers of varnishd's log.
+///
+/// Decided by the parameters alone, not by whether the ConfigMap with user VCL is there: pods would roll whenever it comes or
+/// goes.
+fn http_in_front(layers: Layers<'_>, snapshot: &Snapshot) -> bool {
+    let chosen = layers.field(|spec| spec.data_path.as_ref()).copied();
+    let data_path = chosen.or(snapshot.default_data_path).unwrap_or(DEFAULT_DATA_PATH);
+    let needs_varnishd = snapshot.reads_varnishd_log
+        || layers.field(|spec| spec.user_vcl_config_map_ref.as_ref()).is_some()
+        || layers.field(|spec| spec.logging.as_ref()).is_some()
+        || layers.field(|spec| spec.tracing.as_ref()).is_some();
+    data_path == DataPath::Auto && !needs_varnishd
 }
 
 /// Each setting is a field of its own, too. Nothing is written where all are the defaults.

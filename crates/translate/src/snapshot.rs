@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use api::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
+use api::{DataPath, GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
@@ -88,6 +88,11 @@ pub struct Snapshot {
     /// Of each Gateway that was translated before: [`crate::GatewayPlan::parameters`]. In use while the GatewayClassParameters
     /// that it names are missing.
     pub former_parameters: BTreeMap<Key, Arc<str>>,
+    /// The `dataPath` of Gateways whose parameters have none; [`crate::DEFAULT_DATA_PATH`] where absent.
+    pub default_data_path: Option<DataPath>,
+    /// The process that runs the Gateways reads varnishd's log of requests (an access log, spans), so every request must reach
+    /// varnishd: `dataPath: Auto` means `Varnish`.
+    pub reads_varnishd_log: bool,
     /// Of whoever runs us.
     pub ingress_settings: IngressSettings,
     /// Who we are.

@@ -2,7 +2,7 @@
 //!
 //! Takes a Gateway and its plan; gives typed objects, complete, as they are to be applied. Guarantees that the same input
 //! gives the same bytes, and that the pod template changes only with what pods need at their start: neither routes,
-//! certificates and HTTPS listeners, which change live, nor replicas and the Service. Never asks the cluster anything.
+//! certificates and listeners of the front, which change live, nor replicas and the Service. Never asks the cluster anything.
 
 mod access;
 mod deployment;

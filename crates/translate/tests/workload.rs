@@ -165,6 +165,57 @@ fn an_https_listener_is_in_the_service_and_rolls_no_pods() {
     assert!(ports(with).iter().any(|name| name == "https-443"));
 }
 
+/// Every port is the front's: listeners come, go and change their numbers while pods run.
+#[test]
+fn no_listener_rolls_pods_where_the_front_owns_all_ports() {
+    let made = |change: &dyn Fn(&mut Vec<gateway_api::gateways::GatewayListeners>)| {
+        let mut snapshot = read_text(include_str!("workload/front.in.yaml"));
+        let (key, gateway) = snapshot.gateways.iter_mut().next().unwrap();
+        let key = key.clone();
+        change(&mut Arc::make_mut(gateway).spec.listeners);
+        objects(&snapshot.gateways[&key], &translate(&snapshot).gateways[&key], &options()).unwrap()
+    };
+    let ports = |objects: &Objects| -> Vec<i32> {
+        objects
+            .service
+            .spec
+            .iter()
+            .flat_map(|spec| spec.ports.iter().flatten())
+            .map(|port| port.port)
+            .collect()
+    };
+    let first = made(&|_| {});
+    assert_eq!(ports(&first), [80, 8080]);
+    let fewer = made(&|listeners| listeners.truncate(1));
+    assert_eq!((ports(&fewer), &fewer.deployment), (vec![80], &first.deployment));
+    let renumbered = made(&|listeners| listeners[2].port = 9999);
+    assert_eq!((ports(&renumbered), &renumbered.deployment), (vec![80, 9999], &first.deployment));
+    let more = made(&|listeners| {
+        for port in 10_000..10_050 {
+            let name = format!("more-{port}");
+            listeners.push(gateway_api::gateways::GatewayListeners { name, port, ..listeners[0].clone() });
+        }
+    });
+    assert_eq!((ports(&more).len(), &more.deployment), (52, &first.deployment));
+}
+
+#[test]
+fn the_other_arrangement_rolls_pods() {
+    let made = |data_path, default_data_path| {
+        let mut snapshot = read_text(include_str!("workload/front.in.yaml"));
+        parameters(&mut snapshot).data_path = data_path;
+        snapshot.default_data_path = default_data_path;
+        let key = Key::new("infra", "shop");
+        objects(&snapshot.gateways[&key], &translate(&snapshot).gateways[&key], &options()).unwrap()
+    };
+    let (auto, varnish) = (Some(api::DataPath::Auto), Some(api::DataPath::Varnish));
+    assert_ne!(made(auto, None).deployment, made(varnish, None).deployment);
+    assert_eq!(made(auto, None).service, made(varnish, None).service);
+    // What parameters choose goes before the default.
+    assert_eq!(made(None, auto), made(auto, varnish));
+    assert_eq!(made(None, None), made(varnish, auto));
+}
+
 /// Two files of each kind are there at most: the old one goes once the new one is served.
 #[test]
 fn the_work_directory_has_room_for_the_copies_of_twenty_thousand_routes() {

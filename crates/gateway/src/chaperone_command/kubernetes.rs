@@ -39,13 +39,15 @@ pub(super) struct Feeder {
     pub(super) reporter: Reporter,
     /// Where the last configuration is kept, for a container that starts while the API server is away.
     pub(super) kept: Kept,
+    /// `HTTP_IN_FRONT`
+    pub(super) http_in_front: bool,
 }
 
 impl Feeder {
     pub(super) async fn run(self, to_varnishd: watch::Sender<Desired>) -> anyhow::Result<()> {
         let mut changed = self.pod.changed();
         let mut state = self.reporter.state();
-        let mut last = Last::default();
+        let mut last = Last { http_in_front: self.http_in_front, ..Last::default() };
         if let Some(kept) = self.kept.read() {
             tracing::info!("serving the configuration of the last start until the API server answers");
             last.restore(&kept);
@@ -148,6 +150,8 @@ struct Last {
     /// All but the hosts, of both.
     front: Option<Routing>,
     pairs: Pairs,
+    /// What varnishd was started for. routing.json may say otherwise while pods are replaced by pods of the other arrangement.
+    http_in_front: bool,
     /// All endpoints and certificates of a configuration that the operator wrote were read since we started.
     complete: bool,
 }
@@ -251,7 +255,15 @@ impl Last {
         }
         self.front = self.base.as_ref().map(|base| routing.front_over(&base.routing));
         (self.routing, self.text) = (Some(routing), Some(text.into()));
+        self.set_arrangement();
         Ok(())
+    }
+
+    /// This pod's own arrangement counts, not the one that new pods will have.
+    fn set_arrangement(&mut self) {
+        for routing in self.routing.iter_mut().chain(&mut self.front) {
+            routing.http_in_front = self.http_in_front;
+        }
     }
 
     fn is_idle(&self) -> bool {
@@ -272,6 +284,7 @@ impl Last {
         self.vcl = Some(kept.vcl.as_str().into());
         self.routing = serde_json::from_str(&kept.routing).ok();
         self.front = kept.front.clone();
+        self.set_arrangement();
         // It is read, with its base, once the API server answers.
         self.text = None;
     }
@@ -654,6 +667,30 @@ mod tests {
         for file in std::fs::read_dir(&work_dir).unwrap() {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
             assert!(!text.contains("PRIVATE KEY"), "{text}");
+        }
+    }
+
+    /// While pods are replaced, those of both arrangements read the same routing.json.
+    #[test]
+    fn the_pods_arrangement_decides_who_opens_plain_ports() {
+        let base = routing(&["a"]);
+        for (http_in_front, written) in [(true, true), (true, false), (false, true), (false, false)] {
+            let new = Routing { http_in_front: written, ..routing(&["a", "b"]) };
+            let mut last = Last { http_in_front, ..Last::default() };
+            last.take(stored(&new, &base), "default").unwrap();
+            let (desired, tls) = last.desired(&[slice("10.0.0.1")], &BTreeMap::new(), None).unwrap();
+            let open = |desired: &Desired| {
+                let sockets: Vec<_> = desired.tls.listeners.iter().map(|one| one.socket.clone()).collect();
+                (desired.tls.http, sockets)
+            };
+            let expected = if http_in_front { vec!["http-80".to_owned()] } else { Vec::new() };
+            assert_eq!(open(&desired), (http_in_front, expected));
+            // So it is after a restart without API server.
+            let kept = last.keep(&desired, tls, &BTreeMap::new()).unwrap();
+            let mut restored = Last { http_in_front, ..Last::default() };
+            restored.restore(&kept);
+            let (again, _) = restored.desired(&[], &BTreeMap::new(), Some(&kept)).unwrap();
+            assert_eq!(open(&again), open(&desired));
         }
     }
 

@@ -71,6 +71,7 @@ pub(crate) fn settings(identity: &str) -> Settings {
         cluster_role: translate::workload::CHAPERONE_CLUSTER_ROLE.to_owned(),
         lease: LEASE.to_owned(),
         watch_namespaces: Default::default(),
+        default_data_path: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::{GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
+use api::{DataPath, GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
@@ -44,6 +44,7 @@ pub struct Cluster {
     pub ingresses: Store<Ingress>,
     ingress_classes: Store<IngressClass>,
     ingress_settings: IngressSettings,
+    default_data_path: Option<DataPath>,
     /// Who we are.
     pub controllers: Controllers,
     checked: Checked,
@@ -71,6 +72,7 @@ impl Cluster {
         namespaces: &Namespaces,
         controllers: Controllers,
         ingress_settings: IngressSettings,
+        default_data_path: Option<DataPath>,
     ) -> Self {
         let (changed, touched) = (Signal::default(), Signal::default());
         let invalidations_changed = Signal::default();
@@ -107,6 +109,7 @@ impl Cluster {
             ingresses: all!(same_generation),
             ingress_classes: of_cluster!(same_generation),
             ingress_settings,
+            default_data_path,
             controllers,
             checked: Checked::default(),
             config_maps: Named::new(client.clone(), namespaces, same_config_map, changed.clone()),
@@ -164,6 +167,7 @@ impl Cluster {
             ingresses: self.ingresses.usable(ingress),
             ingress_classes: self.ingress_classes.usable(|_| None),
             ingress_settings: self.ingress_settings.clone(),
+            default_data_path: self.default_data_path,
             controllers: self.controllers.clone(),
             checked: self.checked.clone(),
             ..Snapshot::default()

@@ -199,6 +199,9 @@ fn environment(
     };
     add("GATEWAY_NAME", owner.name.to_owned());
     add("VARNISH_LISTEN", ports.listen());
+    if infra.http_in_front {
+        add("HTTP_IN_FRONT", true.to_string());
+    }
     add("VARNISHD_EXTRA_ARGS", varnishd_arguments(settings, infra).join(";"));
     add("VARNISH_SECRET_PATH", format!("{ADMIN_DIR}/{ADMIN_KEY}"));
     add("WORK_DIR", WORK_DIR.to_owned());

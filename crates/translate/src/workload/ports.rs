@@ -14,7 +14,7 @@ const ADMIN_PORT: u16 = 6082;
 pub(super) struct Ports<'a> {
     /// Socket names by port, of all listeners that are served.
     pub(super) public: BTreeMap<u16, String>,
-    /// varnishd's own sockets. HTTPS is the front's, which opens and closes its sockets without a restart.
+    /// varnishd's own sockets. The front opens and closes its sockets without a restart.
     pub(super) varnishd: Vec<&'a Socket>,
     pub(super) health: u16,
     /// Loopback. `None`: the chaperone's default.
@@ -33,7 +33,7 @@ impl<'a> Ports<'a> {
             }
         }
         let mut taken: BTreeSet<u16> = public.keys().copied().collect();
-        // A listener on the usual port moves the internal one: that rolls the pods, as nothing else would help.
+        // A listener on the usual port moves the internal one, which rolls the pods: two sockets cannot share a port.
         let mut free = |usual: u16| {
             let port = (usual..=u16::MAX).find(|port| !taken.contains(port)).unwrap_or(usual);
             taken.insert(port);

@@ -106,6 +106,7 @@ async fn start(answers: &Answers, work_dir: &Path) -> Starting {
         namespace: "default".to_owned(),
         reporter,
         kept: Kept::new(work_dir),
+        http_in_front: false,
     };
     let (to, desired) = watch::channel(Desired::default());
     Starting { desired, state, _running: tokio::spawn(feeder.run(to)) }
