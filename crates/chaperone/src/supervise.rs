@@ -334,8 +334,8 @@ impl Supervisor {
                 let desired = self.desired.borrow_and_update().clone();
                 // Before ghost names them; those of before stay as long as ghost has them.
                 self.front.add_backends(&desired.backends, desired.ghost_files());
-                let feed = &mut self.feed;
-                let routes = feed.apply_routes(&running.control, &child_news, &desired, &self.reporter).await;
+                let control = &running.control;
+                let routes = self.feed.apply_routes(control, &child_news, &desired, &self.reporter).await;
                 if !matches!(&routes, Err(Error::ReloadRefused { .. })) {
                     self.take_routes(&desired).await;
                 }
@@ -345,7 +345,7 @@ impl Supervisor {
                 if routes.is_ok() {
                     self.front.keep_backends(&desired.backends);
                 }
-                let applied = feed.apply_vcl(&running.admin, &desired, &self.reporter).await.and(routes);
+                let applied = self.feed.apply_vcl(&running.admin, &desired, &self.reporter).await.and(routes);
                 retry_at = match &applied {
                     Ok(()) => {
                         self.reporter.tell(&Event::Mended);
