@@ -80,3 +80,48 @@ fn ports(plan: &GatewayPlan) -> impl Iterator<Item = u16> {
     let of_front = plan.routing.front_sockets();
     plan.http_ports().chain(of_front.filter_map(|socket| Some(socket_parts(socket)?.1)))
 }
+
+#[cfg(test)]
+mod tests {
+    use api::DataPath;
+
+    use super::*;
+
+    const TWO: &str = r"
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: varnish}
+spec: {controllerName: varnish-software.com/gateway}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: a, creationTimestamp: '2026-01-01T00:00:00Z'}
+spec:
+  gatewayClassName: varnish
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: b, creationTimestamp: '2026-01-02T00:00:00Z'}
+spec:
+  gatewayClassName: varnish
+  listeners: [{name: http, port: 80, protocol: HTTP}, {name: other, port: 81, protocol: HTTP}]
+";
+
+    #[test]
+    fn a_plain_port_has_one_gateway_in_both_arrangements() {
+        for default_data_path in [None, Some(DataPath::Auto)] {
+            let (mut snapshot, problems) = source::files::parse_str("case.yaml", TWO);
+            assert!(problems.is_empty(), "{problems:?}");
+            snapshot.default_data_path = default_data_path;
+            let mut plans = translate::translate(&snapshot).gateways;
+            let settled = settle(&snapshot, &mut plans, |_, _| false);
+            let (a, b) = (Key::new("default", "a"), Key::new("default", "b"));
+            assert_eq!(settled.conflicts.len(), 1);
+            assert!(settled.has_lost(&b, 80) && !settled.has_lost(&b, 81) && !settled.has_lost(&a, 80));
+            let of_varnishd = plans[&b].infra.as_ref().map(|infra| infra.sockets.len());
+            let expected = if default_data_path.is_some() { 0 } else { 1 };
+            assert_eq!(of_varnishd, Some(expected));
+        }
+    }
+}
