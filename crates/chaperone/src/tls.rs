@@ -351,6 +351,7 @@ fn limits(of: Option<&model::TlsLimits>) -> front::Limits {
         connections: count(of.connections, default.connections),
         hello_bytes: count(of.client_hello_bytes, default.hello_bytes),
         idle_timeout: seconds(of.idle_seconds, default.idle_timeout),
+        http: default.http,
     }
 }
 

@@ -44,7 +44,12 @@ fn open(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
 /// What to tell the person who reads the log.
 pub(crate) fn advice(error: &io::Error, port: u16) -> String {
     let remedy = match error.kind() {
-        ErrorKind::AddrInUse => "another process has it: stop that one or give the listener another port",
+        ErrorKind::AddrInUse => {
+            return format!(
+                "port {port} is taken by another process: stop that process (`ss -ltnp 'sport = :{port}'` names it), or \
+                 give the listener another port"
+            );
+        }
         ErrorKind::PermissionDenied => {
             "low ports need the sysctl net.ipv4.ip_unprivileged_port_start or the capability NET_BIND_SERVICE"
         }

@@ -105,6 +105,38 @@ pub struct Limits {
     pub hello_bytes: usize,
     /// A connection of a TLSRoute on which nothing moves is closed after this time. For HTTP varnishd has its own.
     pub idle_timeout: Duration,
+    /// Where the front carries HTTP.
+    pub http: HttpLimits,
+}
+
+/// What one connection of HTTP may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// For the head of a request. After it: 408.
+    pub head_timeout: Duration,
+    /// Between two requests.
+    pub idle_timeout: Duration,
+    /// For a client that takes nothing of its answer, or sends nothing of its body.
+    pub stall_timeout: Duration,
+    /// The most bytes of a request's head. Beyond: 431.
+    pub head_bytes: usize,
+    /// The most headers of a request. Beyond: 431.
+    pub headers: usize,
+    /// HTTP/2 streams of one connection, at once.
+    pub streams: u32,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            head_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(75),
+            stall_timeout: Duration::from_secs(300),
+            head_bytes: 64 << 10,
+            headers: 128,
+            streams: 128,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -115,6 +147,7 @@ impl Default for Limits {
             connections: 100_000,
             hello_bytes: 16 << 10,
             idle_timeout: Duration::from_secs(3600),
+            http: HttpLimits::default(),
         }
     }
 }

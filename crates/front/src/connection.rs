@@ -23,7 +23,7 @@ use crate::hosts::Hosts;
 use crate::relay::{read_some, relay, relay_until_idle};
 use crate::run::Shared;
 use crate::terminate::Server;
-use crate::{Failure, Http, Shutdown, UpstreamFailure, hello, http, proxy, upstream};
+use crate::{Failure, Http, HttpLimits, Limits, Shutdown, UpstreamFailure, hello, http, proxy, upstream};
 
 /// From the end of the handshake to the first byte. Browsers connect before they have something to ask.
 const FIRST_BYTE: Duration = Duration::from_secs(30);
@@ -91,9 +91,10 @@ async fn exchange(
     shared: &Shared,
 ) {
     if let (Some(Service::Http), Some(http)) = (services.find(None), &shared.http) {
-        return plain(stream, client, &socket, Arc::clone(http), shared).await;
+        let (http, limits) = (Arc::clone(http), gate.limits.http);
+        return Box::pin(plain(stream, client, &socket, http, limits, shared)).await;
     }
-    let idle = gate.limits.idle_timeout;
+    let limits = Arc::clone(&gate);
     let patience = gate.limits.handshake_timeout;
     // Boxed, so that its memory is given back for the long time that follows.
     let greeted = timeout(patience, Box::pin(handshake(stream, services, gate))).await;
@@ -107,7 +108,7 @@ async fn exchange(
     {
         counters.greeted(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed));
     }
-    if let Err(why) = carry(greeted, client, &socket, idle, shared).await {
+    if let Err(why) = carry(greeted, client, &socket, &limits.limits, shared).await {
         counters.upstream_failed(why);
     }
 }
@@ -117,28 +118,23 @@ async fn carry(
     greeted: Greeted,
     client: SocketAddr,
     socket: &Arc<str>,
-    idle: Duration,
+    limits: &Limits,
     shared: &Shared,
 ) -> Result<(), UpstreamFailure> {
+    let idle = limits.idle_timeout;
     let (from_clients, to_clients) = shared.counters.traffic();
     match greeted {
         Greeted::Https(stream, server) => {
-            let Some(http) = &shared.http else { return Ok(()) };
-            // The client is gone already if we cannot tell where it came to.
-            let Ok(introduction) = introduction(client, &stream, &server) else { return Ok(()) };
-            drop(server);
-            let alpn = introduction.alpn.clone();
-            let client = http::Client::new(Arc::clone(http), client, Arc::clone(socket), introduction);
-            let shutdown = shared.shutdown.clone();
-            Box::pin(http::serve(stream, client, alpn.as_deref(), shutdown)).await;
+            Box::pin(https(stream, server, client, socket, limits.http, shared)).await;
         }
         Greeted::Terminated(mut stream, server) => {
             // HTTP begins with the client: varnishd need not know of one who has nothing to say.
             let Some(first) = Box::pin(first_bytes(&mut stream, shared)).await else { return Ok(()) };
             from_clients.fetch_add(first.len() as u64, Ordering::Relaxed);
             // The client is gone already if we cannot tell where it came to.
-            let Ok(introduction) = introduction(client, &stream, &server) else { return Ok(()) };
-            let mut bytes = introduction.encode();
+            let Ok(mut bytes) = introduction(client, &stream, &server).map(|header| header.encode()) else {
+                return Ok(());
+            };
             drop(server);
             bytes.extend_from_slice(&first);
             drop(first);
@@ -253,12 +249,37 @@ fn failure(error: &io::Error) -> Failure {
     }
 }
 
+/// A client of an HTTPS port, where HTTP is carried here.
+async fn https(
+    stream: Decrypted,
+    server: Arc<Server>,
+    client: SocketAddr,
+    socket: &Arc<str>,
+    limits: HttpLimits,
+    shared: &Shared,
+) {
+    let Some(http) = &shared.http else { return };
+    // The client is gone already if we cannot tell where it came to.
+    let Ok(introduction) = introduction(client, &stream, &server) else { return };
+    drop(server);
+    let alpn = introduction.alpn.clone();
+    let client = http::Client::new(Arc::clone(http), client, Arc::clone(socket), introduction, limits);
+    http::serve(stream, client, alpn.as_deref(), shared.shutdown.clone()).await;
+}
+
 /// A client of a plain port.
-async fn plain(stream: TcpStream, client: SocketAddr, socket: &Arc<str>, http: Arc<Http>, shared: &Shared) {
+async fn plain(
+    stream: TcpStream,
+    client: SocketAddr,
+    socket: &Arc<str>,
+    http: Arc<Http>,
+    limits: HttpLimits,
+    shared: &Shared,
+) {
     let Ok(local) = stream.local_addr() else { return };
     let _ = stream.set_nodelay(true);
     let introduction = proxy::Header { addresses: Some((client, local)), ..proxy::Header::default() };
-    let client = http::Client::new(http, client, Arc::clone(socket), introduction);
+    let client = http::Client::new(http, client, Arc::clone(socket), introduction, limits);
     http::serve(stream, client, None, shared.shutdown.clone()).await;
 }
 

@@ -19,6 +19,7 @@ mod response;
 mod rewind;
 mod table;
 mod tunnel;
+mod watched;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -137,10 +138,10 @@ pub(crate) async fn serve<S>(
 {
     let client = Arc::new(client);
     match alpn {
-        Some(b"h2") => h2::serve(stream, client, shutdown).await,
+        Some(b"h2") => Box::pin(h2::serve(stream, client, shutdown)).await,
         Some(_) => h1::serve(stream, client, shutdown).await,
         None => match rewind::sniff(stream).await {
-            Some((stream, true)) => h2::serve(stream, client, shutdown).await,
+            Some((stream, true)) => Box::pin(h2::serve(stream, client, shutdown)).await,
             Some((stream, false)) => h1::serve(stream, client, shutdown).await,
             None => {}
         },

@@ -33,7 +33,7 @@ pub use backend::{
     Trust, run_backends,
 };
 pub use backends::{BackendGroup, Backends};
-pub use config::{Action, Config, Host, Limits, Listener};
+pub use config::{Action, Config, Host, HttpLimits, Limits, Listener};
 pub use counters::{Counters, Failure, UpstreamFailure};
 pub use event::{Event, Shutdown};
 pub use http::Http;

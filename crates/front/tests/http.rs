@@ -5,5 +5,7 @@
 mod direct;
 #[path = "http/http2.rs"]
 mod http2;
+#[path = "http/parked.rs"]
+mod parked;
 #[path = "http/support.rs"]
 mod support;

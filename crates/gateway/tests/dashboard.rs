@@ -291,7 +291,7 @@ fn a_listener_goes_before_the_dashboard() {
     scene.write("all.yaml", &[class(), gateway("web", &[port, other])].concat());
     program.wait_for_line(&["the dashboard gives port", &other.to_string()]);
     until("the listener has the port", || {
-        Ask::get("x", "/").try_send(other).is_ok_and(|response| response.header("X-Varnish").is_some())
+        Ask::get("x", "/").try_send(other).is_ok_and(|response| response.header("X-Cache").is_some())
     });
     drop(program);
 

@@ -224,7 +224,7 @@ fn a_manager_that_dies_is_told_and_started_again() {
     signal(before.manager, Signal::KILL);
     let line = site.program.wait_for_line(&["error: Gateway default/web: varnishd ended", "SIGKILL"]);
     assert!(!line.contains("Varnish Cache CLI"), "no small talk: {line}");
-    site.program.wait_for_lines(2, &["Gateway default/web: listening on"]);
+    site.program.wait_for_lines(2, &["Gateway default/web: reloaded"]);
     until("the old child is gone", || !is_alive(before.child));
     assert_ne!(site.program.varnishd().manager, before.manager);
     assert_eq!(get(site.port, "x", "/").origin(), "shop");

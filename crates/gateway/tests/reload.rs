@@ -4,10 +4,12 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::processes::is_alive;
+use rustix::process::Signal;
+
+use crate::support::processes::{is_alive, signal};
 use crate::support::{
-    Ask, Connection, Origin, Scene, class, free_port, gateway, get, parameters, route_to, service, until,
-    user_vcl,
+    Ask, Connection, Origin, Scene, cache_policy, class, free_port, gateway, get, parameters, route_to,
+    service, until, user_vcl,
 };
 
 #[test]
@@ -174,7 +176,7 @@ fn a_new_listener_port_restarts_its_own_gateway_only() {
     let [web, other, new] = [free_port(), free_port(), free_port()];
     let shop = Origin::new("shop");
     let rest = [
-        class(),
+        parameters("{dataPath: Varnish}"),
         gateway("other", &[other]),
         service("shop", &[shop.address()]),
         route_to("shop", "/", "shop"),
@@ -192,6 +194,84 @@ fn a_new_listener_port_restarts_its_own_gateway_only() {
     program.wait_for_line(&["Gateway default/web: restarting varnishd", "listeners or arguments changed"]);
     assert!(!is_alive(before.manager) && !is_alive(before.child));
     assert_eq!(program.varnishd_of("default_other"), neighbour, "the neighbour was left alone");
+}
+
+/// A Gateway whose front carries HTTP: one route that is cached for an hour under /cached, and one that is not.
+fn front_scene(port: u16, shop: &Origin) -> Scene {
+    let rest = [
+        parameters("{dataPath: Auto}"),
+        service("shop", &[shop.address()]),
+        route_to("shop", "/", "shop"),
+        route_to("cached", "/cached", "shop"),
+        cache_policy("cached", "cached", "  forcedTTL: 1h"),
+    ];
+    let scene = Scene::new(&rest.concat());
+    scene.write("web.yaml", &gateway("web", &[port]));
+    scene
+}
+
+#[test]
+fn a_hundred_listener_changes_under_load_fail_no_request_and_keep_the_cache() {
+    let [port, other] = [free_port(), free_port()];
+    let shop = Origin::new("shop");
+    let scene = front_scene(port, &shop);
+    let program = scene.serve();
+    let varnishd = program.varnishd();
+    assert_eq!(get(port, "x", "/cached").header("X-Cache"), Some("MISS"));
+    let (stop, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let load = |number: usize| {
+        let mut connection = Connection::open(port).unwrap();
+        while !stop.load(Ordering::Relaxed) {
+            let (response, cache) = match number {
+                0 => (connection.exchange(&Ask::get("x", "/cached")), "HIT"),
+                1 => (connection.exchange(&Ask::get("x", "/steady")), "PASS"),
+                _ => (Ask::new("POST", "x", "/steady").body(vec![7; 2000]).send(port), "PASS"),
+            };
+            assert_eq!((response.status, response.header("X-Cache")), (200, Some(cache)));
+            served.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..3).map(|number| scope.spawn(move || load(number))).collect();
+        let _stop = Stop(&stop);
+        for change in 1..=100 {
+            // One port comes and goes.
+            let ports: &[u16] = if change % 2 == 1 { &[port, other] } else { &[port] };
+            scene.write("web.yaml", &gateway("web", ports));
+            until("the change is in force", || {
+                assert!(clients.iter().all(|client| !client.is_finished()), "a request failed");
+                let answer = Ask::get("x", "/").try_send(other);
+                if ports.len() == 2 {
+                    answer.is_ok_and(|answer| answer.status == 200)
+                } else {
+                    answer.is_err()
+                }
+            });
+        }
+    });
+    assert!(served.load(Ordering::Relaxed) > 100);
+    assert_eq!(program.varnishd(), varnishd, "a listener's change restarts nothing");
+    assert_eq!(get(port, "x", "/cached").header("X-Cache"), Some("HIT"));
+}
+
+#[test]
+fn without_varnishd_requests_go_to_their_origins() {
+    let (port, shop) = (free_port(), Origin::new("shop"));
+    let scene = front_scene(port, &shop);
+    let program = scene.serve();
+    assert_eq!(get(port, "x", "/cached").header("X-Cache"), Some("MISS"));
+    assert_eq!(get(port, "x", "/cached").header("X-Cache"), Some("HIT"));
+    let mut connection = Connection::open(port).unwrap();
+    for _ in 0..3 {
+        signal(program.varnishd().manager, Signal::KILL);
+        for _ in 0..50 {
+            for path in ["/cached", "/steady"] {
+                assert_eq!(connection.exchange(&Ask::get("x", path)).status, 200, "{path}");
+                assert_eq!(get(port, "x", path).status, 200, "{path}");
+            }
+        }
+        until("the cache is back", || get(port, "x", "/cached").header("X-Cache") == Some("HIT"));
+    }
 }
 
 #[test]

@@ -14,7 +14,8 @@ pub(crate) mod wait;
 pub(crate) use authority::{Authority, Leaf, PickyOrigin, TlsOrigin, config_map};
 pub(crate) use client::{Ask, Connection, Response, get};
 pub(crate) use manifests::{
-    cache_policy, class, gateway, gateway_of, parameters, route, route_to, secret, service, shop_on, user_vcl,
+    cache_policy, class, front_carries_http, gateway, gateway_of, parameters, route, route_to, secret,
+    service, shop_on, user_vcl,
 };
 pub(crate) use origin::Origin;
 pub(crate) use ports::free_port;

@@ -391,7 +391,7 @@ fn http_2_is_spoken_where_the_client_offers_it() {
 #[test]
 fn http_2_is_not_offered_where_varnishd_is_told_not_to_speak_it() {
     let (tls, certificate) = (free_port(), Certificate::new("shop.example.com"));
-    let class = parameters("{varnishdExtraArgs: [-p, feature=-http2]}");
+    let class = parameters("{dataPath: Varnish, varnishdExtraArgs: [-p, feature=-http2]}");
     let listener = https("https", tls, "", "cert");
     let scene = Scene::new(&[class, gateway_of("web", &[listener]), certificate.secret("cert")].concat());
     let program = scene.serve();

@@ -30,10 +30,6 @@ use super::tunnel::ClientSide;
 use crate::Shutdown;
 
 const PREFACE: Duration = Duration::from_secs(10);
-/// A connection without streams is closed after this time.
-const IDLE: Duration = Duration::from_secs(60);
-const STREAMS: u32 = 128;
-const HEADER_BYTES: u32 = 64 << 10;
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// What one stream may have waiting for the client.
@@ -55,10 +51,11 @@ pub(crate) async fn serve<S>(stream: S, client: Arc<Client>, mut shutdown: watch
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let limits = client.limits;
     let mut builder = Builder::new();
     builder
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(HEADER_BYTES)
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER)
@@ -75,7 +72,7 @@ where
             }
         };
         let accepted = tokio::select! {
-            accepted = timeout(IDLE, connection.accept()) => accepted,
+            accepted = timeout(limits.idle_timeout, connection.accept()) => accepted,
             () = ends => {
                 is_ending = true;
                 connection.graceful_shutdown();

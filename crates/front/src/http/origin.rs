@@ -13,6 +13,7 @@ use super::Http;
 use super::body::{ClientBody, Progress};
 use super::pool::{self, Key, Lease};
 use super::table::{RuleId, Table};
+use crate::BackendFailure;
 
 /// Endpoints that are tried, one after the other, while nothing was sent.
 const TRIES: usize = 3;
@@ -128,7 +129,11 @@ pub(crate) async fn send(
             }
             Err(why) => {
                 counted(false);
+                if let (Unanswered::Refused(alert), Some((name, _))) = (&why, &profile) {
+                    http.backends.ill(name.to_string(), endpoint, BackendFailure::Refused, alert.clone());
+                }
                 return Err(match why {
+                    Unanswered::Refused(_) => Failure::Unreachable,
                     Unanswered::Timeout => Failure::Timeout,
                     Unanswered::Upload => Failure::Upload,
                     Unanswered::NotSent(_) | Unanswered::Closed | Unanswered::Broken => Failure::Broken,
@@ -145,6 +150,8 @@ enum Unanswered {
     Broken,
     Timeout,
     Upload,
+    /// A TLS alert instead of an answer: in TLS 1.3 a backend says after the handshake what it thinks of our certificate.
+    Refused(String),
 }
 
 /// Waits for the head of the answer. While an upload moves, the origin may be silent.
@@ -172,7 +179,9 @@ async fn answer(
             return Err(Unanswered::NotSent(Box::new(message)));
         }
         let error = failed.into_error();
-        return Err(if error.is_user() {
+        return Err(if let Some(alert) = alert(&error) {
+            Unanswered::Refused(alert)
+        } else if error.is_user() {
             Unanswered::Upload
         } else if error.is_incomplete_message() || error.is_canceled() || is_reset(&error) {
             Unanswered::Closed
@@ -180,6 +189,13 @@ async fn answer(
             Unanswered::Broken
         });
     }
+}
+
+/// What a backend's TLS said instead of an answer.
+fn alert(error: &hyper::Error) -> Option<String> {
+    let io = std::error::Error::source(error)?.downcast_ref::<std::io::Error>()?;
+    let tls = io.get_ref()?.downcast_ref::<rustls::Error>()?;
+    matches!(tls, rustls::Error::AlertReceived(_)).then(|| tls.to_string())
 }
 
 /// The other side closed the connection before it said anything.

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use router::counters::OTHER;
 
-use super::Http;
+use super::request::Client;
 use super::table::{RuleId, Table};
 
 /// One request that is under way. Counted when it is dropped, unless varnishd counts it.
 #[derive(Debug)]
 pub(crate) struct Record {
-    http: Arc<Http>,
+    client: Arc<Client>,
     began: Instant,
     counted: Option<Counted>,
     bytes: u64,
@@ -27,9 +27,10 @@ struct Counted {
 }
 
 impl Record {
-    pub(crate) fn begin(http: &Arc<Http>) -> Self {
-        http.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self { http: Arc::clone(http), began: Instant::now(), counted: None, bytes: 0 }
+    pub(crate) fn begin(client: &Arc<Client>) -> Self {
+        client.http.in_flight.fetch_add(1, Ordering::Relaxed);
+        client.movement.begins();
+        Self { client: Arc::clone(client), began: Instant::now(), counted: None, bytes: 0 }
     }
 
     /// This is its answer. `cache` is a position in [`model::stats::CACHE_RESULTS`].
@@ -49,7 +50,8 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.http.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.client.http.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.client.movement.ends();
         if let Some(Counted { table, rule, status, cache }) = &self.counted
             && let Some(counters) = table.counters(*rule)
         {

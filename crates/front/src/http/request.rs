@@ -15,8 +15,9 @@ use router::{Router, is_host};
 
 use super::pool::Sender;
 use super::table::{RuleId, Table};
+use super::watched::Movement;
 use super::{Http, response};
-use crate::proxy;
+use crate::{HttpLimits, proxy};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -45,6 +46,8 @@ pub(crate) struct Client {
     pub(crate) is_tls: bool,
     /// What varnishd is to know of the client.
     pub(crate) introduction: proxy::Header,
+    pub(crate) limits: HttpLimits,
+    pub(crate) movement: Arc<Movement>,
     /// Connections to varnishd that were introduced as this client's.
     cache_connections: Mutex<Vec<Sender>>,
 }
@@ -55,6 +58,7 @@ impl Client {
         address: SocketAddr,
         socket: Arc<str>,
         introduction: proxy::Header,
+        limits: HttpLimits,
     ) -> Self {
         let ip = address.ip().to_canonical();
         let text = |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
@@ -67,6 +71,8 @@ impl Client {
             socket,
             is_tls: introduction.tls.is_some(),
             introduction,
+            limits,
+            movement: Arc::default(),
             cache_connections: Mutex::new(Vec::new()),
         }
     }

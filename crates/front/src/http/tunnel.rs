@@ -90,7 +90,7 @@ pub(crate) async fn open(
     parts.headers.insert(header::CONNECTION, UPGRADE);
     record.is_tunnel(table, Some(rule));
     let http = Arc::clone(&client.http);
-    let began = Record::begin(&http);
+    let began = Record::begin(client);
     drop(tokio::spawn(async move {
         let _place = place;
         carry(of_client, of_origin, &http, record).await;

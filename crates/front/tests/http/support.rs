@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use front::{BackendSide, Config, Event, Host, Http, Listener, Shutdown, run_counted};
+use front::{BackendSide, Config, Event, Host, Http, Limits, Listener, Shutdown, run_counted};
 use model::ghost;
 use router::Router;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -135,7 +135,19 @@ impl Front {
         Self::with(endpoints, |_| ()).await
     }
 
+    pub(crate) async fn limited(endpoints: &[SocketAddr], limits: Limits) -> Self {
+        Self::start(endpoints, |_| (), limits).await
+    }
+
     pub(crate) async fn with(endpoints: &[SocketAddr], change: impl FnOnce(&mut ghost::Config)) -> Self {
+        Self::start(endpoints, change, Limits::default()).await
+    }
+
+    async fn start(
+        endpoints: &[SocketAddr],
+        change: impl FnOnce(&mut ghost::Config),
+        limits: Limits,
+    ) -> Self {
         let port = free_port();
         let mut routes = to(endpoints, port);
         change(&mut routes);
@@ -146,6 +158,7 @@ impl Front {
         http.route_by(Arc::new(Router::compile(&routes).unwrap().router));
         let config = Config {
             http: true,
+            limits,
             listeners: vec![Listener {
                 socket: format!("http-{port}"),
                 address: Some(Ipv4Addr::LOCALHOST.into()),

@@ -34,6 +34,11 @@ spec: {spec}
     )
 }
 
+/// Does the front carry HTTP in Gateways that do not choose a data path? `make test` runs all tests in both arrangements.
+pub(crate) fn front_carries_http() -> bool {
+    std::env::var("VARNISH_GATEWAY_DEFAULT_DATA_PATH").is_ok_and(|chosen| chosen == "Auto")
+}
+
 /// GatewayClass `varnish` with user VCL out of a ConfigMap.
 pub(crate) fn user_vcl(vcl: &str) -> String {
     let vcl: String = vcl.lines().map(|line| format!("    {line}\n")).collect();

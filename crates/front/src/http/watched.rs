@@ -1,0 +1,146 @@
+//! A client's stream that says what moves on it, so that an idle connection can be told from a busy one.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What moved on one connection. Only its own thread writes.
+#[derive(Debug)]
+pub(crate) struct Movement {
+    /// Requests that are under way.
+    active: AtomicUsize,
+    /// Requests that are over.
+    finished: AtomicU64,
+    /// Bytes from the client, and those of them when a request began or ended last.
+    read: AtomicU64,
+    mark: AtomicU64,
+    written: AtomicU64,
+    /// All that was written has been handed to the kernel.
+    flushed: AtomicBool,
+}
+
+impl Default for Movement {
+    fn default() -> Self {
+        Self {
+            active: AtomicUsize::new(0),
+            finished: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            mark: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            flushed: AtomicBool::new(true),
+        }
+    }
+}
+
+impl Movement {
+    pub(crate) fn begins(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.mark.store(self.read.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    pub(crate) fn ends(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+        self.finished.fetch_add(1, Ordering::Relaxed);
+        self.mark.store(self.read.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed) > 0
+    }
+
+    /// Changes with everything that happens.
+    pub(crate) fn total(&self) -> (u64, u64, u64) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (load(&self.finished), load(&self.read), load(&self.written))
+    }
+
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.flushed.load(Ordering::Relaxed)
+    }
+
+    /// The client has begun a request, and not finished its head.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.read.load(Ordering::Relaxed) != self.mark.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Watched<S> {
+    stream: S,
+    /// Read already, and to be read again.
+    first: Bytes,
+    movement: Arc<Movement>,
+}
+
+impl<S> Watched<S> {
+    pub(crate) fn new(stream: S, first: Bytes, movement: Arc<Movement>) -> Self {
+        Self { stream, first, movement }
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.stream
+    }
+
+    fn wrote(&self, written: &Poll<io::Result<usize>>) {
+        self.movement.flushed.store(false, Ordering::Relaxed);
+        if let Poll::Ready(Ok(count)) = written {
+            self.movement.written.fetch_add(*count as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = to.filled().len();
+        if self.first.is_empty() {
+            ready!(Pin::new(&mut self.stream).poll_read(cx, to))?;
+        } else {
+            let count = self.first.len().min(to.remaining());
+            to.put_slice(&self.first[..count]);
+            self.first.advance(count);
+        }
+        self.movement.read.fetch_add((to.filled().len() - before) as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wrote(&written);
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.movement.flushed.store(true, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.wrote(&written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
