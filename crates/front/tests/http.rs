@@ -1,7 +1,19 @@
 //! The front as it carries HTTP: what clients send, byte by byte, and what origins get.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "http/chunks.rs"]
+mod chunks;
+#[path = "http/corpus.rs"]
+mod corpus;
 #[path = "http/direct.rs"]
 mod direct;
+#[path = "http/framing.rs"]
+mod framing;
+#[path = "http/headers.rs"]
+mod headers;
+#[path = "http/hosts.rs"]
+mod hosts;
+#[path = "http/request_lines.rs"]
+mod request_lines;
 #[path = "http/support.rs"]
 mod support;
