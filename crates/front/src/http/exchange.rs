@@ -48,7 +48,7 @@ pub(crate) async fn exchange(
     let (mut parts, body) = request.into_parts();
     let admitted = match request::admit(&mut parts, !body.is_empty(), client, table.router()) {
         Ok(admitted) => admitted,
-        Err(why) => return response::own(why, Some(&table), None, record),
+        Err(why) => return response::refusal(why, &table, record),
     };
     let decided = decide(&parts, !body.is_empty(), client, &admitted, &table);
     if decided.asks_cache {
@@ -196,7 +196,8 @@ fn failed(why: Failure) -> Own {
         Failure::Broken => {
             refused(StatusCode::BAD_GATEWAY, "the backend closed the connection or sent an invalid response")
         }
-        Failure::Upload => refused(StatusCode::REQUEST_TIMEOUT, "the request's body broke off or stopped"),
+        Failure::Upload => refused(StatusCode::BAD_REQUEST, "the request's body broke off or is not valid"),
+        Failure::Stalled => refused(StatusCode::REQUEST_TIMEOUT, "the request's body did not come in time"),
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::body::{AnswerBody, ClientBody};
 use super::exchange::exchange;
 use super::request::Client;
-use super::response::finish;
+use super::response::{Closes, finish};
 use crate::Shutdown;
 
 /// For the head of a request, and between two requests.
@@ -62,5 +62,6 @@ async fn answer(client: &Arc<Client>, mut request: Request<Incoming>) -> Respons
     let upgrade =
         request.headers().contains_key(http::header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
     let response = exchange(client, request.map(ClientBody::h1), upgrade).await;
-    finish(response, client.http.is_draining())
+    let closes = client.http.is_draining() || response.extensions().get::<Closes>().is_some();
+    finish(response, closes)
 }

@@ -58,6 +58,17 @@ pub(crate) fn edit(headers: &mut HeaderMap, table: &Table, rule: Option<RuleId>)
     }
 }
 
+/// Marks an answer to a request that was refused at the entrance: what follows on an HTTP/1 connection is not read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Closes;
+
+/// The answer to a request that was refused before it was routed.
+pub(crate) fn refusal(why: Own, table: &Arc<Table>, record: Record) -> Response<AnswerBody> {
+    let mut response = own(why, Some(table), None, record);
+    response.extensions_mut().insert(Closes);
+    response
+}
+
 /// Every response goes through here last.
 pub(crate) fn finish(mut response: Response<AnswerBody>, closes: bool) -> Response<AnswerBody> {
     if closes {

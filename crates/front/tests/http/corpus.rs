@@ -300,7 +300,7 @@ pub(crate) struct Case {
     statuses: Vec<u16>,
     stays_open: bool,
     /// Whole requests at the origin.
-    arrives: Vec<String>,
+    arrives: Vec<Vec<u8>>,
     /// A request may begin to arrive, but must not end.
     may_be_cut: bool,
 }
@@ -318,9 +318,14 @@ fn case(name: &str, sent: impl AsRef<[u8]>, statuses: &[u16]) -> Case {
 
 /// The origin gets this, and the connection stays open.
 pub(crate) fn forwards(name: &str, sent: impl AsRef<[u8]>, arrives: &[&str]) -> Case {
-    let arrives: Vec<String> = arrives.iter().map(|one| (*one).to_owned()).collect();
+    let arrives: Vec<Vec<u8>> = arrives.iter().map(|one| one.as_bytes().to_vec()).collect();
     let statuses = vec![200; arrives.len()];
     Case { stays_open: true, arrives, ..case(name, sent, &statuses) }
+}
+
+/// The same for one request that is no text.
+pub(crate) fn forwards_bytes(name: &str, sent: impl AsRef<[u8]>, arrives: &[u8]) -> Case {
+    Case { stays_open: true, arrives: vec![arrives.to_vec()], ..case(name, sent, &[200]) }
 }
 
 /// The origin gets this, and the connection closes.
@@ -395,7 +400,7 @@ async fn run(case: Case, front: &Front, origin: &Recorder) -> Result<(), String>
     let (arrived, cut) = origin.take().await;
     let got = answers(&got, end, |number| is_head && number == 0);
     let mut statuses = case.statuses.clone();
-    let mut arrives: Vec<String> = case.arrives.iter().map(|one| normal(one.as_bytes(), None)).collect();
+    let mut arrives: Vec<String> = case.arrives.iter().map(|one| normal(one, None)).collect();
     if case.stays_open {
         statuses.push(200);
         arrives.push(normal(PROBED.as_bytes(), None));

@@ -24,7 +24,7 @@ async fn lengths_are_digits_and_agree() {
         forwards("a length of zero passes", post("Content-Length: 0\r\n", ""), &[NOTHING]),
         forwards("zeros become one", post("Content-Length: 000\r\n", ""), &[NOTHING]),
         forwards("a request that begins like a body is a request", post("Content-Length: 0\r\n", "GET /x HTTP/1.1\r\nHost: b\r\n\r\n"), &[NOTHING, "GET /x HTTP/1.1\r\nhost: b\r\n\r\n"]),
-        forwards("a body that looks like a request is a body", post("Content-Length: 27\r\n", "GET /x HTTP/1.1\r\nHost: b\r\n\r\n"), &["POST / HTTP/1.1\r\ncontent-length: 27\r\nhost: a\r\n\r\nGET /x HTTP/1.1\r\nHost: b\r\n\r\n"]),
+        forwards("a body that looks like a request is a body", post("Content-Length: 28\r\n", "GET /x HTTP/1.1\r\nHost: b\r\n\r\n"), &["POST / HTTP/1.1\r\ncontent-length: 28\r\nhost: a\r\n\r\nGET /x HTTP/1.1\r\nHost: b\r\n\r\n"]),
         forwards("CRLF after a body is skipped", post("Content-Length: 5\r\n", "hello\r\n"), &[LENGTH]),
         forwards("a body of NULs arrives", post("Content-Length: 4\r\n", "\0\0\0\0"), &["POST / HTTP/1.1\r\ncontent-length: 4\r\nhost: a\r\n\r\n\0\0\0\0"]),
         forwards("POST without a length has no body", post("", ""), &["POST / HTTP/1.1\r\nhost: a\r\n\r\n"]),
@@ -65,8 +65,8 @@ async fn every_method_may_have_a_body() {
         ));
         cases.push(forwards(
             &format!("{method} with a request in its body is one request"),
-            format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\nGET /x HTTP/1.1\r\nHost: b\r\n\r\n"),
-            &[&format!("{method} / HTTP/1.1\r\ncontent-length: 27\r\nhost: a\r\n\r\nGET /x HTTP/1.1\r\nHost: b\r\n\r\n")],
+            format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 28\r\n\r\nGET /x HTTP/1.1\r\nHost: b\r\n\r\n"),
+            &[&format!("{method} / HTTP/1.1\r\ncontent-length: 28\r\nhost: a\r\n\r\nGET /x HTTP/1.1\r\nHost: b\r\n\r\n")],
         ));
         cases.push(forwards(
             &format!("{method} with a length of zero has no body"),

@@ -1,6 +1,6 @@
 //! Request lines: methods, targets, versions, and what stands around them.
 
-use crate::corpus::{Case, forwards, forwards_then_refuses, hold, joined, refuses};
+use crate::corpus::{Case, forwards, forwards_then_refuses, hold, joined, refuses, refuses_and_goes_on};
 
 /// This request line, with a Host.
 fn line(line: impl AsRef<[u8]>) -> Vec<u8> {
@@ -72,12 +72,12 @@ async fn targets_reach_the_origin_in_origin_form() {
         ("a query passes", "/a?b=c&d", "/a?b=c&d"),
         ("an empty query passes", "/a?", "/a?"),
         ("question marks in a query pass", "/a?b?c", "/a?b?c"),
-        ("escapes pass as they are", "/%2e%2E/%00%0d%0a%ff", "/%2e%2E/%00%0d%0a%ff"),
-        ("bad escapes pass as they are", "/%zz%", "/%zz%"),
-        ("dot segments pass as they are", "/a/../b/./c", "/a/../b/./c"),
-        ("two slashes are a path, not a host", "//evil/a", "//evil/a"),
-        ("three slashes pass", "///", "///"),
-        ("a URL inside a path passes", "/http://b/", "/http://b/"),
+        ("escapes pass as they are", "/a%20b%c3%a9", "/a%20b%c3%a9"),
+        ("dot segments are resolved before routing", "/a/../b/./c", "/b/c"),
+        ("two slashes are a path, not a host, and become one", "//evil/a", "/evil/a"),
+        ("three slashes become one", "///", "/"),
+        ("a URL inside a path is a path", "/http://b/", "/http:/b/"),
+        ("a URL inside a query passes", "/?u=http://b/../", "/?u=http://b/../"),
         ("a colon in a path passes", "/a:80/", "/a:80/"),
         ("an at sign in a path passes", "/a@b", "/a@b"),
         ("a semicolon passes", "/a;b=c", "/a;b=c"),
@@ -128,7 +128,10 @@ async fn targets_reach_the_origin_in_origin_form() {
     ] {
         cases.push(refuses(name, line(bytes), 400));
     }
-    cases.push(passes("OPTIONS for the server passes", "OPTIONS * HTTP/1.1", "OPTIONS *"));
+    cases.push(refuses_and_goes_on("OPTIONS for the server matches no path", line("OPTIONS * HTTP/1.1"), 404));
+    for path in ["/%00", "/%zz", "/%", "/%2", "/a/%0d%0aX:%20y"] {
+        cases.push(refuses_and_goes_on(&format!("the path {path} has an escape that no path has"), line(format!("GET {path} HTTP/1.1")), 400));
+    }
     hold(cases).await;
 }
 
