@@ -3,6 +3,8 @@
 
 #[path = "http/chunks.rs"]
 mod chunks;
+#[path = "http/clients.rs"]
+mod clients;
 #[path = "http/corpus.rs"]
 mod corpus;
 #[path = "http/direct.rs"]
@@ -13,7 +15,11 @@ mod framing;
 mod headers;
 #[path = "http/hosts.rs"]
 mod hosts;
+#[path = "http/origins.rs"]
+mod origins;
 #[path = "http/request_lines.rs"]
 mod request_lines;
 #[path = "http/support.rs"]
 mod support;
+#[path = "http/uploads.rs"]
+mod uploads;

@@ -281,6 +281,18 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Trailers that an origin could take for headers which only the gateway may set, or which decide about the request.
+pub(crate) fn admit_trailers(trailers: &mut HeaderMap) {
+    let of_gateway = |name: &HeaderName| {
+        matches!(kind(name.as_str().as_bytes()), Some(Kind::Own | Kind::Forwarded)) || *name == CDN_LOOP
+    };
+    let refused: Vec<HeaderName> = trailers.keys().filter(|name| of_gateway(name)).cloned().collect();
+    for name in refused {
+        trailers.remove(name);
+    }
+    response::remove_forbidden(trailers);
+}
+
 /// CDN-Loop, RFC 8586. Parameters may follow an id.
 fn names_us(headers: &HeaderMap, id: &str) -> bool {
     tokens(headers, &CDN_LOOP).any(|element| {

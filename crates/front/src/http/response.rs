@@ -33,14 +33,73 @@ pub(crate) fn unframe(headers: &mut HeaderMap) -> Result<(), Ambiguous> {
         }
         headers.remove(header::TRANSFER_ENCODING);
         headers.remove(header::CONTENT_LENGTH);
-    } else if headers.get_all(header::CONTENT_LENGTH).iter().nth(1).is_some()
-        && let Some(length) = headers.get(header::CONTENT_LENGTH).cloned()
-    {
-        // All the same: hyper has compared them.
-        headers.insert(header::CONTENT_LENGTH, length);
+    } else if headers.contains_key(header::CONTENT_LENGTH) {
+        reframe(headers)?;
     }
     remove_hop_by_hop(headers);
     Ok(())
+}
+
+/// One Content-Length, in digits. hyper takes lists of equal ones, and does not look at all where no body may follow.
+fn reframe(headers: &mut HeaderMap) -> Result<(), Ambiguous> {
+    let is_plain = |value: &[u8]| value.iter().all(u8::is_ascii_digit) && (value == b"0" || !value.starts_with(b"0"));
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let first = lengths.next().map_or(&[][..], HeaderValue::as_bytes);
+    if lengths.next().is_none() && !first.is_empty() && is_plain(first) {
+        return Ok(());
+    }
+    let number = |one: &[u8]| {
+        let one = one.trim_ascii();
+        let is_number = !one.is_empty() && one.iter().all(u8::is_ascii_digit);
+        std::str::from_utf8(one).ok().filter(|_| is_number)?.parse::<u64>().ok()
+    };
+    let lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let mut lengths = lengths.flat_map(|value| value.as_bytes().split(|b| *b == b',')).map(number);
+    let first = lengths.next().flatten().ok_or(Ambiguous)?;
+    if lengths.any(|other| other != Some(first)) {
+        return Err(Ambiguous);
+    }
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(first));
+    Ok(())
+}
+
+/// Headers that decide how a message is read, routed or authorised come before its body or not at all (RFC 9110, 6.5.1).
+const NO_TRAILERS: [HeaderName; 24] = [
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONNECTION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::EXPECT,
+    header::HOST,
+    header::LOCATION,
+    header::MAX_FORWARDS,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::RANGE,
+    header::SET_COOKIE,
+    header::STRICT_TRANSPORT_SECURITY,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::WWW_AUTHENTICATE,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+];
+
+/// Takes from trailers what must not be one, and what is for the cache alone.
+pub(crate) fn remove_forbidden(trailers: &mut HeaderMap) {
+    for name in &NO_TRAILERS {
+        trailers.remove(name);
+    }
+    for name in TAG_HEADERS.into_iter().chain([CACHE_HOST_HEADER, CACHE_URL_HEADER]) {
+        trailers.remove(name);
+    }
+    remove_internals(trailers);
 }
 
 /// Makes an origin's head the client's: without what is for the cache alone, with the rule's edits.

@@ -72,7 +72,7 @@ async fn targets_reach_the_origin_in_origin_form() {
         ("a query passes", "/a?b=c&d", "/a?b=c&d"),
         ("an empty query passes", "/a?", "/a?"),
         ("question marks in a query pass", "/a?b?c", "/a?b?c"),
-        ("escapes pass as they are", "/a%20b%c3%a9", "/a%20b%c3%a9"),
+        ("escapes pass in capitals", "/a%20b%c3%a9%0d%0a", "/a%20b%C3%A9%0D%0A"),
         ("dot segments are resolved before routing", "/a/../b/./c", "/b/c"),
         ("two slashes are a path, not a host, and become one", "//evil/a", "/evil/a"),
         ("three slashes become one", "///", "/"),
@@ -129,7 +129,7 @@ async fn targets_reach_the_origin_in_origin_form() {
         cases.push(refuses(name, line(bytes), 400));
     }
     cases.push(refuses_and_goes_on("OPTIONS for the server matches no path", line("OPTIONS * HTTP/1.1"), 404));
-    for path in ["/%00", "/%zz", "/%", "/%2", "/a/%0d%0aX:%20y"] {
+    for path in ["/%00", "/%zz", "/%", "/%2", "/a/%g0"] {
         cases.push(refuses_and_goes_on(&format!("the path {path} has an escape that no path has"), line(format!("GET {path} HTTP/1.1")), 400));
     }
     hold(cases).await;
