@@ -184,12 +184,15 @@ impl AnswerBody {
         Self::Own(Some(body).filter(|body| !body.is_empty()), record)
     }
 
-    pub(crate) fn upstream(body: Incoming, lease: Lease, idle: Duration, record: Record) -> Self {
+    /// Without a lease the connection is closed after the body.
+    pub(crate) fn upstream(body: Incoming, lease: Option<Lease>, idle: Duration, record: Record) -> Self {
         if body.is_end_stream() {
-            lease.give_back();
+            if let Some(lease) = lease {
+                lease.give_back();
+            }
             return Self::Own(None, record);
         }
-        Self::Upstream(Box::new(UpstreamBody { body, lease: Some(lease), idle, timer: None, record }))
+        Self::Upstream(Box::new(UpstreamBody { body, lease, idle, timer: None, record }))
     }
 
     /// How many bytes the head has, for those who count.

@@ -24,20 +24,22 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 #[derive(Debug)]
 pub(crate) struct Ambiguous;
 
-/// Takes away what is about the connection to the origin. hyper has read the body by these headers.
-pub(crate) fn unframe(headers: &mut HeaderMap) -> Result<(), Ambiguous> {
+/// Takes away what is about the connection to the origin. hyper has read the body by these headers. Returns whether the
+/// connection may carry another request: not after an answer with chunks and a length, which others would read otherwise.
+pub(crate) fn unframe(headers: &mut HeaderMap) -> Result<bool, Ambiguous> {
+    let mut is_clear = true;
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     if let Some(first) = codings.next() {
         if codings.next().is_some() || !first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") {
             return Err(Ambiguous);
         }
         headers.remove(header::TRANSFER_ENCODING);
-        headers.remove(header::CONTENT_LENGTH);
+        is_clear = headers.remove(header::CONTENT_LENGTH).is_none();
     } else if headers.contains_key(header::CONTENT_LENGTH) {
         reframe(headers)?;
     }
     remove_hop_by_hop(headers);
-    Ok(())
+    Ok(is_clear)
 }
 
 /// One Content-Length, in digits. hyper takes lists of equal ones, and does not look at all where no body may follow.
