@@ -248,7 +248,10 @@ mod tests {
     async fn a_head_that_is_late_is_answered_with_408() {
         for sent in ["G", "GET / HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX: y"] {
             let got = after(sent.as_bytes()).await;
-            assert!(got.starts_with("HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n"), "{sent:?}: {got}");
+            assert!(
+                got.starts_with("HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n"),
+                "{sent:?}: {got}"
+            );
         }
     }
 

@@ -177,9 +177,8 @@ fn admit_framing(parts: &mut Parts, has_body: bool) -> Result<(), Own> {
         // hyper has seen that they are digits. Some would read `010` as eight.
         let zeros = length.as_bytes().iter().take_while(|digit| **digit == b'0').count();
         let digits = length.as_bytes().get(zeros..).filter(|_| has_body).unwrap_or(b"0");
-        let length = HeaderValue::from_bytes(digits).map_err(|_| {
-            refused(StatusCode::BAD_REQUEST, "the request's Content-Length is not valid")
-        })?;
+        let length = HeaderValue::from_bytes(digits)
+            .map_err(|_| refused(StatusCode::BAD_REQUEST, "the request's Content-Length is not valid"))?;
         parts.headers.insert(header::CONTENT_LENGTH, length);
     }
     Ok(())

@@ -44,7 +44,8 @@ pub(crate) fn unframe(headers: &mut HeaderMap) -> Result<bool, Ambiguous> {
 
 /// One Content-Length, in digits. hyper takes lists of equal ones, and does not look at all where no body may follow.
 fn reframe(headers: &mut HeaderMap) -> Result<(), Ambiguous> {
-    let is_plain = |value: &[u8]| value.iter().all(u8::is_ascii_digit) && (value == b"0" || !value.starts_with(b"0"));
+    let is_plain =
+        |value: &[u8]| value.iter().all(u8::is_ascii_digit) && (value == b"0" || !value.starts_with(b"0"));
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let first = lengths.next().map_or(&[][..], HeaderValue::as_bytes);
     if lengths.next().is_none() && !first.is_empty() && is_plain(first) {

@@ -12,7 +12,12 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 async fn a_client_that_is_half_closed_is_answered() {
     let origin = Recorder::start().await;
     let front = Front::to(&[origin.address]).await;
-    for sent in [GET, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", b"GET / HTTP/1.0\r\n\r\n"] {
+    for sent in [
+        GET,
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        b"GET / HTTP/1.0\r\n\r\n",
+    ] {
         let mut client = front.connect().await;
         client.write_all(sent).await.unwrap();
         client.shutdown().await.unwrap();
@@ -47,7 +52,12 @@ async fn a_client_of_http_1_0_gets_what_it_can_read() {
     let front = Front::to(&[origin.address]).await;
     let chunks: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
     let length = crate::support::OK;
-    for (keeps, answer, stays) in [("", length, false), ("Connection: keep-alive\r\n", length, true), ("", chunks, false), ("Connection: keep-alive\r\n", chunks, false)] {
+    for (keeps, answer, stays) in [
+        ("", length, false),
+        ("Connection: keep-alive\r\n", length, true),
+        ("", chunks, false),
+        ("Connection: keep-alive\r\n", chunks, false),
+    ] {
         origin.will_answer(&[answer]);
         let mut client = front.connect().await;
         client.write_all(format!("GET / HTTP/1.0\r\nHost: a\r\n{keeps}\r\n").as_bytes()).await.unwrap();
@@ -55,7 +65,10 @@ async fn a_client_of_http_1_0_gets_what_it_can_read() {
             let mut buffer = [0; 4096];
             let count = timeout(PATIENCE, client.read(&mut buffer)).await.unwrap().unwrap();
             let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
-            assert!(text.starts_with("HTTP/1.0 200 OK\r\n") && text.contains("connection: keep-alive\r\n"), "{text}");
+            assert!(
+                text.starts_with("HTTP/1.0 200 OK\r\n") && text.contains("connection: keep-alive\r\n"),
+                "{text}"
+            );
             client.write_all(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n").await.unwrap();
         }
         let (bytes, end) = read_all(&mut client).await;

@@ -87,7 +87,10 @@ impl Recorder {
             if connections.iter().all(|one| one.is_over) {
                 break;
             }
-            assert!(tokio::time::Instant::now() < deadline, "the origin's connection stays open: {connections:?}");
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "the origin's connection stays open: {connections:?}"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         let connections: Vec<Connection> = self.connections.lock().unwrap().drain(..).collect();
@@ -349,7 +352,12 @@ pub(crate) fn breaks(name: &str, sent: impl AsRef<[u8]>, status: u16) -> Case {
 }
 
 /// The first requests are served, then one is refused.
-pub(crate) fn forwards_then_refuses(name: &str, sent: impl AsRef<[u8]>, arrives: &[&str], status: u16) -> Case {
+pub(crate) fn forwards_then_refuses(
+    name: &str,
+    sent: impl AsRef<[u8]>,
+    arrives: &[&str],
+    status: u16,
+) -> Case {
     let mut case = forwards_and_closes(name, sent, arrives);
     case.statuses.push(status);
     case
@@ -368,7 +376,7 @@ pub(crate) async fn hold(cases: Vec<Case>) {
         }
     }
     assert!(failures.is_empty(), "{} of {count} cases fail:\n\n{}", failures.len(), failures.join("\n\n"));
-    println!("{count} cases");
+    settles(&front).await;
 }
 
 async fn run(case: Case, front: &Front, origin: &Recorder) -> Result<(), String> {
@@ -422,6 +430,19 @@ async fn run(case: Case, front: &Front, origin: &Recorder) -> Result<(), String>
         why.push(format!("  an answer is not whole: {got:?}"));
     }
     if why.is_empty() { Ok(()) } else { Err(why.join("\n")) }
+}
+
+/// No request is forgotten: the front counts none as under way once all clients are gone.
+pub(crate) async fn settles(front: &Front) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while front.http.in_flight() > 0 {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "{} requests are still counted",
+            front.http.in_flight()
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }
 
 /// Several requests in one.

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
-use crate::corpus::{Answer, answers, find, read_all, shown, whole};
+use crate::corpus::{Answer, answers, find, read_all, settles, shown, whole};
 use crate::support::{Front, PATIENCE};
 
 /// What an origin does with one request.
@@ -43,7 +43,12 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfresh";
 impl Actor {
     async fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let actor = Self { address: listener.local_addr().unwrap(), next: Arc::default(), seen: Arc::default(), connections: Arc::default() };
+        let actor = Self {
+            address: listener.local_addr().unwrap(),
+            next: Arc::default(),
+            seen: Arc::default(),
+            connections: Arc::default(),
+        };
         let serving = actor.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -150,7 +155,13 @@ struct Case {
 }
 
 fn whole_answer(name: &str, act: Act, status: u16, body: &str) -> Case {
-    Case { name: name.into(), act, method: "GET", gets: Gets::Whole(status, body.into()), headers: Vec::new() }
+    Case {
+        name: name.into(),
+        act,
+        method: "GET",
+        gets: Gets::Whole(status, body.into()),
+        headers: Vec::new(),
+    }
 }
 
 /// By POST, which is not sent again where a kept connection dies.
@@ -186,7 +197,10 @@ async fn ask(front: &Front, method: &str, version: &str) -> Answer {
 /// Runs all cases, for HTTP/1.1 and for HTTP/1.0. After each one, another client gets an answer that is its own.
 async fn hold(cases: Vec<Case>) {
     let origin = Actor::start().await;
-    let front = Front::with(&[origin.address], |config| config.timeouts = Some(Timeouts { connect_seconds: 5.0, first_byte_seconds: 2.0, idle_seconds: 1.0 })).await;
+    let front = Front::with(&[origin.address], |config| {
+        config.timeouts = Some(Timeouts { connect_seconds: 5.0, first_byte_seconds: 2.0, idle_seconds: 1.0 });
+    })
+    .await;
     let count = cases.len();
     let mut failures = Vec::new();
     for case in cases {
@@ -234,7 +248,7 @@ async fn hold(cases: Vec<Case>) {
         }
     }
     assert!(failures.is_empty(), "{} of {count} cases fail:\n\n{}", failures.len(), failures.join("\n\n"));
-    println!("{count} cases");
+    settles(&front).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,16 +297,61 @@ async fn whole_answers_arrive_whole() {
 async fn informational_answers_come_before_the_final_one() {
     let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let mut cases = Vec::new();
-    for first in ["100 Continue", "102 Processing", "103 Early Hints\r\nLink: </a>; rel=preload", "199 x", "110 x\r\nContent-Length: 5"] {
-        cases.push(whole_answer(&format!("{first} before the answer"), says(format!("HTTP/1.1 {first}\r\n\r\n{ok}")), 200, "ok").with(&["!link: "]));
-        cases.push(bad_gateway(&format!("{first} and nothing more"), closes(format!("HTTP/1.1 {first}\r\n\r\n"))));
+    for first in [
+        "100 Continue",
+        "102 Processing",
+        "103 Early Hints\r\nLink: </a>; rel=preload",
+        "199 x",
+        "110 x\r\nContent-Length: 5",
+    ] {
+        cases.push(
+            whole_answer(
+                &format!("{first} before the answer"),
+                says(format!("HTTP/1.1 {first}\r\n\r\n{ok}")),
+                200,
+                "ok",
+            )
+            .with(&["!link: "]),
+        );
+        cases.push(bad_gateway(
+            &format!("{first} and nothing more"),
+            closes(format!("HTTP/1.1 {first}\r\n\r\n")),
+        ));
     }
-    cases.push(whole_answer("several before the answer", says(format!("HTTP/1.1 100 a\r\n\r\nHTTP/1.1 102 b\r\n\r\nHTTP/1.1 103 c\r\nX: y\r\n\r\n{ok}")), 200, "ok").with(&["!x: y"]));
-    cases.push(whole_answer("100 before the answer, of 1,000", says(format!("{}{ok}", "HTTP/1.1 100 a\r\n\r\n".repeat(1000))), 200, "ok"));
-    cases.push(bad_gateway("an upgrade that was not asked for", says("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")));
-    cases.push(bad_gateway("an upgrade to h2c that was not asked for", says("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\nsmuggled")));
-    cases.push(bad_gateway("an upgrade followed by an answer", says(format!("HTTP/1.1 101 Switching Protocols\r\n\r\n{ok}"))));
-    cases.push(Case { gets: Gets::Own(504), ..bad_gateway("a flood of 103", Act::Floods(Vec::new(), b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(100))) });
+    cases.push(
+        whole_answer(
+            "several before the answer",
+            says(format!("HTTP/1.1 100 a\r\n\r\nHTTP/1.1 102 b\r\n\r\nHTTP/1.1 103 c\r\nX: y\r\n\r\n{ok}")),
+            200,
+            "ok",
+        )
+        .with(&["!x: y"]),
+    );
+    cases.push(whole_answer(
+        "100 before the answer, of 1,000",
+        says(format!("{}{ok}", "HTTP/1.1 100 a\r\n\r\n".repeat(1000))),
+        200,
+        "ok",
+    ));
+    cases.push(bad_gateway(
+        "an upgrade that was not asked for",
+        says("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"),
+    ));
+    cases.push(bad_gateway(
+        "an upgrade to h2c that was not asked for",
+        says("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\nsmuggled"),
+    ));
+    cases.push(bad_gateway(
+        "an upgrade followed by an answer",
+        says(format!("HTTP/1.1 101 Switching Protocols\r\n\r\n{ok}")),
+    ));
+    cases.push(Case {
+        gets: Gets::Own(504),
+        ..bad_gateway(
+            "a flood of 103",
+            Act::Floods(Vec::new(), b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(100)),
+        )
+    });
     hold(cases).await;
 }
 
@@ -300,32 +359,99 @@ async fn informational_answers_come_before_the_final_one() {
 async fn invalid_answers_become_502() {
     let mut cases = Vec::new();
     for (what, head) in [
-        ("two lengths", "200 OK\r\nContent-Length: 2\r\nContent-Length: 3"), ("a list of two lengths", "200 OK\r\nContent-Length: 2, 3"), ("a negative length", "200 OK\r\nContent-Length: -1"), ("a length with a plus sign", "200 OK\r\nContent-Length: +2"),
-        ("a length that is a word", "200 OK\r\nContent-Length: two"), ("an empty length", "200 OK\r\nContent-Length:"), ("a length beyond 64 bits", "200 OK\r\nContent-Length: 99999999999999999999999"), ("a length in hexadecimal", "200 OK\r\nContent-Length: 0x2"),
-        ("a transfer coding that is not known", "200 OK\r\nTransfer-Encoding: cow"), ("gzip as a transfer coding", "200 OK\r\nTransfer-Encoding: gzip"), ("gzip and chunked", "200 OK\r\nTransfer-Encoding: gzip, chunked"), ("chunked and identity", "200 OK\r\nTransfer-Encoding: chunked, identity"),
-        ("identity", "200 OK\r\nTransfer-Encoding: identity"), ("chunked twice", "200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), ("an empty transfer coding", "200 OK\r\nTransfer-Encoding:"), ("a coding that is not known beside a length", "200 OK\r\nTransfer-Encoding: cow\r\nContent-Length: 2"),
-        ("a folded header", "200 OK\r\nX: y\r\n z"), ("a space before a colon", "200 OK\r\nX : y"), ("a header without a name", "200 OK\r\n: y"), ("a header without a colon", "200 OK\r\nX"), ("NUL in a header", "200 OK\r\nX: \0"), ("a bare CR in a header", "200 OK\r\nX: y\rSet-Cookie: z"),
-        ("a name that is no token", "200 OK\r\nX Y: z"), ("DEL in a header", "200 OK\r\nX: \u{7f}"), ("a status of two digits", "20 OK"), ("a status of four digits", "2000 OK"), ("a status of letters", "abc OK"), ("a status of 000", "000 OK"), ("a status of 099", "099 OK"), ("a negative status", "-200 OK"),
-        ("no status", ""), ("NUL in a reason", "200 \0"), ("a bare CR in a reason", "200 a\rb"),
+        ("two lengths", "200 OK\r\nContent-Length: 2\r\nContent-Length: 3"),
+        ("a list of two lengths", "200 OK\r\nContent-Length: 2, 3"),
+        ("a negative length", "200 OK\r\nContent-Length: -1"),
+        ("a length with a plus sign", "200 OK\r\nContent-Length: +2"),
+        ("a length that is a word", "200 OK\r\nContent-Length: two"),
+        ("an empty length", "200 OK\r\nContent-Length:"),
+        ("a length beyond 64 bits", "200 OK\r\nContent-Length: 99999999999999999999999"),
+        ("a length in hexadecimal", "200 OK\r\nContent-Length: 0x2"),
+        ("a transfer coding that is not known", "200 OK\r\nTransfer-Encoding: cow"),
+        ("gzip as a transfer coding", "200 OK\r\nTransfer-Encoding: gzip"),
+        ("gzip and chunked", "200 OK\r\nTransfer-Encoding: gzip, chunked"),
+        ("chunked and identity", "200 OK\r\nTransfer-Encoding: chunked, identity"),
+        ("identity", "200 OK\r\nTransfer-Encoding: identity"),
+        ("chunked twice", "200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
+        ("an empty transfer coding", "200 OK\r\nTransfer-Encoding:"),
+        (
+            "a coding that is not known beside a length",
+            "200 OK\r\nTransfer-Encoding: cow\r\nContent-Length: 2",
+        ),
+        ("a folded header", "200 OK\r\nX: y\r\n z"),
+        ("a space before a colon", "200 OK\r\nX : y"),
+        ("a header without a name", "200 OK\r\n: y"),
+        ("a header without a colon", "200 OK\r\nX"),
+        ("NUL in a header", "200 OK\r\nX: \0"),
+        ("a bare CR in a header", "200 OK\r\nX: y\rSet-Cookie: z"),
+        ("a name that is no token", "200 OK\r\nX Y: z"),
+        ("DEL in a header", "200 OK\r\nX: \u{7f}"),
+        ("a status of two digits", "20 OK"),
+        ("a status of four digits", "2000 OK"),
+        ("a status of letters", "abc OK"),
+        ("a status of 000", "000 OK"),
+        ("a status of 099", "099 OK"),
+        ("a negative status", "-200 OK"),
+        ("no status", ""),
+        ("NUL in a reason", "200 \0"),
+        ("a bare CR in a reason", "200 a\rb"),
     ] {
-        cases.push(bad_gateway(&format!("an answer with {what}"), closes(format!("HTTP/1.1 {head}\r\n\r\nok"))));
-        cases.push(bad_gateway(&format!("an answer with {what}, and the connection stays"), says(format!("HTTP/1.1 {head}\r\n\r\nok"))));
+        cases.push(bad_gateway(
+            &format!("an answer with {what}"),
+            closes(format!("HTTP/1.1 {head}\r\n\r\nok")),
+        ));
+        cases.push(bad_gateway(
+            &format!("an answer with {what}, and the connection stays"),
+            says(format!("HTTP/1.1 {head}\r\n\r\nok")),
+        ));
     }
     for (what, bytes) in [
-        ("garbage", &b"\x01\x02\x03\x04\r\n\r\n"[..]), ("HTTP/0.9", b"hello\r\n\r\n"), ("HTTP/2", b"HTTP/2 200 OK\r\n\r\n"), ("HTTP/1.2", b"HTTP/1.2 200 OK\r\n\r\n"), ("HTTP in small letters", b"http/1.1 200 OK\r\n\r\n"), ("an answer after a space", b" HTTP/1.1 200 OK\r\n\r\n"),
-        ("two spaces before the status", b"HTTP/1.1  200 OK\r\n\r\n"), ("frames of HTTP/2", b"\0\0\x12\x04\0\0\0\0\0\0\x03\0\0\0\x80"), ("a request", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), ("HTTP/1.0 with chunks", b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"),
-        ("nothing", b""), ("half a status line", b"HTTP/1.1 200"), ("half a head", b"HTTP/1.1 200 OK\r\nContent-Le"), ("a TLS alert", b"\x15\x03\x01\0\x02\x02\x0a"),
+        ("garbage", &b"\x01\x02\x03\x04\r\n\r\n"[..]),
+        ("HTTP/0.9", b"hello\r\n\r\n"),
+        ("HTTP/2", b"HTTP/2 200 OK\r\n\r\n"),
+        ("HTTP/1.2", b"HTTP/1.2 200 OK\r\n\r\n"),
+        ("HTTP in small letters", b"http/1.1 200 OK\r\n\r\n"),
+        ("an answer after a space", b" HTTP/1.1 200 OK\r\n\r\n"),
+        ("two spaces before the status", b"HTTP/1.1  200 OK\r\n\r\n"),
+        ("frames of HTTP/2", b"\0\0\x12\x04\0\0\0\0\0\0\x03\0\0\0\x80"),
+        ("a request", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        (
+            "HTTP/1.0 with chunks",
+            b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        ),
+        ("nothing", b""),
+        ("half a status line", b"HTTP/1.1 200"),
+        ("half a head", b"HTTP/1.1 200 OK\r\nContent-Le"),
+        ("a TLS alert", b"\x15\x03\x01\0\x02\x02\x0a"),
     ] {
         cases.push(bad_gateway(&format!("{what} and the end"), closes(bytes)));
     }
     let many: String = (0..300).map(|number| format!("X-{number}: y\r\n")).collect();
-    cases.push(bad_gateway("300 headers", says(format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 2\r\n\r\nok"))));
-    cases.push(bad_gateway("a head of 200 KiB", says(format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 2\r\n\r\nok", "y".repeat(200 << 10)))));
-    cases.push(bad_gateway("a head without an end", Act::Floods(b"HTTP/1.1 200 OK\r\n".to_vec(), b"X: y\r\n".repeat(1000))));
-    cases.push(bad_gateway("a header without an end", Act::Floods(b"HTTP/1.1 200 OK\r\nX: ".to_vec(), b"y".repeat(10_000))));
-    cases.push(bad_gateway("a status line without an end", Act::Floods(b"HTTP/1.1 200 ".to_vec(), b"y".repeat(10_000))));
+    cases.push(bad_gateway(
+        "300 headers",
+        says(format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 2\r\n\r\nok")),
+    ));
+    cases.push(bad_gateway(
+        "a head of 200 KiB",
+        says(format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 2\r\n\r\nok", "y".repeat(200 << 10))),
+    ));
+    cases.push(bad_gateway(
+        "a head without an end",
+        Act::Floods(b"HTTP/1.1 200 OK\r\n".to_vec(), b"X: y\r\n".repeat(1000)),
+    ));
+    cases.push(bad_gateway(
+        "a header without an end",
+        Act::Floods(b"HTTP/1.1 200 OK\r\nX: ".to_vec(), b"y".repeat(10_000)),
+    ));
+    cases.push(bad_gateway(
+        "a status line without an end",
+        Act::Floods(b"HTTP/1.1 200 ".to_vec(), b"y".repeat(10_000)),
+    ));
     cases.push(bad_gateway("a connection that is reset", Act::SaysAndResets(Vec::new())));
-    cases.push(bad_gateway("a connection that is reset in the head", Act::SaysAndResets(b"HTTP/1.1 200 OK\r\n".to_vec())));
+    cases.push(bad_gateway(
+        "a connection that is reset in the head",
+        Act::SaysAndResets(b"HTTP/1.1 200 OK\r\n".to_vec()),
+    ));
     hold(cases).await;
 }
 
@@ -334,18 +460,46 @@ async fn answers_that_break_off_do_not_look_complete() {
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut cases = Vec::new();
     for (what, bytes) in [
-        ("a length that is not reached", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf".to_owned()), ("a length of which nothing comes", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n".to_owned()), ("a length that is missed by one", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhalf".to_owned()),
-        ("HTTP/1.0 and a length that is not reached", "HTTP/1.0 200 OK\r\nContent-Length: 10\r\n\r\nhalf".to_owned()), ("chunks without the last", format!("{chunks}4\r\nhalf\r\n")), ("half a chunk", format!("{chunks}8\r\nhalf")), ("chunks of which none comes", chunks.to_owned()), ("half a chunk size", format!("{chunks}4\r\nhalf\r\n4")),
-        ("a last chunk without its end", format!("{chunks}4\r\nhalf\r\n0\r\n")), ("half a last chunk", format!("{chunks}4\r\nhalf\r\n0")), ("a trailer without its end", format!("{chunks}4\r\nhalf\r\n0\r\nX: y\r\n")), ("an invalid chunk size", format!("{chunks}4\r\nhalf\r\nx\r\n")),
-        ("a chunk size with a sign", format!("{chunks}4\r\nhalf\r\n-1\r\n")), ("a chunk without CRLF", format!("{chunks}4\r\nhalf0\r\n\r\n")), ("a chunk that is longer than its size", format!("{chunks}3\r\nhalf\r\n0\r\n\r\n")), ("a chunk size with LF alone", format!("{chunks}4\nhalf\r\n0\r\n\r\n")), ("a chunk size of 65 bits", format!("{chunks}4\r\nhalf\r\n10000000000000000\r\n")),
+        ("a length that is not reached", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf".to_owned()),
+        ("a length of which nothing comes", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n".to_owned()),
+        ("a length that is missed by one", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhalf".to_owned()),
+        (
+            "HTTP/1.0 and a length that is not reached",
+            "HTTP/1.0 200 OK\r\nContent-Length: 10\r\n\r\nhalf".to_owned(),
+        ),
+        ("chunks without the last", format!("{chunks}4\r\nhalf\r\n")),
+        ("half a chunk", format!("{chunks}8\r\nhalf")),
+        ("chunks of which none comes", chunks.to_owned()),
+        ("half a chunk size", format!("{chunks}4\r\nhalf\r\n4")),
+        ("a last chunk without its end", format!("{chunks}4\r\nhalf\r\n0\r\n")),
+        ("half a last chunk", format!("{chunks}4\r\nhalf\r\n0")),
+        ("a trailer without its end", format!("{chunks}4\r\nhalf\r\n0\r\nX: y\r\n")),
+        ("an invalid chunk size", format!("{chunks}4\r\nhalf\r\nx\r\n")),
+        ("a chunk size with a sign", format!("{chunks}4\r\nhalf\r\n-1\r\n")),
+        ("a chunk without CRLF", format!("{chunks}4\r\nhalf0\r\n\r\n")),
+        ("a chunk that is longer than its size", format!("{chunks}3\r\nhalf\r\n0\r\n\r\n")),
+        ("a chunk size with LF alone", format!("{chunks}4\nhalf\r\n0\r\n\r\n")),
+        ("a chunk size of 65 bits", format!("{chunks}4\r\nhalf\r\n10000000000000000\r\n")),
     ] {
         cases.push(broken(&format!("{what}, and the end"), closes(&bytes)));
         cases.push(broken(&format!("{what}, and a reset"), Act::SaysAndResets(bytes.clone().into_bytes())));
     }
-    cases.push(broken("a body up to the end of the connection, and a reset", Act::SaysAndResets(b"HTTP/1.1 200 OK\r\n\r\nhalf".to_vec())));
-    cases.push(broken("HTTP/1.0 without a length, and a reset", Act::SaysAndResets(b"HTTP/1.0 200 OK\r\n\r\nhalf".to_vec())));
-    cases.push(broken("a length, and silence", Act::SaysAndHangs(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf".to_vec())));
-    cases.push(broken("chunks, and silence", Act::SaysAndHangs(format!("{chunks}4\r\nhalf\r\n").into_bytes())));
+    cases.push(broken(
+        "a body up to the end of the connection, and a reset",
+        Act::SaysAndResets(b"HTTP/1.1 200 OK\r\n\r\nhalf".to_vec()),
+    ));
+    cases.push(broken(
+        "HTTP/1.0 without a length, and a reset",
+        Act::SaysAndResets(b"HTTP/1.0 200 OK\r\n\r\nhalf".to_vec()),
+    ));
+    cases.push(broken(
+        "a length, and silence",
+        Act::SaysAndHangs(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf".to_vec()),
+    ));
+    cases.push(broken(
+        "chunks, and silence",
+        Act::SaysAndHangs(format!("{chunks}4\r\nhalf\r\n").into_bytes()),
+    ));
     cases.push(broken("no length, and silence", Act::SaysAndHangs(b"HTTP/1.1 200 OK\r\n\r\nhalf".to_vec())));
     hold(cases).await;
 }
@@ -355,26 +509,91 @@ async fn bodies_where_none_may_be_do_not_reach_the_next_client() {
     let evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     let mut cases = Vec::new();
     for (what, head) in [
-        ("204", "204 No Content"), ("204 with a length", "204 No Content\r\nContent-Length: 4"), ("304", "304 Not Modified"), ("304 with a length", "304 Not Modified\r\nContent-Length: 4"), ("304 with chunks", "304 Not Modified\r\nTransfer-Encoding: chunked"), ("204 with chunks", "204 No Content\r\nTransfer-Encoding: chunked"),
+        ("204", "204 No Content"),
+        ("204 with a length", "204 No Content\r\nContent-Length: 4"),
+        ("304", "304 Not Modified"),
+        ("304 with a length", "304 Not Modified\r\nContent-Length: 4"),
+        ("304 with chunks", "304 Not Modified\r\nTransfer-Encoding: chunked"),
+        ("204 with chunks", "204 No Content\r\nTransfer-Encoding: chunked"),
     ] {
         let status: u16 = head[..3].parse().unwrap();
-        for (body, rest) in [("no body", ""), ("a body", "evil"), ("another answer", evil), ("chunks", "4\r\nevil\r\n0\r\n\r\n")] {
-            let case = whole_answer(&format!("{what} and {body}"), says(format!("HTTP/1.1 {head}\r\n\r\n{rest}")), status, "").with(&["!transfer-encoding"]);
-            cases.push(if status == 204 { case.with(&["!content-length", "!transfer-encoding"]) } else { case });
+        for (body, rest) in [
+            ("no body", ""),
+            ("a body", "evil"),
+            ("another answer", evil),
+            ("chunks", "4\r\nevil\r\n0\r\n\r\n"),
+        ] {
+            let case = whole_answer(
+                &format!("{what} and {body}"),
+                says(format!("HTTP/1.1 {head}\r\n\r\n{rest}")),
+                status,
+                "",
+            )
+            .with(&["!transfer-encoding"]);
+            cases.push(if status == 204 {
+                case.with(&["!content-length", "!transfer-encoding"])
+            } else {
+                case
+            });
         }
     }
-    for (what, head) in [("a length", "Content-Length: 4\r\n"), ("chunks", "Transfer-Encoding: chunked\r\n"), ("neither length nor chunks", "")] {
-        for (body, rest) in [("no body", ""), ("a body", "evil"), ("another answer", evil), ("chunks", "4\r\nevil\r\n0\r\n\r\n")] {
-            let case = whole_answer(&format!("an answer to HEAD with {what} and {body}"), says(format!("HTTP/1.1 200 OK\r\n{head}\r\n{rest}")), 200, "").by("HEAD");
-            cases.push(case.with(if what == "a length" { &["content-length: 4\r\n"] } else { &["!content-length"] }));
+    for (what, head) in [
+        ("a length", "Content-Length: 4\r\n"),
+        ("chunks", "Transfer-Encoding: chunked\r\n"),
+        ("neither length nor chunks", ""),
+    ] {
+        for (body, rest) in [
+            ("no body", ""),
+            ("a body", "evil"),
+            ("another answer", evil),
+            ("chunks", "4\r\nevil\r\n0\r\n\r\n"),
+        ] {
+            let case = whole_answer(
+                &format!("an answer to HEAD with {what} and {body}"),
+                says(format!("HTTP/1.1 200 OK\r\n{head}\r\n{rest}")),
+                200,
+                "",
+            )
+            .by("HEAD");
+            cases.push(case.with(if what == "a length" {
+                &["content-length: 4\r\n"]
+            } else {
+                &["!content-length"]
+            }));
         }
     }
-    cases.push(bad_gateway("an answer to HEAD with two lengths", says("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n")).by("HEAD"));
-    cases.push(bad_gateway("an answer to HEAD with a length that is a word", says("HTTP/1.1 200 OK\r\nContent-Length: four\r\n\r\n")).by("HEAD"));
-    cases.push(bad_gateway("304 with two lengths", says("HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n")));
+    cases.push(
+        bad_gateway(
+            "an answer to HEAD with two lengths",
+            says("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n"),
+        )
+        .by("HEAD"),
+    );
+    cases.push(
+        bad_gateway(
+            "an answer to HEAD with a length that is a word",
+            says("HTTP/1.1 200 OK\r\nContent-Length: four\r\n\r\n"),
+        )
+        .by("HEAD"),
+    );
+    cases.push(bad_gateway(
+        "304 with two lengths",
+        says("HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n"),
+    ));
     for (what, answer) in [
-        ("a body that is longer than its length", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokevil".to_owned()), ("another answer", format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{evil}")), ("chunks and another answer", format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n{evil}")),
-        ("chunks and CRLF", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r\n".to_owned()),
+        (
+            "a body that is longer than its length",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokevil".to_owned(),
+        ),
+        ("another answer", format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{evil}")),
+        (
+            "chunks and another answer",
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n{evil}"),
+        ),
+        (
+            "chunks and CRLF",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r\n".to_owned(),
+        ),
     ] {
         cases.push(whole_answer(what, says(&answer), 200, "ok"));
         cases.push(whole_answer(&format!("{what}, and the end"), closes(&answer), 200, "ok"));
@@ -386,22 +605,85 @@ async fn bodies_where_none_may_be_do_not_reach_the_next_client() {
 async fn headers_for_the_gateway_alone_do_not_reach_clients() {
     let with = |headers: &str| says(format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: 2\r\n\r\nok"));
     let mut cases = Vec::new();
-    for name in ["Surrogate-Key", "xkey", "X-Ghost-Route", "X-Ghost-Anything", "x-cache-host", "x-cache-url", "Keep-Alive", "Proxy-Connection", "Upgrade", "TE"] {
-        cases.push(whole_answer(&format!("{name} does not reach the client"), with(&format!("{name}: Secret\r\n")), 200, "ok").with(&["!secret"]));
-        cases.push(whole_answer(&format!("two of {name} do not reach the client"), with(&format!("{name}: Secret\r\n{name}: secret2\r\n")), 200, "ok").with(&["!secret"]));
+    for name in [
+        "Surrogate-Key",
+        "xkey",
+        "X-Ghost-Route",
+        "X-Ghost-Anything",
+        "x-cache-host",
+        "x-cache-url",
+        "Keep-Alive",
+        "Proxy-Connection",
+        "Upgrade",
+        "TE",
+    ] {
+        cases.push(
+            whole_answer(
+                &format!("{name} does not reach the client"),
+                with(&format!("{name}: Secret\r\n")),
+                200,
+                "ok",
+            )
+            .with(&["!secret"]),
+        );
+        cases.push(
+            whole_answer(
+                &format!("two of {name} do not reach the client"),
+                with(&format!("{name}: Secret\r\n{name}: secret2\r\n")),
+                200,
+                "ok",
+            )
+            .with(&["!secret"]),
+        );
     }
-    cases.push(whole_answer("what Connection names does not reach the client", with("Connection: x-a, x-b\r\nX-A: secret\r\nX-B: secret\r\nX-C: c\r\n"), 200, "ok").with(&["!secret", "x-c: c\r\n"]));
-    cases.push(whole_answer("Connection cannot remove Content-Length", with("Connection: content-length\r\n"), 200, "ok").with(&["content-length: 2\r\n"]));
-    cases.push(whole_answer("X-Cache is the gateway's", with("X-Cache: HIT\r\n"), 200, "ok").with(&["!x-cache: hit"]));
-    cases.push(whole_answer("escaped line breaks stay escaped", with("Location: /%0d%0aSet-Cookie:%20a\r\n"), 200, "ok").with(&["location: /%0d%0aset-cookie:%20a\r\n"]));
-    cases.push(whole_answer("other headers pass", with("Via: 1.1 x\r\nServer: y\r\nAge: 1\r\n"), 200, "ok").with(&["via: 1.1 x\r\n", "server: y\r\n", "age: 1\r\n"]));
+    cases.push(
+        whole_answer(
+            "what Connection names does not reach the client",
+            with("Connection: x-a, x-b\r\nX-A: secret\r\nX-B: secret\r\nX-C: c\r\n"),
+            200,
+            "ok",
+        )
+        .with(&["!secret", "x-c: c\r\n"]),
+    );
+    cases.push(
+        whole_answer(
+            "Connection cannot remove Content-Length",
+            with("Connection: content-length\r\n"),
+            200,
+            "ok",
+        )
+        .with(&["content-length: 2\r\n"]),
+    );
+    cases.push(
+        whole_answer("X-Cache is the gateway's", with("X-Cache: HIT\r\n"), 200, "ok")
+            .with(&["!x-cache: hit"]),
+    );
+    cases.push(
+        whole_answer(
+            "escaped line breaks stay escaped",
+            with("Location: /%0d%0aSet-Cookie:%20a\r\n"),
+            200,
+            "ok",
+        )
+        .with(&["location: /%0d%0aset-cookie:%20a\r\n"]),
+    );
+    cases.push(
+        whole_answer("other headers pass", with("Via: 1.1 x\r\nServer: y\r\nAge: 1\r\n"), 200, "ok").with(&[
+            "via: 1.1 x\r\n",
+            "server: y\r\n",
+            "age: 1\r\n",
+        ]),
+    );
     hold(cases).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_origins_become_504() {
     let origin = Actor::start().await;
-    let front = Front::with(&[origin.address], |config| config.timeouts = Some(Timeouts { connect_seconds: 5.0, first_byte_seconds: 0.5, idle_seconds: 0.5 })).await;
+    let front = Front::with(&[origin.address], |config| {
+        config.timeouts = Some(Timeouts { connect_seconds: 5.0, first_byte_seconds: 0.5, idle_seconds: 0.5 });
+    })
+    .await;
     for first in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 100 Continue\r\n\r\n"] {
         origin.will([Act::SaysAndHangs(first.into())]);
         let answer = ask(&front, "GET", "1.1").await;
@@ -435,14 +717,21 @@ async fn one_after_the_other(front: &Front, methods: &[&str]) -> Vec<u16> {
     let mut statuses = Vec::new();
     for (number, method) in methods.iter().enumerate() {
         let body = if *method == "POST" { "Content-Length: 2\r\n\r\nhi" } else { "\r\n" };
-        stream.write_all(format!("{method} /{number} HTTP/1.1\r\nHost: a\r\n{body}").as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("{method} /{number} HTTP/1.1\r\nHost: a\r\n{body}").as_bytes())
+            .await
+            .unwrap();
         let mut got = Vec::new();
         let mut buffer = [0; 4096];
         loop {
             let head = find(&got, b"\r\n\r\n");
             if let Some(head) = head {
                 let text = String::from_utf8_lossy(&got[..head + 4]).to_ascii_lowercase();
-                let length = text.split("content-length: ").nth(1).and_then(|rest| rest.split('\r').next()?.parse::<usize>().ok()).unwrap_or(0);
+                let length = text
+                    .split("content-length: ")
+                    .nth(1)
+                    .and_then(|rest| rest.split('\r').next()?.parse::<usize>().ok())
+                    .unwrap_or(0);
                 if *method == "HEAD" || got.len() >= head + 4 + length {
                     statuses.push(text[9..12].parse().unwrap());
                     break;
@@ -494,16 +783,27 @@ async fn a_new_connection_that_dies_is_not_replaced() {
 async fn keep_alive_that_lies_is_not_noticed_by_clients() {
     let origin = Actor::start().await;
     let front = Front::to(&[origin.address]).await;
-    let lie = closes("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nKeep-Alive: timeout=100\r\nContent-Length: 5\r\n\r\nfresh");
+    let lie = closes(
+        "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nKeep-Alive: timeout=100\r\nContent-Length: 5\r\n\r\nfresh",
+    );
     origin.will(vec![lie; 6]);
-    assert_eq!(one_after_the_other(&front, &["GET", "POST", "GET", "PATCH", "HEAD", "DELETE"]).await, [200; 6]);
+    assert_eq!(
+        one_after_the_other(&front, &["GET", "POST", "GET", "PATCH", "HEAD", "DELETE"]).await,
+        [200; 6]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_whose_framing_is_in_doubt_are_not_used_again() {
-    let doubtful = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfresh\r\n0\r\n\r\n";
+    let doubtful =
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfresh\r\n0\r\n\r\n";
     let clear = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfresh\r\n0\r\n\r\n";
-    for (answer, is_kept) in [(clear, true), (doubtful, false), ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nfresh", false), ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nfresh", false)] {
+    for (answer, is_kept) in [
+        (clear, true),
+        (doubtful, false),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nfresh", false),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nfresh", false),
+    ] {
         let origin = Actor::start().await;
         let front = Front::to(&[origin.address]).await;
         origin.will([says(answer)]);
@@ -514,7 +814,11 @@ async fn connections_whose_framing_is_in_doubt_are_not_used_again() {
         client.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
         let (bytes, end) = read_all(&mut client).await;
         let got = answers(&bytes, end, |_| false);
-        assert!(got.len() == 2 && got.iter().all(|answer| answer.is_whole && answer.body == b"fresh"), "{}", shown(&bytes));
+        assert!(
+            got.len() == 2 && got.iter().all(|answer| answer.is_whole && answer.body == b"fresh"),
+            "{}",
+            shown(&bytes)
+        );
         let seen = origin.take_seen();
         assert_eq!(seen[0].0 == seen[1].0, is_kept, "{answer:?} {seen:?}");
     }

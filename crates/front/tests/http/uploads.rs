@@ -64,7 +64,9 @@ async fn break_off(sent: &[u8], leaves: Leaves, early_answer: bool) {
             got.extend_from_slice(&buffer[..count]);
         }
     };
-    timeout(PATIENCE, rest).await.unwrap_or_else(|_| panic!("{leaves:?}: the origin's connection stays open"));
+    timeout(PATIENCE, rest)
+        .await
+        .unwrap_or_else(|_| panic!("{leaves:?}: the origin's connection stays open"));
     assert_eq!(whole(&got), None, "{leaves:?}: the origin got a whole request: {}", shown(&got));
     drop(client);
 }
@@ -72,7 +74,12 @@ async fn break_off(sent: &[u8], leaves: Leaves, early_answer: bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn uploads_that_break_off_do_not_arrive_as_complete() {
     for head in ["POST", "PUT", "PATCH", "DELETE", "GET"] {
-        for (framing, body) in [("Content-Length: 100", "part"), ("Transfer-Encoding: chunked", "4\r\npart\r\n"), ("Transfer-Encoding: chunked", "8\r\npart"), ("Transfer-Encoding: chunked", "4\r\npart\r\n0\r\n")] {
+        for (framing, body) in [
+            ("Content-Length: 100", "part"),
+            ("Transfer-Encoding: chunked", "4\r\npart\r\n"),
+            ("Transfer-Encoding: chunked", "8\r\npart"),
+            ("Transfer-Encoding: chunked", "4\r\npart\r\n0\r\n"),
+        ] {
             let sent = format!("{head} / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n{body}");
             for leaves in [Leaves::Closes, Leaves::HalfCloses, Leaves::Resets, Leaves::IsStopped] {
                 for early_answer in [false, true] {
@@ -86,8 +93,14 @@ async fn uploads_that_break_off_do_not_arrive_as_complete() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_stalls_is_answered_with_408() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let front = Front::with(&[listener.local_addr().unwrap()], |config| config.timeouts = Some(Timeouts { connect_seconds: 5.0, first_byte_seconds: 0.5, idle_seconds: 5.0 })).await;
-    for sent in ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\npart", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n"] {
+    let front = Front::with(&[listener.local_addr().unwrap()], |config| {
+        config.timeouts = Some(Timeouts { connect_seconds: 5.0, first_byte_seconds: 0.5, idle_seconds: 5.0 });
+    })
+    .await;
+    for sent in [
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\npart",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n",
+    ] {
         let mut client = front.connect().await;
         client.write_all(sent.as_bytes()).await.unwrap();
         let (mut origin, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
@@ -157,7 +170,11 @@ async fn an_answer_may_come_before_the_upload_has_ended() {
             let (bytes, end) = early(too_large, stays, upload).await;
             let got = answers(&bytes, end, |_| false);
             assert_eq!(got.len(), 1, "{upload} {stays} {}", shown(&bytes));
-            assert_eq!((got[0].status, &got[0].body[..], got[0].is_whole), (413, &b"too large"[..], true), "{upload} {stays}");
+            assert_eq!(
+                (got[0].status, &got[0].body[..], got[0].is_whole),
+                (413, &b"too large"[..], true),
+                "{upload} {stays}"
+            );
         }
     }
 }
