@@ -134,7 +134,7 @@ pub(crate) async fn serve<S>(
     alpn: Option<&[u8]>,
     shutdown: tokio::sync::watch::Receiver<crate::Shutdown>,
 ) where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    S: h1::Wire,
 {
     let client = Arc::new(client);
     match alpn {

@@ -180,11 +180,11 @@ impl<'r> Decision<'r> {
     pub fn asks_cache(&self, request: &impl Request, has_body: bool) -> bool {
         let Some(cache) = self.cache() else { return false };
         let has = |name| request.any_header(name, &mut |_| true);
-        matches!(request.method(), b"GET" | b"HEAD")
-            && !has_body
-            && !has("authorization")
-            && !(cache.cookies_pass() && has("cookie"))
-            && !cache.is_bypassed_by(request)
+        let passes = has_body
+            || has("authorization")
+            || cache.cookies_pass() && has("cookie")
+            || cache.is_bypassed_by(request);
+        matches!(request.method(), b"GET" | b"HEAD") && !passes
     }
 
     /// What belongs into the cache key beside host and URL: the rule, and the group, where chance chose it.

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::pool::Lease;
 use super::record::Record;
+use super::{request, response};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -84,9 +85,16 @@ impl Body for ClientBody {
         match &mut *self {
             Self::Empty => Poll::Ready(None),
             Self::H1(body, progress) => {
-                let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
-                match &frame {
+                let mut frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+                match &mut frame {
                     Some(Ok(frame)) => {
+                        if let Some(trailers) = frame.trailers_mut() {
+                            // hyper takes `0 CRLF LF` for the beginning of trailers, and skips up to the next empty line.
+                            if trailers.is_empty() {
+                                return Poll::Ready(Some(Err(NoTrailers.into())));
+                            }
+                            request::admit_trailers(trailers);
+                        }
                         progress.saw(Some(frame));
                         if body.is_end_stream() {
                             progress.saw(None);
@@ -112,7 +120,10 @@ impl Body for ClientBody {
                 let trailers = ready!(body.poll_trailers(cx));
                 progress.saw(None);
                 match trailers {
-                    Ok(Some(trailers)) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+                    Ok(Some(mut trailers)) => {
+                        request::admit_trailers(&mut trailers);
+                        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+                    }
                     Ok(None) => Poll::Ready(None),
                     Err(e) => Poll::Ready(Some(Err(e.into()))),
                 }
@@ -157,6 +168,11 @@ pub(crate) struct UpstreamBody {
     record: Record,
 }
 
+/// Why an upload breaks off: the lines after its last chunk are no trailers.
+#[derive(Debug, thiserror::Error)]
+#[error("the lines after the last chunk are no trailers")]
+struct NoTrailers;
+
 /// Why an answer breaks off: the origin is silent.
 #[derive(Debug, thiserror::Error)]
 #[error("the origin sent nothing for {0:?}")]
@@ -168,12 +184,15 @@ impl AnswerBody {
         Self::Own(Some(body).filter(|body| !body.is_empty()), record)
     }
 
-    pub(crate) fn upstream(body: Incoming, lease: Lease, idle: Duration, record: Record) -> Self {
+    /// Without a lease the connection is closed after the body.
+    pub(crate) fn upstream(body: Incoming, lease: Option<Lease>, idle: Duration, record: Record) -> Self {
         if body.is_end_stream() {
-            lease.give_back();
+            if let Some(lease) = lease {
+                lease.give_back();
+            }
             return Self::Own(None, record);
         }
-        Self::Upstream(Box::new(UpstreamBody { body, lease: Some(lease), idle, timer: None, record }))
+        Self::Upstream(Box::new(UpstreamBody { body, lease, idle, timer: None, record }))
     }
 
     /// How many bytes the head has, for those who count.
@@ -225,7 +244,7 @@ impl Body for AnswerBody {
 
 impl UpstreamBody {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+        let mut frame = match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
                 let idle = self.idle;
@@ -234,6 +253,11 @@ impl UpstreamBody {
                 return Poll::Ready(Some(Err(Silent(idle).into())));
             }
         };
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            response::remove_forbidden(trailers);
+        }
         if let Some(timer) = &mut self.timer {
             timer.as_mut().reset(Instant::now() + self.idle);
         }

@@ -48,7 +48,7 @@ pub(crate) async fn exchange(
     let (mut parts, body) = request.into_parts();
     let admitted = match request::admit(&mut parts, !body.is_empty(), client, table.router()) {
         Ok(admitted) => admitted,
-        Err(why) => return response::own(why, Some(&table), None, record),
+        Err(why) => return response::refusal(why, &table, record),
     };
     let decided = decide(&parts, !body.is_empty(), client, &admitted, &table);
     if decided.asks_cache {
@@ -174,10 +174,15 @@ pub(crate) fn deliver(
     let failure = match sent {
         Ok((response, lease)) => {
             let (mut parts, body) = response.into_parts();
-            if response::unframe(&mut parts.headers).is_ok() && !parts.status.is_informational() {
+            if let Ok(is_clear) = response::unframe(&mut parts.headers)
+                && !parts.status.is_informational()
+            {
+                // An origin's HTTP/1.0 is between it and us: the client's connection stays, and its chunks show what breaks off.
+                parts.version = Version::HTTP_11;
                 response::edit(&mut parts.headers, table, Some(rule));
                 record.answered(table, Some(rule), parts.status.as_u16(), PASS);
                 let idle = Patience::from(table.router().timeouts()).idle;
+                let lease = Some(lease).filter(|_| is_clear);
                 return Response::from_parts(parts, AnswerBody::upstream(body, lease, idle, record));
             }
             Failure::Broken
@@ -196,7 +201,8 @@ fn failed(why: Failure) -> Own {
         Failure::Broken => {
             refused(StatusCode::BAD_GATEWAY, "the backend closed the connection or sent an invalid response")
         }
-        Failure::Upload => refused(StatusCode::REQUEST_TIMEOUT, "the request's body broke off or stopped"),
+        Failure::Upload => refused(StatusCode::BAD_REQUEST, "the request's body broke off or is not valid"),
+        Failure::Stalled => refused(StatusCode::REQUEST_TIMEOUT, "the request's body did not come in time"),
     }
 }
 
@@ -218,8 +224,9 @@ async fn ask_cache(
         let (mut parts, body) = response.into_parts();
         return match response::unframe(&mut parts.headers) {
             // ghost has counted it, and edited it.
-            Ok(()) => {
+            Ok(is_clear) => {
                 let idle = Patience::from(table.router().timeouts()).idle;
+                let lease = Some(lease).filter(|_| is_clear);
                 Response::from_parts(parts, AnswerBody::upstream(body, lease, idle, record))
             }
             Err(Ambiguous) => {

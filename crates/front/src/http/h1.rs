@@ -8,51 +8,73 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use hyper::body::Incoming;
+use http::{Request, Response, StatusCode, Version, header};
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, interval_at, timeout};
+use tokio_rustls::server::TlsStream;
 
 use super::body::{AnswerBody, ClientBody};
 use super::exchange::exchange;
-use super::request::Client;
-use super::response::finish;
+use super::request::{Client, refused};
+use super::response::{Closes, finish};
 use super::tunnel::ClientSide;
 use super::watched::Watched;
 use crate::Shutdown;
 
 /// A connection that is idle for this long is parked; it is looked at as often.
 const LOOK: Duration = Duration::from_secs(2);
-const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+/// How long a closed connection is read on, so that what the client still sends does not reset it before it has read its answer.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A connection that can be made to end with a reset.
+pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// When it is dropped, the client gets a reset in the place of an orderly end.
+    fn reset_when_dropped(&self);
+}
+
+impl Wire for TcpStream {
+    fn reset_when_dropped(&self) {
+        let _ = socket2::SockRef::from(self).set_linger(Some(Duration::ZERO));
+    }
+}
+
+/// A TLS client also sees that `close_notify` is missing.
+impl Wire for Box<TlsStream<TcpStream>> {
+    fn reset_when_dropped(&self) {
+        self.get_ref().0.reset_when_dropped();
+    }
+}
 
 /// How a stretch of requests ends.
 enum Ended<S> {
     Over,
+    /// The client may still be sending.
+    Lingers(S),
     /// With what the client has said of its next request.
     Idle(S, Bytes),
     /// The client has begun a request, and does not finish it.
     Late(S),
 }
 
-pub(crate) async fn serve<S>(mut stream: S, client: Arc<Client>, mut shutdown: watch::Receiver<Shutdown>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+pub(crate) async fn serve<S: Wire>(
+    mut stream: S,
+    client: Arc<Client>,
+    mut shutdown: watch::Receiver<Shutdown>,
+) {
     let mut first = Bytes::new();
     loop {
         let watched = Watched::new(stream, first, Arc::clone(&client.movement));
         // Boxed, so that its memory is given back while the client is silent.
         match Box::pin(requests(watched, &client, &mut shutdown)).await {
             Ended::Over => return,
-            Ended::Late(mut stream) => {
-                let _ = stream.write_all(LATE).await;
-                let _ = stream.shutdown().await;
-                return;
-            }
+            Ended::Late(mut stream) => return Box::pin(late(&mut stream)).await,
+            Ended::Lingers(mut stream) => return Box::pin(linger(&mut stream)).await,
             Ended::Idle(parked, said) if !said.is_empty() => (stream, first) = (parked, said),
             Ended::Idle(mut parked, _) => {
                 let mut byte = [0; 1];
@@ -76,14 +98,11 @@ async fn ends(shutdown: &mut watch::Receiver<Shutdown>) {
 }
 
 /// Serves until the connection is over or idle.
-async fn requests<S>(
+async fn requests<S: Wire>(
     stream: Watched<S>,
     client: &Arc<Client>,
     shutdown: &mut watch::Receiver<Shutdown>,
-) -> Ended<S>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) -> Ended<S> {
     let service = service_fn(|request| {
         let client = Arc::clone(client);
         async move { Ok::<_, Infallible>(answer(&client, request).await) }
@@ -111,8 +130,22 @@ where
             ends(shutdown).await;
         };
         let now = tokio::select! {
-            // How a connection ends is between its ends.
-            _ = &mut connection => return Ended::Over,
+            ended = &mut connection => {
+                // None: it became a tunnel.
+                let Some(parts) = connection.into_parts() else { return Ended::Over };
+                let lingers = match ended {
+                    Ok(()) => {
+                        movement.is_whole();
+                        movement.lingers()
+                    }
+                    // hyper has answered with 400, 414 or 431. How others end is between the two ends.
+                    Err(why) => why.is_parse(),
+                };
+                return match parts.io.into_inner().into_inner() {
+                    Some(stream) if lingers => Ended::Lingers(stream),
+                    _ => Ended::Over,
+                };
+            }
             now = looks.tick() => now,
             () = asked => {
                 is_ending = true;
@@ -139,7 +172,7 @@ where
             continue;
         }
         let Some(parts) = connection.into_parts() else { return Ended::Over };
-        let stream = parts.io.into_inner().into_inner();
+        let Some(stream) = parts.io.into_inner().into_inner() else { return Ended::Over };
         return if is_late { Ended::Late(stream) } else { Ended::Idle(stream, parts.read_buf) };
     }
 }
@@ -150,10 +183,96 @@ fn waits_for_origin(client: &Client) -> bool {
 }
 
 async fn answer(client: &Arc<Client>, mut request: Request<Incoming>) -> Response<AnswerBody> {
+    let is_http10 = request.version() == Version::HTTP_10;
+    let has_body = !request.body().is_end_stream();
     let upgrade = request
         .headers()
-        .contains_key(http::header::UPGRADE)
+        .contains_key(header::UPGRADE)
         .then(|| ClientSide::Http1(hyper::upgrade::on(&mut request)));
     let response = exchange(client, request.map(ClientBody::h1), upgrade).await;
-    finish(response, client.http.is_draining())
+    let is_refused = response.extensions().get::<Closes>().is_some();
+    let has_length = response.headers().contains_key(header::CONTENT_LENGTH);
+    let is_open_ended = is_http10 && !has_length && !response.body().is_end_stream();
+    client.movement.answers(has_body || is_refused, is_open_ended);
+    finish(response, is_refused || client.http.is_draining())
+}
+
+/// The head of a request did not come in time.
+async fn late<S: Wire>(stream: &mut S) {
+    let why = refused(StatusCode::REQUEST_TIMEOUT, "the request's head did not come in time");
+    let answer = format!(
+        "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{}",
+        why.body.len(),
+        why.body
+    );
+    if let Ok(Ok(())) = timeout(LINGER, stream.write_all(answer.as_bytes())).await {
+        linger(stream).await;
+    }
+}
+
+/// Reads on for a while, without looking at what comes.
+async fn linger<S: Wire>(stream: &mut S) {
+    let reads = async {
+        if stream.shutdown().await.is_ok() {
+            let mut ignored = vec![0; 16 << 10];
+            while let Ok(1..) = stream.read(&mut ignored).await {}
+        }
+    };
+    let _ = timeout(LINGER, reads).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::path::PathBuf;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::http::Http;
+    use crate::{BackendSide, HttpLimits, proxy};
+
+    /// What a client gets that sends this, and then nothing.
+    async fn after(sent: &[u8]) -> String {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, address) = listener.accept().await.unwrap();
+        let day = Duration::from_secs(86_400);
+        let side = BackendSide::new(|_| (), Arc::default());
+        let http = Arc::new(Http::new(side, PathBuf::new(), PathBuf::new(), day, day));
+        let limits = HttpLimits {
+            head_timeout: Duration::from_millis(200),
+            idle_timeout: Duration::from_millis(400),
+            ..HttpLimits::default()
+        };
+        let of = Client::new(http, address, "http-80".into(), proxy::Header::default(), limits);
+        let (_run, shutdown) = watch::channel(Shutdown::Run);
+        client.write_all(sent).await.unwrap();
+        let mut got = String::new();
+        let serves = serve(stream, Arc::new(of), shutdown);
+        let reads = async {
+            timeout(Duration::from_secs(20), client.read_to_string(&mut got)).await.unwrap().unwrap();
+            drop(client);
+        };
+        tokio::join!(serves, reads);
+        got
+    }
+
+    #[tokio::test]
+    async fn a_head_that_is_late_is_answered_with_408() {
+        for sent in ["G", "GET / HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX: y"] {
+            let got = after(sent.as_bytes()).await;
+            assert!(
+                got.starts_with("HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n"),
+                "{sent:?}: {got}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_idle_is_left_without_a_word() {
+        assert_eq!(after(b"").await, "");
+        let got = after(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert!(got.starts_with("HTTP/1.1 503 ") && !got.contains(" 408 "), "{got}");
+    }
 }

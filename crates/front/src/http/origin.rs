@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use http::header::{self, HeaderValue};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
@@ -27,8 +28,10 @@ pub(crate) enum Failure {
     Timeout,
     /// It closed the connection, or its answer is no HTTP.
     Broken,
-    /// The client broke off its upload, or stopped sending it.
+    /// The client broke off its upload, or its chunks are invalid.
     Upload,
+    /// The client stopped sending its upload.
+    Stalled,
 }
 
 /// How long an origin may take.
@@ -80,6 +83,12 @@ pub(crate) async fn send(
     let ready = profile.as_ref().map(|(_, ready)| ready);
     let patience = Patience::from(table.router().timeouts());
     let upload = request.body().progress();
+    // hyper would send no body with GET and HEAD unless a header announces it.
+    if upload.is_some() && !request.headers().contains_key(header::CONTENT_LENGTH) {
+        request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    // Clients of HTTP/1.0 may have none; HTTP/1.1 must have one.
+    let has_host = request.headers().contains_key(header::HOST);
     let mut avoid = None;
     let mut tries = TRIES.min(group.endpoints().len().max(1));
     let mut pooled = pooled;
@@ -107,6 +116,9 @@ pub(crate) async fn send(
                 }
             }
         };
+        if !has_host && let Ok(host) = HeaderValue::from_str(&endpoint.to_string()) {
+            request.headers_mut().insert(header::HOST, host);
+        }
         // An origin may close a connection while the request is on its way to it.
         let spare =
             (is_kept && request.body().is_empty() && is_idempotent(request.method())).then(|| copy(&request));
@@ -136,6 +148,7 @@ pub(crate) async fn send(
                     Unanswered::Refused(_) => Failure::Unreachable,
                     Unanswered::Timeout => Failure::Timeout,
                     Unanswered::Upload => Failure::Upload,
+                    Unanswered::Stalled => Failure::Stalled,
                     Unanswered::NotSent(_) | Unanswered::Closed | Unanswered::Broken => Failure::Broken,
                 });
             }
@@ -152,6 +165,7 @@ enum Unanswered {
     Upload,
     /// A TLS alert instead of an answer: in TLS 1.3 a backend says after the handshake what it thinks of our certificate.
     Refused(String),
+    Stalled,
 }
 
 /// Waits for the head of the answer. While an upload moves, the origin may be silent.
@@ -171,7 +185,7 @@ async fn answer(
                     moved = upload.bytes();
                     continue;
                 }
-                Some(upload) if !upload.is_done() => return Err(Unanswered::Upload),
+                Some(upload) if !upload.is_done() => return Err(Unanswered::Stalled),
                 _ => return Err(Unanswered::Timeout),
             },
         };

@@ -30,6 +30,9 @@ const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const VIA: HeaderValue = HeaderValue::from_static("1.1 varnish-gateway");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
+/// The most bytes of a path with its query. Beyond: 414.
+const URL_BYTES: usize = 16 << 10;
+
 /// Idle connections to varnishd that one client may hold: as many as HTTP/2 streams ask at once.
 const MOST_CACHE_CONNECTIONS: usize = 16;
 
@@ -125,19 +128,22 @@ pub(crate) fn admit(
             "this gateway is no forward proxy: CONNECT is not served",
         ));
     }
+    admit_target(parts)?;
     admit_framing(parts, has_body)?;
     admit_host(parts)?;
     let websocket =
         !has_body && (asks_for_websocket(parts) || parts.extensions.get::<ExtendedConnect>().is_some());
-    remove_hop_by_hop(&mut parts.headers);
-    if let Some(expected) = parts.headers.remove(header::EXPECT)
-        && !expected.as_bytes().eq_ignore_ascii_case(b"100-continue")
-    {
-        return Err(refused(
-            StatusCode::EXPECTATION_FAILED,
-            "the only expectation that is served is 100-continue",
-        ));
+    if parts.headers.contains_key(header::EXPECT) {
+        let mut expected = parts.headers.get_all(header::EXPECT).iter();
+        if !expected.all(|one| one.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+            return Err(refused(
+                StatusCode::EXPECTATION_FAILED,
+                "the only expectation that is served is 100-continue",
+            ));
+        }
+        parts.headers.remove(header::EXPECT);
     }
+    remove_hop_by_hop(&mut parts.headers);
     let loops = router.gateway_id().is_some_and(|id| names_us(&parts.headers, id));
     let trusted = !router.trusted_proxies().is_empty() && router.trusted_proxies().contains(client.address);
     Ok(Admitted { trusted, loops, websocket })
@@ -145,6 +151,22 @@ pub(crate) fn admit(
 
 pub(crate) fn refused(status: StatusCode, message: &str) -> Own {
     Own::new(status.as_u16(), status.canonical_reason().unwrap_or_default(), message)
+}
+
+/// A path, a URL, or an asterisk for OPTIONS. `GET internal:8080` is none of them: its target would become the Host.
+fn admit_target(parts: &Parts) -> Result<(), Own> {
+    let uri = &parts.uri;
+    if uri.authority().is_some() && uri.scheme().is_none() {
+        return Err(refused(StatusCode::BAD_REQUEST, "the request's target is neither a path nor a URL"));
+    }
+    let url = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    if url == "*" && parts.method != Method::OPTIONS {
+        return Err(refused(StatusCode::BAD_REQUEST, "the target * is for OPTIONS only"));
+    }
+    if url.len() > URL_BYTES {
+        return Err(refused(StatusCode::URI_TOO_LONG, "the request's URL is longer than 16 KiB"));
+    }
+    Ok(())
 }
 
 /// hyper has read the body's length; here it is said again, in one way only.
@@ -159,9 +181,16 @@ fn admit_framing(parts: &mut Parts, has_body: bool) -> Result<(), Own> {
         }
         parts.headers.remove(header::TRANSFER_ENCODING);
         parts.headers.remove(header::CONTENT_LENGTH);
-    } else if !has_body && parts.headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0") {
-        // `+0` and `00` are zero to some.
-        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    } else if let Some(length) = parts.headers.get(header::CONTENT_LENGTH)
+        && length.len() > 1
+        && length.as_bytes().starts_with(b"0")
+    {
+        // hyper has seen that they are digits. Some would read `010` as eight.
+        let zeros = length.as_bytes().iter().take_while(|digit| **digit == b'0').count();
+        let digits = length.as_bytes().get(zeros..).filter(|_| has_body).unwrap_or(b"0");
+        let length = HeaderValue::from_bytes(digits)
+            .map_err(|_| refused(StatusCode::BAD_REQUEST, "the request's Content-Length is not valid"))?;
+        parts.headers.insert(header::CONTENT_LENGTH, length);
     }
     Ok(())
 }
@@ -178,13 +207,17 @@ fn admit_host(parts: &mut Parts) -> Result<(), Own> {
     if authority.is_some() && !matches!(parts.uri.scheme_str(), None | Some("http" | "https")) {
         return bad("the request's URL has a scheme that is neither http nor https");
     }
-    let of_http1 = parts.version <= Version::HTTP_11;
+    let is_valid = |first: &HeaderValue| first.is_empty() || is_host(first.as_bytes());
     let host = match (authority, first) {
         (Some(authority), Some(first))
-            if !of_http1 && !first.as_bytes().eq_ignore_ascii_case(authority.as_bytes()) =>
+            if parts.version > Version::HTTP_11
+                && !first.as_bytes().eq_ignore_ascii_case(authority.as_bytes()) =>
         {
             return bad("the Host header differs from :authority");
         }
+        // RFC 9112, 3.2: also beside a URL.
+        (Some(_), None) if parts.version == Version::HTTP_11 => return bad("the request has no Host"),
+        (Some(_), Some(first)) if !is_valid(first) => return bad("the request has no valid Host"),
         // The URL goes before the header (RFC 9112, 3.2.2).
         (Some(authority), _) => Some(authority.as_bytes()),
         (None, first) => first.map(HeaderValue::as_bytes),
@@ -196,7 +229,9 @@ fn admit_host(parts: &mut Parts) -> Result<(), Own> {
     };
     match normal {
         Some(normal) => drop(parts.headers.insert(header::HOST, normal)),
-        None if parts.version <= Version::HTTP_10 => drop(parts.headers.remove(header::HOST)),
+        None if parts.version <= Version::HTTP_10 && parts.uri.authority().is_none() => {
+            drop(parts.headers.remove(header::HOST));
+        }
         None => return bad("the request has no valid Host"),
     }
     Ok(())
@@ -254,6 +289,18 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
             headers.remove(header::TE);
         }
     }
+}
+
+/// Trailers that an origin could take for headers which only the gateway may set, or which decide about the request.
+pub(crate) fn admit_trailers(trailers: &mut HeaderMap) {
+    let of_gateway = |name: &HeaderName| {
+        matches!(kind(name.as_str().as_bytes()), Some(Kind::Own | Kind::Forwarded)) || *name == CDN_LOOP
+    };
+    let refused: Vec<HeaderName> = trailers.keys().filter(|name| of_gateway(name)).cloned().collect();
+    for name in refused {
+        trailers.remove(name);
+    }
+    response::remove_forbidden(trailers);
 }
 
 /// CDN-Loop, RFC 8586. Parameters may follow an id.

@@ -24,23 +24,85 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 #[derive(Debug)]
 pub(crate) struct Ambiguous;
 
-/// Takes away what is about the connection to the origin. hyper has read the body by these headers.
-pub(crate) fn unframe(headers: &mut HeaderMap) -> Result<(), Ambiguous> {
+/// Takes away what is about the connection to the origin. hyper has read the body by these headers. Returns whether the
+/// connection may carry another request: not after an answer with chunks and a length, which others would read otherwise.
+pub(crate) fn unframe(headers: &mut HeaderMap) -> Result<bool, Ambiguous> {
+    let mut is_clear = true;
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     if let Some(first) = codings.next() {
         if codings.next().is_some() || !first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") {
             return Err(Ambiguous);
         }
         headers.remove(header::TRANSFER_ENCODING);
-        headers.remove(header::CONTENT_LENGTH);
-    } else if headers.get_all(header::CONTENT_LENGTH).iter().nth(1).is_some()
-        && let Some(length) = headers.get(header::CONTENT_LENGTH).cloned()
-    {
-        // All the same: hyper has compared them.
-        headers.insert(header::CONTENT_LENGTH, length);
+        is_clear = headers.remove(header::CONTENT_LENGTH).is_none();
+    } else if headers.contains_key(header::CONTENT_LENGTH) {
+        reframe(headers)?;
     }
     remove_hop_by_hop(headers);
+    Ok(is_clear)
+}
+
+/// One Content-Length, in digits. hyper takes lists of equal ones, and does not look at all where no body may follow.
+fn reframe(headers: &mut HeaderMap) -> Result<(), Ambiguous> {
+    let is_plain =
+        |value: &[u8]| value.iter().all(u8::is_ascii_digit) && (value == b"0" || !value.starts_with(b"0"));
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let first = lengths.next().map_or(&[][..], HeaderValue::as_bytes);
+    if lengths.next().is_none() && !first.is_empty() && is_plain(first) {
+        return Ok(());
+    }
+    let number = |one: &[u8]| {
+        let one = one.trim_ascii();
+        let is_number = !one.is_empty() && one.iter().all(u8::is_ascii_digit);
+        std::str::from_utf8(one).ok().filter(|_| is_number)?.parse::<u64>().ok()
+    };
+    let lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let mut lengths = lengths.flat_map(|value| value.as_bytes().split(|b| *b == b',')).map(number);
+    let first = lengths.next().flatten().ok_or(Ambiguous)?;
+    if lengths.any(|other| other != Some(first)) {
+        return Err(Ambiguous);
+    }
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(first));
     Ok(())
+}
+
+/// Headers that decide how a message is read, routed or authorised come before its body or not at all (RFC 9110, 6.5.1).
+const NO_TRAILERS: [HeaderName; 24] = [
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONNECTION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::EXPECT,
+    header::HOST,
+    header::LOCATION,
+    header::MAX_FORWARDS,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::RANGE,
+    header::SET_COOKIE,
+    header::STRICT_TRANSPORT_SECURITY,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::WWW_AUTHENTICATE,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+];
+
+/// Takes from trailers what must not be one, and what is for the cache alone.
+pub(crate) fn remove_forbidden(trailers: &mut HeaderMap) {
+    for name in &NO_TRAILERS {
+        trailers.remove(name);
+    }
+    for name in TAG_HEADERS.into_iter().chain([CACHE_HOST_HEADER, CACHE_URL_HEADER]) {
+        trailers.remove(name);
+    }
+    remove_internals(trailers);
 }
 
 /// Makes an origin's head the client's: without what is for the cache alone, with the rule's edits.
@@ -56,6 +118,17 @@ pub(crate) fn edit(headers: &mut HeaderMap, table: &Table, rule: Option<RuleId>)
         rule.edit_response(&mut Edited(headers));
         remove_internals(headers);
     }
+}
+
+/// Marks an answer to a request that was refused at the entrance: what follows on an HTTP/1 connection is not read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Closes;
+
+/// The answer to a request that was refused before it was routed.
+pub(crate) fn refusal(why: Own, table: &Arc<Table>, record: Record) -> Response<AnswerBody> {
+    let mut response = own(why, Some(table), None, record);
+    response.extensions_mut().insert(Closes);
+    response
 }
 
 /// Every response goes through here last.

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
+use super::h1::Wire;
+
 /// What an HTTP/2 client says first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// From the accepted connection to a first byte. Browsers connect before they have something to ask.
@@ -45,6 +47,12 @@ pub(crate) async fn sniff<S: AsyncRead + Unpin>(mut stream: S) -> Option<(Rewind
         }
     };
     Some((Rewind { stream, first, at: 0 }, is_h2))
+}
+
+impl<S: Wire> Wire for Rewind<S> {
+    fn reset_when_dropped(&self) {
+        self.stream.reset_when_dropped();
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {

@@ -9,6 +9,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::h1::Wire;
+
 /// What moved on one connection. Only its own thread writes.
 #[derive(Debug)]
 pub(crate) struct Movement {
@@ -22,6 +24,10 @@ pub(crate) struct Movement {
     written: AtomicU64,
     /// All that was written has been handed to the kernel.
     flushed: AtomicBool,
+    /// The body ends with the connection (HTTP/1.0): if it breaks off, only a reset tells it from a whole one.
+    is_open_ended: AtomicBool,
+    /// The client may still be sending when the connection closes.
+    lingers: AtomicBool,
 }
 
 impl Default for Movement {
@@ -33,6 +39,8 @@ impl Default for Movement {
             mark: AtomicU64::new(0),
             written: AtomicU64::new(0),
             flushed: AtomicBool::new(true),
+            is_open_ended: AtomicBool::new(false),
+            lingers: AtomicBool::new(false),
         }
     }
 }
@@ -47,6 +55,21 @@ impl Movement {
         self.active.fetch_sub(1, Ordering::Relaxed);
         self.finished.fetch_add(1, Ordering::Relaxed);
         self.mark.store(self.read.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// How the connection has to end after an answer.
+    pub(crate) fn answers(&self, lingers: bool, is_open_ended: bool) {
+        self.lingers.store(lingers, Ordering::Relaxed);
+        self.is_open_ended.store(is_open_ended, Ordering::Relaxed);
+    }
+
+    /// All answers were sent to their end.
+    pub(crate) fn is_whole(&self) {
+        self.is_open_ended.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lingers(&self) -> bool {
+        self.lingers.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_active(&self) -> bool {
@@ -70,20 +93,35 @@ impl Movement {
 }
 
 #[derive(Debug)]
-pub(crate) struct Watched<S> {
-    stream: S,
+pub(crate) struct Watched<S: Wire> {
+    /// None only once it was taken out.
+    stream: Option<S>,
     /// Read already, and to be read again.
     first: Bytes,
     movement: Arc<Movement>,
 }
 
-impl<S> Watched<S> {
+impl<S: Wire> Drop for Watched<S> {
+    fn drop(&mut self) {
+        if let Some(stream) = &self.stream
+            && self.movement.is_open_ended.load(Ordering::Relaxed)
+        {
+            stream.reset_when_dropped();
+        }
+    }
+}
+
+impl<S: Wire> Watched<S> {
     pub(crate) fn new(stream: S, first: Bytes, movement: Arc<Movement>) -> Self {
-        Self { stream, first, movement }
+        Self { stream: Some(stream), first, movement }
     }
 
-    pub(crate) fn into_inner(self) -> S {
-        self.stream
+    pub(crate) fn into_inner(mut self) -> Option<S> {
+        self.stream.take()
+    }
+
+    fn stream(&mut self) -> io::Result<Pin<&mut S>> {
+        self.stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     fn wrote(&self, written: &Poll<io::Result<usize>>) {
@@ -94,7 +132,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: Wire> AsyncRead for Watched<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -102,7 +140,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<io::Result<()>> {
         let before = to.filled().len();
         if self.first.is_empty() {
-            ready!(Pin::new(&mut self.stream).poll_read(cx, to))?;
+            ready!(self.stream()?.poll_read(cx, to))?;
         } else {
             let count = self.first.len().min(to.remaining());
             to.put_slice(&self.first[..count]);
@@ -113,21 +151,21 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: Wire> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let written = self.stream()?.poll_write(cx, bytes);
         self.wrote(&written);
         written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        ready!(self.stream()?.poll_flush(cx))?;
         self.movement.flushed.store(true, Ordering::Relaxed);
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.stream()?.poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -135,12 +173,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        let written = self.stream()?.poll_write_vectored(cx, parts);
         self.wrote(&written);
         written
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.stream.as_ref().is_some_and(AsyncWrite::is_write_vectored)
     }
 }

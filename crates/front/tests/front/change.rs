@@ -113,7 +113,7 @@ async fn a_port_that_another_has_is_told_and_tried_again() {
         Front::start_unopened(Config { listeners: vec![wanted], ..Config::default() }, upstream.path());
     let Event::CannotListen { socket, why } = front.event().await else { panic!() };
     assert_eq!(socket, "https-443");
-    assert!(why.contains(&format!("port {port}")) && why.contains("another process has it"), "{why}");
+    assert!(why.contains(&format!("port {port}")) && why.contains("taken by another process"), "{why}");
     drop(other);
     let Event::Listening { address, .. } = front.event().await else { panic!() };
     assert!(Client::new(&authority).connect(loopback(address), "a.test").await.is_ok());
