@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use source::files::{Files, parse_str};
+use source::files::{Files, Severity, parse_str};
 use translate::snapshot::Key;
 use translate::{Snapshot, Translation, translate};
 
@@ -385,5 +385,31 @@ spec:
             status.varnish_service.is_none() && status.conditions[0].message.contains("503"),
             "{status:?}"
         );
+    }
+}
+
+#[test]
+fn a_misspelt_field_of_parameters_and_an_invalidation_that_cannot_be_read_are_errors() {
+    let parameters = "apiVersion: gateway.varnish-software.com/v1alpha1
+kind: GatewayClassParameters
+metadata: {name: p}
+spec: {pathz: {dotSegments: Reject}}
+---
+";
+    let invalidation = "apiVersion: gateway.varnish-software.com/v1alpha1
+kind: VarnishCacheInvalidation
+metadata: {name: purge, namespace: infra}
+spec: {gatewayRef: {name: web}, type: Refresh, hostname: a.test, paths: [/]}
+---
+";
+    for (object, name, what) in [
+        (parameters, "GatewayClassParameters p", "spec.pathz is an unknown field (did you mean `paths`?)"),
+        (invalidation, "VarnishCacheInvalidation infra/purge", "spec.type"),
+    ] {
+        let (snapshot, problems) = parse_str("a.yaml", &format!("{BASE}{object}"));
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(told.len() == 1 && told[0].contains(name) && told[0].contains(what), "{told:?}");
+        assert!(problems.iter().all(|problem| problem.severity == Severity::Error), "{told:?}");
+        assert!(snapshot.parameters.is_empty() && snapshot.cache_invalidations.is_empty());
     }
 }
