@@ -61,14 +61,8 @@ impl Environment {
         let port = port.parse().map_err(|_| bad("VARNISH_ADMIN_PORT", &port, "it must be a port number"))?;
         let listen = listen(get("VARNISH_LISTEN").as_deref().unwrap_or("http-80=:80,http"))?;
         let seconds = |name, default: &str| duration(name, &text(name, default));
-        // Both had a meaning while ghost listened on a port. Nothing asks there any more; what cannot be meant is still said.
-        for (name, default) in [("GHOST_RELOAD_ADDR", "127.0.0.1:0"), ("VARNISH_HTTP_ADDR", "localhost:80")] {
-            let given = text(name, default);
-            let address = address(name, &given, Ipv4Addr::LOCALHOST)?;
-            if name == "GHOST_RELOAD_ADDR" && !address.ip().is_loopback() {
-                return Err(bad(name, &given, "it must be a loopback address"));
-            }
-        }
+        // Probes ask ghost by its control socket. Commands that set this variable still work; a value that is no address is an error.
+        address("VARNISH_HTTP_ADDR", &text("VARNISH_HTTP_ADDR", "localhost:80"), Ipv4Addr::LOCALHOST)?;
         Ok(Self {
             namespace: text("NAMESPACE", "default"),
             gateway_name: get("GATEWAY_NAME").filter(|name| !name.is_empty()),
@@ -231,7 +225,6 @@ mod tests {
             ("DRAIN_DELAY", "soon"),
             ("DRAIN_TIMEOUT", "-1"),
             ("UPGRADE_IDLE_SECONDS", "NaN"),
-            ("GHOST_RELOAD_ADDR", "0.0.0.0:1969"),
         ] {
             let error = read(&[(name, value)]).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");
