@@ -495,7 +495,12 @@ fn vmod_dir(work_dir: &Path) -> PathBuf {
 /// The directories, readable for varnishd's own user, to which it drops when it is started as root; and the VMOD
 /// in them, since that user cannot read a private checkout.
 fn prepare(settings: &Settings) -> Result<(), Error> {
-    for path in [settings.https_socket(), settings.http_socket(), settings.backends_socket(), settings.control_socket()] {
+    for path in [
+        settings.https_socket(),
+        settings.http_socket(),
+        settings.backends_socket(),
+        settings.control_socket(),
+    ] {
         if path.as_os_str().len() > LONGEST_SOCKET_PATH {
             return Err(Error::SocketPath { path, longest: LONGEST_SOCKET_PATH });
         }

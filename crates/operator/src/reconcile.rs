@@ -365,9 +365,8 @@ mod tests {
             let of = conditions.iter().find(|condition| condition.kind == UNSUPPORTED_FIELDS);
             of.map(|condition| condition.message.clone())
         };
-        let gateways = ["by-class", "own", "other"].map(|name| {
-            told(&statuses.gateways[&Key::new("n", name)].conditions)
-        });
+        let gateways = ["by-class", "own", "other"]
+            .map(|name| told(&statuses.gateways[&Key::new("n", name)].conditions));
         let message =
             Some("Not supported yet, and without effect: spec.pathz of GatewayClassParameters p".to_owned());
         assert_eq!(gateways, [message.clone(), message.clone(), None]);

@@ -221,7 +221,10 @@ spec:
     let broken = "{backendRefs: [{name: shop, port: eighty}]}";
     let objects = [tls_route("wide", "*.example.com", good), tls_route("narrow", "a.example.com", broken)];
     let (problem, _, translation) = read(&objects);
-    assert!(problem.ends_with("; until it is corrected, connections for its hostnames are closed"), "{problem}");
+    assert!(
+        problem.ends_with("; until it is corrected, connections for its hostnames are closed"),
+        "{problem}"
+    );
     let hosts = &translation.gateways[&Key::new("infra", "web")].routing.tls_listeners[0].hosts;
     let backends = |name: &str| hosts.iter().find(|host| host.hostname == name).unwrap().backends.len();
     assert_eq!((backends("a.example.com"), backends("*.example.com")), (0, 1));

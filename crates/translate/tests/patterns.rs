@@ -209,7 +209,12 @@ fn translated_ingresses(ingresses: &[(&str, &str, &str, Vec<String>)]) -> Transl
     translate(&snapshot)
 }
 
-fn of_ingress<'t>(translation: &'t Translation, namespace: &str, name: &str, kind: &str) -> Option<&'t Condition> {
+fn of_ingress<'t>(
+    translation: &'t Translation,
+    namespace: &str,
+    name: &str,
+    kind: &str,
+) -> Option<&'t Condition> {
     let status = &translation.statuses.ingresses[&Key::new(namespace, name)];
     status.conditions.iter().find(|condition| condition.kind == kind)
 }
@@ -304,7 +309,10 @@ fn a_cache_policy_whose_patterns_exceed_its_gateway_says_so_and_its_target_is_no
         if !condition.status && condition.reason == "TooManyPatterns" {
             let expected = "spec.bypass.headers: the regular expressions in cache policies of this Gateway take 16777216 bytes already: ";
             assert!(condition.message.starts_with(expected), "{condition:?}");
-            assert!(condition.message.ends_with("its target is not cached on Gateway infra/gw"), "{condition:?}");
+            assert!(
+                condition.message.ends_with("its target is not cached on Gateway infra/gw"),
+                "{condition:?}"
+            );
             refused += 1;
         }
     }

@@ -334,7 +334,8 @@ impl Last {
                 let own_ports: BTreeSet<u16> = own_ports.collect();
                 let index = EndpointIndex::new(slices.iter().map(AsRef::as_ref));
                 let index = index.refusing(own_ports.iter().copied());
-                let base = self.base.as_mut().map(|base| base.ghost(slices, &own_ports, &index)).transpose()?;
+                let base =
+                    self.base.as_mut().map(|base| base.ghost(slices, &own_ports, &index)).transpose()?;
                 let (mut ghost, notices) = resolve(routing, &index);
                 ghost.base = base.as_ref().map(|base| base.name.as_ref().to_owned());
                 let (groups, of_tls) = resolve_tls(front, &index);
