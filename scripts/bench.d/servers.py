@@ -162,11 +162,10 @@ class Chaperone(Gateway):
         self.endpoints = directory / "endpoints.yaml"
         manifests.place(self.routing, manifests.routing(port))
         manifests.place(self.endpoints, manifests.endpoints(origin))
-        admin, reload, health = processes.free_ports(3)
+        admin, health = processes.free_ports(2)
         environment = {
             **os.environ,
             "VARNISH_ADMIN_PORT": str(admin),
-            "GHOST_RELOAD_ADDR": f"127.0.0.1:{reload}",
             "HEALTH_ADDR": f"127.0.0.1:{health}",
             "VARNISH_LISTEN": f"http-{port}=127.0.0.1:{port},http",
             "VCL_PATH": str(directory / "main.vcl"),

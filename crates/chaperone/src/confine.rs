@@ -14,8 +14,7 @@ use landlock::{
 
 /// Runs `start` on a thread that cannot read what is in `hidden`, and neither can the process that it starts.
 pub(crate) fn with_hidden<T: Send>(hidden: &[PathBuf], start: impl FnOnce() -> T + Send) -> T {
-    // Directories that are not there hold nothing.
-    let hidden: Vec<PathBuf> = hidden.iter().filter_map(|dir| std::fs::canonicalize(dir).ok()).collect();
+    let hidden: Vec<PathBuf> = hidden.iter().map(|dir| resolved(dir)).collect();
     if hidden.is_empty() {
         return start();
     }
@@ -36,6 +35,16 @@ pub(crate) fn with_hidden<T: Send>(hidden: &[PathBuf], start: impl FnOnce() -> T
         Ok(started) => started,
         Err(panic) => std::panic::resume_unwind(panic),
     })
+}
+
+/// Without links. Of a directory that does not exist yet, the part that does: what is created later is hidden as well.
+fn resolved(dir: &Path) -> PathBuf {
+    let known = |ancestor: &Path| {
+        let rest = dir.strip_prefix(ancestor).ok()?;
+        Some(std::fs::canonicalize(ancestor).ok()?.join(rest))
+    };
+    // `join` of an empty rest would add a slash, which `Path` ignores.
+    dir.ancestors().find_map(known).unwrap_or_else(|| dir.to_owned())
 }
 
 /// Restricts this thread. False where the kernel cannot.
@@ -107,6 +116,21 @@ mod tests {
         assert_eq!(read(&link), b"");
         // We ourselves are as free as before.
         assert_eq!(fs::read(private.join("file")).unwrap(), b"text");
+    }
+
+    #[test]
+    fn a_hidden_directory_that_is_created_later_is_hidden() {
+        let dir = tempfile::tempdir().unwrap();
+        let later = dir.path().join("certificates/private");
+        let script = "read line; cat \"$1\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(later.join("file"));
+        shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut started = with_hidden(std::slice::from_ref(&later), || shell.spawn()).unwrap();
+        fs::create_dir_all(&later).unwrap();
+        fs::write(later.join("file"), "text").unwrap();
+        drop(started.stdin.take());
+        assert_eq!(started.wait_with_output().unwrap().stdout, b"");
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::names::socket_parts;
-use model::routing::Routing;
 
 use crate::{Error, ListenSocket};
 
@@ -67,14 +66,8 @@ impl Environment {
         let usual = if http_in_front { "none" } else { "http-80=:80,http" };
         let listen = listen(get("VARNISH_LISTEN").as_deref().unwrap_or(usual))?;
         let seconds = |name, default: &str| duration(name, &text(name, default));
-        // Both had a meaning while ghost listened on a port. Nothing asks there any more; what cannot be meant is still said.
-        for (name, default) in [("GHOST_RELOAD_ADDR", "127.0.0.1:0"), ("VARNISH_HTTP_ADDR", "localhost:80")] {
-            let given = text(name, default);
-            let address = address(name, &given, Ipv4Addr::LOCALHOST)?;
-            if name == "GHOST_RELOAD_ADDR" && !address.ip().is_loopback() {
-                return Err(bad(name, &given, "it must be a loopback address"));
-            }
-        }
+        // Probes ask ghost by its control socket. Commands that set this variable still work; a value that is no address is an error.
+        address("VARNISH_HTTP_ADDR", &text("VARNISH_HTTP_ADDR", "localhost:80"), Ipv4Addr::LOCALHOST)?;
         Ok(Self {
             namespace: text("NAMESPACE", "default"),
             gateway_name: get("GATEWAY_NAME").filter(|name| !name.is_empty()),
@@ -106,18 +99,15 @@ impl Environment {
 const DASHBOARD_PORT: u16 = 9000;
 
 impl Environment {
-    /// Ports of this machine that are our own: no route leads to them.
-    pub fn own_ports(&self, routing: Option<&Routing>) -> Vec<u16> {
+    /// Ports of this machine that are our own, but for those of listeners: no route leads to them.
+    pub fn own_ports(&self) -> Vec<u16> {
         let on_loopback =
             |address: Option<IpAddr>| address.is_none_or(|a| a.is_loopback() || a.is_unspecified());
         let listen =
             self.listen.iter().filter(|socket| on_loopback(socket.address)).map(|socket| socket.port);
-        let of_front = routing.filter(|_| self.http_in_front).into_iter().flat_map(Routing::http_sockets);
-        let of_front = of_front.filter_map(|socket| Some(socket_parts(socket)?.1));
         [self.admin_address.port(), self.health_address.port(), DASHBOARD_PORT]
             .into_iter()
             .chain(listen)
-            .chain(of_front)
             .collect()
     }
 }
@@ -257,7 +247,6 @@ mod tests {
             ("DRAIN_DELAY", "soon"),
             ("DRAIN_TIMEOUT", "-1"),
             ("UPGRADE_IDLE_SECONDS", "NaN"),
-            ("GHOST_RELOAD_ADDR", "0.0.0.0:1969"),
         ] {
             let error = read(&[(name, value)]).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");

@@ -127,6 +127,7 @@ async fn feed_from_cluster(
     let feeder = kubernetes::Feeder {
         pod: Pod::watch(client.clone(), &namespace, gateway),
         namespace: namespace.clone(),
+        own_ports: environment.own_ports(),
         reporter: reporter.clone(),
         kept: kubernetes::Kept::new(&absolute(&environment.work_dir)),
         http_in_front: environment.http_in_front,
@@ -199,7 +200,14 @@ fn hidden(environment: &Environment) -> Vec<PathBuf> {
         }
         within.is_none()
     });
-    hidden.push(TOKEN_DIR.into());
+    for dir in hidden.iter().filter(|dir| environment.certificates_path.is_some() && !dir.exists()) {
+        tracing::warn!(
+            "{} does not exist yet; it is hidden from varnishd when it appears, as are other new files beside it: create it before the start",
+            dir.display()
+        );
+    }
+    // Outside of a pod it does not exist, and no token is written there later.
+    hidden.extend(Some(PathBuf::from(TOKEN_DIR)).filter(|dir| dir.exists()));
     hidden
 }
 
@@ -372,8 +380,10 @@ impl Reader<'_> {
             routing.http_in_front = self.environment.http_in_front;
         }
         self.read_endpoints(&mut wrong).await;
-        let own_ports = self.environment.own_ports(self.routing.as_ref());
-        let index = EndpointIndex::new(self.slices.iter().map(AsRef::as_ref)).refusing(own_ports);
+        let listeners = self.routing.as_ref().map(Routing::listener_ports).unwrap_or_default();
+        let index = EndpointIndex::new(self.slices.iter().map(AsRef::as_ref))
+            .refusing(self.environment.own_ports())
+            .refusing(listeners);
         let known = self.routing.as_ref().filter(|_| self.knows_endpoints);
         let ghost = known.map(|routing| {
             let (mut ghost, notices) = resolve(routing, &index);

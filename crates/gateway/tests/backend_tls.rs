@@ -266,11 +266,11 @@ fn a_policy_that_is_refused_still_keeps_plain_text_away() {
         let scene = Scene::new(&all.concat());
         scene.write("policy.yaml", &policy("shop", bad));
         let program = scene.serve();
-        program.wait_for_line(&["BackendTLSPolicy default/shop", "until it is mended"]);
+        program.wait_for_line(&["BackendTLSPolicy default/shop", "until it is corrected"]);
         assert_eq!(get(port, "x", "/").status, 500, "{bad}");
         // One that is there in a wrong version, too.
         scene.write("policy.yaml", &policy("shop", bad).replace("k8s.io/v1", "k8s.io/v1alpha3"));
-        program.wait_for_line(&["v1alpha3", "until it is mended"]);
+        program.wait_for_line(&["v1alpha3", "until it is corrected"]);
         assert_eq!(get(port, "x", "/").status, 500, "{bad}");
         assert_eq!(origin.seen().len(), 0);
         scene.remove("policy.yaml");

@@ -64,14 +64,14 @@ fn a_route_that_is_refused_answers_500_on_its_paths_and_no_other_route_takes_the
     until("the wide route serves", || get(site.port, "x", "/admin/a").origin() == "shop");
     let admin = route_to("admin", "/admin", "shop");
     site.scene.write("admin.yaml", &admin.replace("backendRefs", "filterz: [], backendRefs"));
-    let line = ["error: HTTPRoute default/admin", "filterz", "until it is mended", "get 500"];
+    let line = ["error: HTTPRoute default/admin", "filterz", "until it is corrected", "get 500"];
     site.program.wait_for_line(&line);
     until("its path is closed", || get(site.port, "x", "/admin/a").status == 500);
     site.program.wait_for_line(&["HTTPRoute default/admin", "The route cannot be used"]);
     assert_eq!(get(site.port, "x", "/else").origin(), "shop");
     site.still_serves();
     site.scene.write("admin.yaml", &admin);
-    until("it serves once it is mended", || get(site.port, "x", "/admin/a").status == 200);
+    until("it serves once it is corrected", || get(site.port, "x", "/admin/a").status == 200);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_narrow_cache_policy_that_is_refused_keeps_its_route_out_of_the_wide_one() {
     }
     let text = fs::read_to_string(site.scene.manifest("caching.yaml")).unwrap();
     site.scene.write("caching.yaml", &text.replace("bypas:", "bypass:"));
-    until("it counts once it is mended", || cache("/private").as_deref() == Some("HIT"));
+    until("it counts once it is corrected", || cache("/private").as_deref() == Some("HIT"));
 }
 
 #[test]

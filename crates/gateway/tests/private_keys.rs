@@ -58,7 +58,6 @@ fn chaperone(dir: &Path, port: u16, more: &[(&str, &str)]) -> Program {
         .current_dir(dir)
         .env("VARNISH_ADMIN_PORT", free_port().to_string())
         .env("VARNISH_LISTEN", format!("http-{port}=:{port},http"))
-        .env("GHOST_RELOAD_ADDR", format!("127.0.0.1:{}", free_port()))
         .env("WORK_DIR", "varnish")
         .env("HEALTH_ADDR", format!(":{}", free_port()))
         .envs(more.iter().copied());

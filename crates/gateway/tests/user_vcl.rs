@@ -143,7 +143,7 @@ fn what_does_not_compile_at_the_start_is_told_and_heals() {
     scene.write("vcl.yaml", &user_vcl(BROKEN));
     let program = scene.start();
     program.wait_for_line(&["ConfigMap default/my-vcl, key user.vcl, line 4"]);
-    program.wait_for_line(&["nothing is served until this is mended"]);
+    program.wait_for_line(&["nothing is served until this is corrected"]);
     assert!(Ask::get("x", "/shop").try_send(port).is_err(), "never without the user's rules");
     scene.write("vcl.yaml", &user_vcl(&marking("good")));
     program.wait_for_line(&["Gateway default/web: listening on"]);

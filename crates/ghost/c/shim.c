@@ -760,8 +760,11 @@ extern void ghost_tunnel_ends(void);
 extern int ghost_tunnel_answer(const void *target, struct http *beresp, void **framing);
 extern void ghost_framing_free(void *framing);
 
+/* A client that has its answer is read from for so long, so that the answer is not lost by a reset. */
+#define GS_PARTING 1.0
+
 static stream_close_t
-gs_say(VRT_CTX, unsigned status, const char *reason)
+gs_say(VRT_CTX, unsigned status, const char *reason, vtim_dur parting)
 {
 	char line[128];
 	int n = snprintf(line, sizeof line, "HTTP/1.1 %u %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -770,7 +773,7 @@ gs_say(VRT_CTX, unsigned status, const char *reason)
 	if (gs_send(ctx->req->sp->fd, line, (size_t)n, cache_param->idle_send_timeout) != 0)
 		return (SC_REM_CLOSE);
 	ctx->req->acct.resp_hdrbytes += (uint64_t)n;
-	gs_part(ctx->req->sp->fd);
+	gs_part(ctx->req->sp->fd, parting);
 	return (SC_TX_ERROR);
 }
 
@@ -838,11 +841,11 @@ gs_answered(VRT_CTX, VCL_BACKEND d)
 		if (gs_send_head(ctx, bo->beresp) != 0)
 			break;
 		gs_hand_on(client, origin, behind, framing, bo->htc->between_bytes_timeout, &down);
-		gs_part(client);
+		gs_part(client, GS_PARTING);
 		break;
 	default:
 		VSLb(bo->vsl, SLT_FetchError, "The answer to a WebSocket request cannot be handed on");
-		closed = gs_say(ctx, 502, "Bad Gateway");
+		closed = gs_say(ctx, 502, "Bad Gateway", GS_PARTING);
 	}
 	ghost_framing_free(framing);
 	req->acct.resp_bodybytes += down;
@@ -860,7 +863,8 @@ gs_tunnel(VRT_CTX, VCL_BACKEND d)
 
 	if (!ghost_tunnel_begins(gs_most_tunnels())) {
 		VSLb(bo->vsl, SLT_FetchError, "Too many WebSockets: half of thread_pools x thread_pool_max");
-		return (gs_say(ctx, 503, "Service Unavailable"));
+		/* Threads are scarce now: this one is not kept for the client's sake. */
+		return (gs_say(ctx, 503, "Service Unavailable", 0.));
 	}
 	/* As Varnish does before it fetches. */
 	HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
@@ -876,7 +880,7 @@ gs_tunnel(VRT_CTX, VCL_BACKEND d)
 		bo->htc->doclose = SC_TX_PIPE;
 		be->vdir->methods->finish(ctx, be);
 	} else
-		closed = gs_say(ctx, 503, "Service Unavailable");
+		closed = gs_say(ctx, 503, "Service Unavailable", GS_PARTING);
 	VSLb_ts_req(ctx->req, "PipeSess", W_TIM_real(ctx->req->wrk));
 	ghost_tunnel_ends();
 	return (closed);
@@ -906,7 +910,7 @@ gs_target_pipe(VRT_CTX, VCL_BACKEND d)
 			return (closed);
 	}
 	/* Varnish would close without a word. */
-	return (gs_say(ctx, 503, "Service Unavailable"));
+	return (gs_say(ctx, 503, "Service Unavailable", GS_PARTING));
 }
 
 static void gs_target_destroy(VCL_BACKEND d) { ghost_target_free(d->priv); }

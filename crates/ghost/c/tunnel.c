@@ -24,9 +24,6 @@ extern int ghost_framing_done(const void *framing);
 extern double ghost_tunnel_total(void);
 
 #define GS_ROOM 16384
-/* A client that has its answer is read from for so long, so that the answer is not lost by a reset. */
-#define GS_PARTING 1.0
-
 /* One direction. */
 struct gs_pump {
 	int		from, to;
@@ -93,11 +90,14 @@ gs_send(int fd, const char *p, size_t n, vtim_dur patience)
 	return (0);
 }
 
-/* The client's last bytes are read and forgotten: to close upon them would take the answer away. */
+/*
+ * The client's last bytes are read and forgotten for so many seconds: to close upon them would take the answer away. With none, only
+ * what has come already is read.
+ */
 void
-gs_part(int fd)
+gs_part(int fd, vtim_dur patience)
 {
-	vtim_mono until = VTIM_mono() + GS_PARTING;
+	vtim_mono until = VTIM_mono() + patience;
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 	char rest[1024];
 	size_t all = 0;

@@ -28,7 +28,7 @@ use request::Request;
 
 /// For all of one request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Connections at a time: the chaperone needs three or four.
+/// Connections at a time: the chaperone needs three or four. More of them wait.
 const MOST: usize = 16;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -111,12 +111,15 @@ fn listen(listener: &UnixListener, woken: &UnixStream) {
     // SAFETY: both are open.
     while unsafe { ffi::gs_await(listener.as_raw_fd(), woken.as_raw_fd()) } == 1 {
         serving.retain(|thread| !thread.is_finished());
+        // More connections wait in the backlog: a connection that is dropped would look like a ghost that is gone. No connection
+        // lasts much longer than PATIENCE.
+        if serving.len() >= MOST {
+            std::thread::sleep(PAUSE);
+            continue;
+        }
         match listener.accept() {
             // SAFETY: the connection is open.
             Ok((stream, _)) if unsafe { ffi::gs_peer_is_ours(stream.as_raw_fd()) } == 1 => {
-                if serving.len() >= MOST {
-                    continue;
-                }
                 // The stack of a reload: varnishd's own threads have little, Rust's have enough.
                 let thread = Builder::new().name("ghost-answer".into()).spawn(move || {
                     let _ = serve(stream);

@@ -66,6 +66,7 @@ cases! {
     an_unreachable_group_gets_no_third_try
     bans_take_what_matches_and_nothing_else_gets_in
     cached_objects_are_http
+    connection_cannot_take_the_framing_away
     cookies_do_not_bypass_but_the_policys_headers_do
     default_ttl_is_for_silent_origins
     draining_answers_end_their_connections

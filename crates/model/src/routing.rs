@@ -89,6 +89,13 @@ impl Routing {
         of_hosts.chain(&self.default)
     }
 
+    /// The ports of all listeners, by the names of their sockets (`https-443`).
+    pub fn listener_ports(&self) -> BTreeSet<u16> {
+        let http = self.listeners.iter().map(|listener| &listener.socket);
+        let sockets = http.chain(self.tls_listeners.iter().map(|listener| &listener.socket));
+        sockets.filter_map(|socket| Some(socket_parts(socket)?.1)).collect()
+    }
+
     /// Does any HTTPRoute or Ingress have a part in it?
     pub fn has_routes(&self) -> bool {
         !self.vhosts.is_empty() || self.default.as_ref().is_some_and(|route| !route.route_name.is_empty())

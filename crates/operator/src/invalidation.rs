@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use api::{InvalidationPhase, VarnishCacheInvalidation};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod as PodObject;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
 use source::kubernetes::Cluster;
 use translate::Key;
 
@@ -59,10 +61,10 @@ impl Invalidations {
             );
             let mut wait = LONGEST_WAIT;
             let mut due = Vec::new();
+            written.retain(|_, (_, at)| at.elapsed() < RETRY);
             if !all.is_empty() {
                 let now = Timestamp::now();
                 let pods = self.pods();
-                written.retain(|_, (_, at)| at.elapsed() < RETRY);
                 for (key, one) in &all {
                     let uid = one.metadata.uid.clone().unwrap_or_default();
                     let version = one.metadata.resource_version.clone().unwrap_or_default();
@@ -80,6 +82,22 @@ impl Invalidations {
                             due.push((key.clone(), Arc::clone(one), step));
                         }
                     }
+                }
+            }
+            for (key, unread) in self.cluster.cache_invalidations.unread() {
+                let name = unread.raw.pointer("/spec/gatewayRef/name").and_then(Value::as_str);
+                let target = name.map_or(Target::Missing, |name| {
+                    self.target(&Key::new(&key.namespace, name), &self.pods())
+                });
+                let metadata = ObjectMeta::deserialize(&unread.raw["metadata"]).unwrap_or_default();
+                let uid = metadata.uid.clone().unwrap_or_default();
+                let version = metadata.resource_version.clone().unwrap_or_default();
+                if written.get(&uid).is_some_and(|(at, _)| *at == version) {
+                    wait = wait.min(RETRY);
+                } else if let Some(status) = next::unreadable(&unread, target, Timestamp::now()) {
+                    written.insert(uid, (version, Instant::now()));
+                    let one = VarnishCacheInvalidation { metadata, ..VarnishCacheInvalidation::default() };
+                    due.push((key, Arc::new(one), Next::Write(status)));
                 }
             }
             let again = !due.is_empty();

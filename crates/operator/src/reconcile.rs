@@ -186,6 +186,9 @@ impl Reconciler {
                 not_supported(&mut status.conditions, &fields, generation);
             }
         }
+        for (key, fields) in self.cluster.parameters.ignored() {
+            ignored_parameters(&key, &fields, snapshot, &mut statuses);
+        }
         self.count(&statuses);
         self.made = made;
         Arc::new(statuses)
@@ -260,6 +263,32 @@ fn not_supported(conditions: &mut Vec<Condition>, fields: &[String], generation:
     conditions.push(Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", message, generation));
 }
 
+/// GatewayClassParameters have no status of their own: the Gateways and GatewayClasses that name them say it.
+fn ignored_parameters(key: &Key, fields: &[String], snapshot: &Snapshot, statuses: &mut Statuses) {
+    let fields: Vec<String> =
+        fields.iter().map(|field| format!("{field} of GatewayClassParameters {}", key.name)).collect();
+    let is_named = |kind: &str, name: &str| kind == "GatewayClassParameters" && name == key.name;
+    let of_class = |class: &Key| {
+        let class = snapshot.gateway_classes.get(class)?;
+        class.spec.parameters_ref.as_ref().filter(|one| is_named(&one.kind, &one.name))
+    };
+    for (class, status) in &mut statuses.gateway_classes {
+        if of_class(class).is_some() {
+            let generation = snapshot.gateway_classes.get(class).and_then(|class| class.metadata.generation);
+            not_supported(&mut status.conditions, &fields, generation);
+        }
+    }
+    for (gateway, status) in &mut statuses.gateways {
+        let Some(object) = snapshot.gateways.get(gateway) else { continue };
+        let own = object.spec.infrastructure.as_ref().and_then(|one| one.parameters_ref.as_ref());
+        if own.is_some_and(|one| is_named(&one.kind, &one.name))
+            || of_class(&Key::cluster(&object.spec.gateway_class_name)).is_some()
+        {
+            not_supported(&mut status.conditions, &fields, object.metadata.generation);
+        }
+    }
+}
+
 /// An object that cannot be read, and whose last good version counts, is told so: its status follows from that version.
 fn unreadable(all: &[Unreadable], statuses: &mut Statuses) {
     for Unreadable { kind, key, unread, .. } in all.iter().filter(|one| one.is_kept) {
@@ -307,6 +336,43 @@ mod tests {
             conditions[0].message,
             "Not supported yet, and without effect: spec.rules.0.retry, spec.rules.1.retry"
         );
+    }
+
+    #[test]
+    fn unknown_fields_of_parameters_are_in_the_status_of_gateways_and_classes_that_name_them() {
+        let parameters = serde_json::json!({"group": "gateway.varnish-software.com", "kind": "GatewayClassParameters", "name": "p"});
+        let class = |name: &str, parameters: &serde_json::Value| {
+            serde_json::json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": name},
+                "spec": {"controllerName": "varnish-software.com/gateway", "parametersRef": parameters}})
+        };
+        let gateway = |name: &str, class: &str, infrastructure: &serde_json::Value| {
+            serde_json::json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+                "metadata": {"name": name, "namespace": "n"}, "spec": {"gatewayClassName": class,
+                "infrastructure": infrastructure, "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}})
+        };
+        let none = serde_json::Value::Null;
+        let objects = [
+            class("with", &parameters),
+            class("without", &none),
+            gateway("by-class", "with", &none),
+            gateway("own", "without", &serde_json::json!({"parametersRef": parameters})),
+            gateway("other", "without", &none),
+        ];
+        let snapshot = source::kubernetes::snapshot_of(&objects);
+        let mut statuses = translate::translate(&snapshot).statuses;
+        ignored_parameters(&Key::cluster("p"), &["spec.pathz".to_owned()], &snapshot, &mut statuses);
+        let told = |conditions: &[Condition]| {
+            let of = conditions.iter().find(|condition| condition.kind == UNSUPPORTED_FIELDS);
+            of.map(|condition| condition.message.clone())
+        };
+        let gateways = ["by-class", "own", "other"]
+            .map(|name| told(&statuses.gateways[&Key::new("n", name)].conditions));
+        let message =
+            Some("Not supported yet, and without effect: spec.pathz of GatewayClassParameters p".to_owned());
+        assert_eq!(gateways, [message.clone(), message.clone(), None]);
+        let classes =
+            ["with", "without"].map(|name| told(&statuses.gateway_classes[&Key::cluster(name)].conditions));
+        assert_eq!(classes, [message, None]);
     }
 
     /// What does not enter [`workload::Options`] cannot enter the pod template.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use source::files::{Files, parse_str};
+use source::files::{Files, Severity, parse_str};
 use translate::snapshot::Key;
 use translate::{Snapshot, Translation, translate};
 
@@ -109,7 +109,7 @@ fn a_policy_with_a_typo_keeps_its_target_out_of_the_wide_policy() {
     ] {
         let objects = [route("shop", "shop", SHOP), route("shop", "other", SHOP), broken.clone()];
         let (problem, _, translation) = read(&objects);
-        assert!(problem.ends_with("; until it is mended, its target is not cached"), "{problem}");
+        assert!(problem.ends_with("; until it is corrected, its target is not cached"), "{problem}");
         let expected = ["shop/other / shop cached", "shop/shop / shop passed"];
         assert_eq!(entries(&translation, "*"), expected, "{broken}");
         let status =
@@ -151,7 +151,7 @@ fn a_route_that_is_refused_answers_500_and_leaves_other_routes_alone() {
     let (problem, snapshot, translation) =
         read(&[route("shop", "admin", broken), route("shop", "all", SHOP), route("shop", "z", SHOP)]);
     assert!(
-        problem.ends_with("; until it is mended, the requests that it can be seen to be for get 500"),
+        problem.ends_with("; until it is corrected, the requests that it can be seen to be for get 500"),
         "{problem}"
     );
     let expected = [
@@ -221,7 +221,10 @@ spec:
     let broken = "{backendRefs: [{name: shop, port: eighty}]}";
     let objects = [tls_route("wide", "*.example.com", good), tls_route("narrow", "a.example.com", broken)];
     let (problem, _, translation) = read(&objects);
-    assert!(problem.ends_with("; until it is mended, connections for its hostnames are closed"), "{problem}");
+    assert!(
+        problem.ends_with("; until it is corrected, connections for its hostnames are closed"),
+        "{problem}"
+    );
     let hosts = &translation.gateways[&Key::new("infra", "web")].routing.tls_listeners[0].hosts;
     let backends = |name: &str| hosts.iter().find(|host| host.hostname == name).unwrap().backends.len();
     assert_eq!((backends("a.example.com"), backends("*.example.com")), (0, 1));
@@ -385,5 +388,31 @@ spec:
             status.varnish_service.is_none() && status.conditions[0].message.contains("503"),
             "{status:?}"
         );
+    }
+}
+
+#[test]
+fn a_misspelt_field_of_parameters_and_an_invalidation_that_cannot_be_read_are_errors() {
+    let parameters = "apiVersion: gateway.varnish-software.com/v1alpha1
+kind: GatewayClassParameters
+metadata: {name: p}
+spec: {pathz: {dotSegments: Reject}}
+---
+";
+    let invalidation = "apiVersion: gateway.varnish-software.com/v1alpha1
+kind: VarnishCacheInvalidation
+metadata: {name: purge, namespace: infra}
+spec: {gatewayRef: {name: web}, type: Refresh, hostname: a.test, paths: [/]}
+---
+";
+    for (object, name, what) in [
+        (parameters, "GatewayClassParameters p", "spec.pathz is an unknown field (did you mean `paths`?)"),
+        (invalidation, "VarnishCacheInvalidation infra/purge", "spec.type"),
+    ] {
+        let (snapshot, problems) = parse_str("a.yaml", &format!("{BASE}{object}"));
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(told.len() == 1 && told[0].contains(name) && told[0].contains(what), "{told:?}");
+        assert!(problems.iter().all(|problem| problem.severity == Severity::Error), "{told:?}");
+        assert!(snapshot.parameters.is_empty() && snapshot.cache_invalidations.is_empty());
     }
 }

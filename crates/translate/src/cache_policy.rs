@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use api::{AncestorRef, PolicyTargetRef, VarnishCachePolicy};
 use gateway_api::httproutes::HttpRoute;
+use model::routing::Route;
 use model::{CachePolicy, RouteKind};
+use router::budget::Budget;
 
 use crate::gateway::Gateway;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
@@ -44,6 +46,8 @@ pub(crate) fn translate(
     let mut doubtful = BTreeSet::new();
     let mut statuses = BTreeMap::new();
     let mut patterns = Meter::new(MOST_BYTES_OF_POLICIES);
+    // Those with patterns, oldest first.
+    let mut limited: Vec<(&Key, &VarnishCachePolicy)> = Vec::new();
     for (key, policy) in oldest_first(&snapshot.cache_policies, |policy| &policy.metadata) {
         let target = target(key, &policy.spec.target_ref);
         let ancestors = match ancestors(&target, snapshot, ingresses, gateways) {
@@ -82,7 +86,12 @@ pub(crate) fn translate(
         let ancestors = ancestors.into_iter().take(MOST_ANCESTORS).map(status).collect();
         statuses.insert(key.clone(), PolicyStatus { ancestors });
         match verdict {
-            Ok(read) => drop(in_force.insert(target, (key, Some(read)))),
+            Ok(read) => {
+                if bypass_patterns(&read).next().is_some() {
+                    limited.push((key, policy));
+                }
+                in_force.insert(target, (key, Some(read)));
+            }
             // Nobody knows what it was to keep apart: its target passes the cache by, whatever a wider policy says.
             Err(fault) if fault.reason == "Invalid" => drop(in_force.entry(target).or_insert((key, None))),
             Err(fault) => match target {
@@ -94,9 +103,39 @@ pub(crate) fn translate(
     }
     if !in_force.is_empty() || !doubtful.is_empty() {
         let force = Force::new(&in_force, &doubtful);
-        gateways.values_mut().for_each(|gateway| force.write(gateway));
+        for gateway in gateways.values_mut() {
+            let refused = force.exceeding(gateway, &limited);
+            force.write(gateway, &refused);
+            for (key, why) in refused {
+                let policy = limited.iter().find(|(limited, _)| *limited == key);
+                let (Some(status), Some((_, policy))) = (statuses.get_mut(key), policy) else { continue };
+                tell_excess(status, gateway.key, policy, &why);
+            }
+        }
     }
     statuses
+}
+
+fn bypass_patterns(policy: &CachePolicy) -> impl Iterator<Item = &str> {
+    policy.bypass_headers.iter().filter_map(|header| header.value_regex.as_deref())
+}
+
+/// Says of a policy that its target is not cached on this Gateway.
+fn tell_excess(status: &mut PolicyStatus, gateway: &Key, policy: &VarnishCachePolicy, why: &str) {
+    let message =
+        format!("spec.bypass.headers: {why}; until then its target is not cached on Gateway {gateway}");
+    let generation = policy.metadata.generation.unwrap_or_default();
+    for ancestor in &mut status.ancestors {
+        let reference = &ancestor.ancestor_ref;
+        // An Ingress has one Varnish.
+        let is_ingress = reference.kind.as_deref() == Some("Ingress");
+        let is_gateway = reference.name == gateway.name
+            && reference.namespace.as_deref() == Some(gateway.namespace.as_str());
+        if is_ingress || is_gateway {
+            ancestor.conditions =
+                vec![Condition::new(ACCEPTED, false, "TooManyPatterns", message.as_str(), generation)];
+        }
+    }
 }
 
 /// What is said of a stand-in.
@@ -230,8 +269,8 @@ struct Force<'a> {
     closed: HashSet<&'a str>,
 }
 
-/// `None`: to pass.
-type Directions<'a> = Option<&'a CachePolicy>;
+/// The policy and its name. `None`: to pass.
+type Directions<'a> = Option<(&'a Key, &'a CachePolicy)>;
 
 #[derive(Default)]
 struct OfRoute<'a> {
@@ -242,7 +281,10 @@ struct OfRoute<'a> {
 }
 
 impl<'a> Force<'a> {
-    fn new(in_force: &'a BTreeMap<Target, (&Key, Option<CachePolicy>)>, doubtful: &'a BTreeSet<Key>) -> Self {
+    fn new(
+        in_force: &'a BTreeMap<Target, (&'a Key, Option<CachePolicy>)>,
+        doubtful: &'a BTreeSet<Key>,
+    ) -> Self {
         let mut force = Self {
             gateways: HashMap::new(),
             routes: HashMap::new(),
@@ -252,8 +294,8 @@ impl<'a> Force<'a> {
         for route in doubtful {
             force.routes.entry(route.to_string()).or_default().is_doubtful = true;
         }
-        for (target, (_, policy)) in in_force {
-            let policy = policy.as_ref();
+        for (target, (key, policy)) in in_force {
+            let policy = policy.as_ref().map(|policy| (*key, policy));
             match target {
                 Target::Gateway(key) => drop(force.gateways.insert(key, policy)),
                 Target::Ingress(key) => drop(force.ingresses.insert(key.to_string(), policy)),
@@ -267,38 +309,62 @@ impl<'a> Force<'a> {
         force
     }
 
-    fn write(&self, gateway: &mut Gateway<'_>) {
+    /// What counts for an entry of a Gateway. `None`: as it is.
+    fn directions(&self, gateway: &Key, route: &Route) -> Option<Directions<'a>> {
         let is_closed = |namespace: &str| self.closed.contains(namespace) || self.closed.contains("");
-        let of_gateway = if is_closed(&gateway.key.namespace) {
-            Some(None)
-        } else {
-            self.gateways.get(gateway.key).copied()
+        let namespace = route.route_name.split('/').next().unwrap_or_default();
+        if !self.closed.is_empty() && is_closed(namespace) {
+            return Some(None);
+        }
+        let of_gateway =
+            if is_closed(&gateway.namespace) { Some(None) } else { self.gateways.get(gateway).copied() };
+        if route.kind == RouteKind::Ingress {
+            // Without any, as the origin says: that is there already.
+            return self.ingresses.get(&route.route_name).copied().or(of_gateway);
+        }
+        // A redirect is made for each request: there is nothing to keep.
+        if route.filters.as_ref().is_some_and(|filters| filters.request_redirect.is_some()) {
+            return None;
+        }
+        let of_route = self.routes.get(&route.route_name);
+        let of_rule = of_route.zip(route.rule_name.as_deref()).and_then(|(of, name)| of.rules.get(name));
+        let doubt = of_route.filter(|of| of.is_doubtful).map(|_| None);
+        let policy = of_rule.copied().or(doubt).or_else(|| of_route?.whole).or(of_gateway);
+        Some(policy.flatten())
+    }
+
+    /// The policies whose patterns a Gateway has no room for, and why. The oldest keep theirs.
+    fn exceeding(
+        &self,
+        gateway: &Gateway<'_>,
+        limited: &[(&'a Key, &VarnishCachePolicy)],
+    ) -> BTreeMap<&'a Key, String> {
+        if limited.is_empty() {
+            return BTreeMap::new();
+        }
+        let routing = &gateway.routing;
+        let routes = routing.vhosts.values().flat_map(|vhost| &vhost.routes).chain(&routing.default);
+        let used: HashMap<&Key, &CachePolicy> =
+            routes.filter_map(|route| self.directions(gateway.key, route).flatten()).collect();
+        let mut budget = Budget::default();
+        let excess = |(key, _): &(&'a Key, &VarnishCachePolicy)| {
+            let policy = used.get(key)?;
+            let excess = budget.add_bypass(bypass_patterns(policy)).err()?;
+            Some((*key, excess.to_string()))
         };
+        limited.iter().filter_map(excess).collect()
+    }
+
+    /// Fails closed: nothing is cached that a policy without room for its patterns is for.
+    fn write(&self, gateway: &mut Gateway<'_>, refused: &BTreeMap<&Key, String>) {
         let routing = &mut gateway.routing;
         for route in
             routing.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes).chain(&mut routing.default)
         {
-            let namespace = route.route_name.split('/').next().unwrap_or_default();
-            if !self.closed.is_empty() && is_closed(namespace) {
-                route.cache_policy = None;
-                continue;
+            if let Some(policy) = self.directions(gateway.key, route) {
+                let policy = policy.filter(|(key, _)| !refused.contains_key(key));
+                route.cache_policy = policy.map(|(_, policy)| policy.clone());
             }
-            if route.kind == RouteKind::Ingress {
-                // Without any, as the origin says: that is there already.
-                if let Some(policy) = self.ingresses.get(&route.route_name).copied().or(of_gateway) {
-                    route.cache_policy = policy.cloned();
-                }
-                continue;
-            }
-            // A redirect is made anew for each request: there is nothing to keep.
-            if route.filters.as_ref().is_some_and(|filters| filters.request_redirect.is_some()) {
-                continue;
-            }
-            let of_route = self.routes.get(&route.route_name);
-            let of_rule = of_route.zip(route.rule_name.as_deref()).and_then(|(of, name)| of.rules.get(name));
-            let doubt = of_route.filter(|of| of.is_doubtful).map(|_| None);
-            let policy = of_rule.copied().or(doubt).or_else(|| of_route?.whole).or(of_gateway);
-            route.cache_policy = policy.flatten().cloned();
         }
     }
 }

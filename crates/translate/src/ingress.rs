@@ -1,11 +1,13 @@
 //! Ingresses: which are ours, which Varnish serves each, what several of them may share, and their part of the routing.
 //!
 //! Takes what the snapshot has, oldest first: an Ingress that is in conflict with one before it is rejected as a whole, and
-//! claims nothing. So the outcome depends on ages and names, never on who came first to us, and a rejected Ingress is taken
-//! in as soon as what stood in its way is gone.
+//! takes nothing from other Ingresses. So the outcome depends on ages and names, never on the order of events, and a rejected
+//! Ingress is taken in as soon as the conflict is gone. Its hosts that no other Ingress has are closed: requests for its paths
+//! get 503, and no wider rule serves them.
 
 mod attach;
 mod class;
+mod closed;
 mod made;
 mod options;
 mod rules;
@@ -51,8 +53,12 @@ pub(crate) fn translate(
         let generation = one.object.metadata.generation.unwrap_or_default();
         let taken = varnishes.of(one).and_then(|varnish| {
             let gateway = gateways.get(&varnish).ok_or_else(|| gone(&varnish))?;
-            merged.entry(varnish.clone()).or_default().take(one, gateway, snapshot, &mut patterns)?;
-            Ok(varnish)
+            let merged = merged.entry(varnish.clone()).or_default();
+            let taken = merged.take(one, gateway, snapshot, &mut patterns);
+            if taken.is_err() {
+                merged.closed.push(*one);
+            }
+            taken.map(|()| varnish)
         });
         let status = match taken {
             Ok(_) if refused::why(&one.object.metadata).is_some() => {
@@ -75,7 +81,16 @@ pub(crate) fn translate(
     }
     for (varnish, merged) in merged {
         let Some(gateway) = gateways.get_mut(&varnish) else { continue };
-        for (key, faults) in merged.write(gateway) {
+        let closed = merged.closed_hosts(gateway);
+        let faults = merged.write(gateway);
+        for (key, hosts) in closed {
+            let names = closed::write(&mut gateway.routing, &hosts);
+            let rejected = statuses.get_mut(key).and_then(|status| status.conditions.first_mut());
+            if let (Some(rejected), false) = (rejected, names.is_empty()) {
+                rejected.message.push_str(&closed::told(&names));
+            }
+        }
+        for (key, faults) in faults {
             let Some(status) = statuses.get_mut(key) else { continue };
             let generation = generation(snapshot.ingresses.get(key).map(AsRef::as_ref));
             let Some(first) = faults.first() else { continue };
@@ -154,6 +169,8 @@ struct Merged<'a> {
     hosts: HashMap<String, &'a Key>,
     default: Option<&'a Key>,
     tls: Vec<Claim<'a>>,
+    /// Those that were rejected.
+    closed: Vec<Ours<'a>>,
 }
 
 impl<'a> Merged<'a> {
@@ -231,6 +248,21 @@ impl<'a> Merged<'a> {
                 "Ingress {other} goes first (by age, then by name) and has {what} already: {remedy}"
             ),
         })
+    }
+
+    /// Hosts of rejected Ingresses that no other Ingress has, or only one that they may share them with. Where nothing was taken
+    /// in, every request gets 503 already.
+    fn closed_hosts(&self, gateway: &Gateway<'_>) -> Vec<(&'a Key, Vec<rules::Host>)> {
+        if self.taken.is_empty() && !gateway.routing.has_routes() {
+            return Vec::new();
+        }
+        let options = gateway.ingress_options();
+        let of_ingress = |ours: &Ours<'a>| {
+            let mut hosts = closed::hosts(ours, options);
+            hosts.retain(|host| self.free(ours.key, &host.name, options).is_ok());
+            (ours.key, hosts)
+        };
+        self.closed.iter().map(of_ingress).collect()
     }
 
     /// Writes everything into the Varnish's routing, and says what does not lead anywhere.

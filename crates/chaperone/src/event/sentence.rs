@@ -79,7 +79,7 @@ impl Event {
                 format!("{why}\n  what was served before is still served")
             }
             Self::Refused { why, serving: false } => {
-                format!("{why}\n  nothing is served until this is mended")
+                format!("{why}\n  nothing is served until this is corrected")
             }
             Self::Mended => "nothing is refused any more".to_owned(),
             Self::NotListening { why, .. } => {

@@ -52,7 +52,7 @@ pub enum BackendEvent {
         path: PathBuf,
         why: String,
     },
-    /// The profile is not used until it is mended.
+    /// The profile is not used until it is corrected.
     BadProfile {
         profile: String,
         why: String,

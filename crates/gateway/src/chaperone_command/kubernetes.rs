@@ -36,6 +36,8 @@ const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 pub(super) struct Feeder {
     pub(super) pod: Pod,
     pub(super) namespace: String,
+    /// Ports of this pod that trust connections by loopback: no route leads to them.
+    pub(super) own_ports: Vec<u16>,
     pub(super) reporter: Reporter,
     /// Where the last configuration is kept, for a container that starts while the API server is away.
     pub(super) kept: Kept,
@@ -47,7 +49,8 @@ impl Feeder {
     pub(super) async fn run(self, to_varnishd: watch::Sender<Desired>) -> anyhow::Result<()> {
         let mut changed = self.pod.changed();
         let mut state = self.reporter.state();
-        let mut last = Last { http_in_front: self.http_in_front, ..Last::default() };
+        let mut last =
+            Last { http_in_front: self.http_in_front, own_ports: self.own_ports.clone(), ..Last::default() };
         if let Some(kept) = self.kept.read() {
             tracing::info!("serving the configuration of the last start until the API server answers");
             last.restore(&kept);
@@ -152,6 +155,8 @@ struct Last {
     pairs: Pairs,
     /// What varnishd was started for. routing.json may say otherwise while pods are replaced by pods of the other arrangement.
     http_in_front: bool,
+    /// Of the pod itself, but for those of listeners.
+    own_ports: Vec<u16>,
     /// All endpoints and certificates of a configuration that the operator wrote were read since we started.
     complete: bool,
 }
@@ -164,8 +169,8 @@ struct Base {
     services: HashSet<(String, String)>,
     /// How many hosts have Services in a namespace.
     hosts_in: BTreeMap<String, usize>,
-    /// Its ghost.json, and what endpoints it was made with.
-    ghost: Option<(Vec<Arc<EndpointSlice>>, GhostBase)>,
+    /// Its ghost.json, and what endpoints and ports of our own it was made with.
+    ghost: Option<(Vec<Arc<EndpointSlice>>, BTreeSet<u16>, GhostBase)>,
 }
 
 impl Base {
@@ -194,7 +199,12 @@ impl Base {
     }
 
     /// Made anew where endpoints of its own Services have changed.
-    fn ghost(&mut self, slices: &[Arc<EndpointSlice>], index: &EndpointIndex) -> anyhow::Result<GhostBase> {
+    fn ghost(
+        &mut self,
+        slices: &[Arc<EndpointSlice>],
+        own_ports: &BTreeSet<u16>,
+        index: &EndpointIndex,
+    ) -> anyhow::Result<GhostBase> {
         let is_own = |slice: &&Arc<EndpointSlice>| {
             let labels = slice.metadata.labels.as_ref();
             let service = labels.and_then(|labels| labels.get(SERVICE_NAME_LABEL)).cloned();
@@ -206,7 +216,10 @@ impl Base {
         let same = |known: &[Arc<EndpointSlice>]| {
             known.len() == own.len() && known.iter().zip(&own).all(|(one, other)| Arc::ptr_eq(one, other))
         };
-        if let Some((_, ghost)) = self.ghost.as_ref().filter(|(known, _)| same(known)) {
+        if let Some((known, ports, ghost)) = &self.ghost
+            && same(known)
+            && ports == own_ports
+        {
             return Ok(ghost.clone());
         }
         let (ghost, notices) = resolve(&self.routing, index);
@@ -215,7 +228,7 @@ impl Base {
         }
         let bytes: Arc<[u8]> = serde_json::to_vec(&ghost)?.into();
         let ghost = GhostBase::new(&packing::hash("", &bytes)[..16], bytes);
-        self.ghost = Some((own, ghost.clone()));
+        self.ghost = Some((own, own_ports.clone(), ghost.clone()));
         Ok(ghost)
     }
 }
@@ -331,8 +344,12 @@ impl Last {
                         "the base of the routing.json that was kept is not there: what was kept is served on"
                     );
                 }
+                let own_ports = front.listener_ports().into_iter().chain(self.own_ports.iter().copied());
+                let own_ports: BTreeSet<u16> = own_ports.collect();
                 let index = EndpointIndex::new(slices.iter().map(AsRef::as_ref));
-                let base = self.base.as_mut().map(|base| base.ghost(slices, &index)).transpose()?;
+                let index = index.refusing(own_ports.iter().copied());
+                let base =
+                    self.base.as_mut().map(|base| base.ghost(slices, &own_ports, &index)).transpose()?;
                 let (mut ghost, notices) = resolve(routing, &index);
                 ghost.base = base.as_ref().map(|base| base.name.as_ref().to_owned());
                 let (groups, of_tls) = resolve_tls(front, &index);
@@ -583,6 +600,31 @@ mod tests {
             routing: Some(serde_json::to_string(&new.since(base, "abc")).unwrap()),
             base: Some(source::kubernetes::Base { sha256: "abc".to_owned(), bytes }),
         }
+    }
+
+    #[test]
+    fn ports_of_the_pod_itself_are_no_endpoints() {
+        let on = |address: &str, port: u16| {
+            let slice = json!({
+                "metadata": {"name": format!("s-{port}"), "namespace": "default", "labels": {SERVICE_NAME_LABEL: "shop"}},
+                "addressType": "IPv4", "ports": [{"port": port}], "endpoints": [{"addresses": [address]}],
+            });
+            Arc::new(serde_json::from_value::<EndpointSlice>(slice).unwrap())
+        };
+        let mut routing = routing(&["a"]);
+        let listener = |name: &str| json!({"name": name, "socket": name});
+        routing.listeners =
+            serde_json::from_value(json!([listener("http-80"), listener("https-443")])).unwrap();
+        let text = serde_json::to_string(&routing).unwrap();
+        let mut last = Last { own_ports: vec![8081, 6082, 9000], ..Last::default() };
+        last.take(Stored { main_vcl: None, routing: Some(text), base: None }, "default").unwrap();
+        let own = [8081, 6082, 9000, 80, 443].map(|port| on("127.0.0.1", port));
+        let slices: Vec<_> = own.into_iter().chain([on("10.0.0.1", 8081), on("127.0.0.1", 8080)]).collect();
+        let desired = last.desired(&slices, &BTreeMap::new(), None).unwrap().0;
+        let ghost: Config = serde_json::from_slice(desired.ghost.as_ref().unwrap()).unwrap();
+        let backends = &ghost.vhosts["a"].routes[0].backend_groups[0].backends;
+        let used: Vec<String> = backends.iter().map(|one| format!("{}:{}", one.address, one.port)).collect();
+        assert_eq!(used, ["10.0.0.1:8081", "127.0.0.1:8080"]);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::time::Duration;
 use api::{InvalidationPhase, PodResult, VarnishCacheInvalidation, VarnishCacheInvalidationStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+use source::kubernetes::Unread;
 use translate::invalidation::ttl;
 
 /// A Gateway that is made together with its invalidation may be seen a moment later.
@@ -72,6 +74,26 @@ pub(super) fn next(
         },
         _ => begin(one, &status, target, pods, created, now),
     }
+}
+
+/// The end of one that cannot be read: nothing is carried out, and its status says why. `None`: it has ended already, or is not
+/// ours. The API server holds no such object unless its definition is of another release.
+pub(super) fn unreadable(
+    unread: &Unread,
+    target: Target,
+    now: Timestamp,
+) -> Option<VarnishCacheInvalidationStatus> {
+    let text = |pointer: &str| unread.raw.pointer(pointer).and_then(Value::as_str);
+    let is_over = matches!(text("/status/phase"), Some("Complete" | "Failed"));
+    if is_over || target == Target::Others || text("/metadata/deletionTimestamp").is_some() {
+        return None;
+    }
+    Some(VarnishCacheInvalidationStatus {
+        phase: Some(InvalidationPhase::Failed),
+        message: Some(format!("It was not carried out: {}; then make another invalidation", unread.reason())),
+        completed_at: Some(Time(now)),
+        ..VarnishCacheInvalidationStatus::default()
+    })
 }
 
 fn begin(
@@ -212,7 +234,7 @@ mod tests {
         Timestamp::from_second(NOW + second).unwrap()
     }
 
-    fn object(status: &serde_json::Value) -> VarnishCacheInvalidation {
+    fn object(status: &Value) -> VarnishCacheInvalidation {
         serde_json::from_value(serde_json::json!({
             "apiVersion": "gateway.varnish-software.com/v1alpha1", "kind": "VarnishCacheInvalidation",
             "metadata": { "name": "purge", "namespace": "ns", "creationTimestamp": at(0).to_string() },
@@ -325,5 +347,20 @@ mod tests {
             // A clock that went back deletes nothing early.
             assert_eq!(look(0), Next::Wait(Duration::from_secs(60)));
         }
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_fails_and_says_why() {
+        let unread = |raw: Value| Unread { why: "unknown variant `Refresh`".to_owned(), raw };
+        let spec = serde_json::json!({ "gatewayRef": { "name": "shop" }, "type": "Refresh" });
+        let new = unread(serde_json::json!({ "metadata": { "name": "a" }, "spec": spec }));
+        let status = unreadable(&new, Target::Ours, at(1)).unwrap();
+        assert_eq!((status.phase, status.completed_at), (Some(Failed), Some(Time(at(1)))));
+        let message = status.message.unwrap();
+        assert!(message.starts_with("It was not carried out: ") && message.contains("Refresh"), "{message}");
+        // It may be for another controller, and it ends once.
+        assert_eq!(unreadable(&new, Target::Others, at(1)), None);
+        let ended = unread(serde_json::json!({ "spec": spec, "status": { "phase": "Failed" } }));
+        assert_eq!(unreadable(&ended, Target::Ours, at(1)), None);
     }
 }

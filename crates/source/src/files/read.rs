@@ -294,7 +294,7 @@ impl Taking<'_> {
                 {
                     self.objects.push((own.clone(), object.clone()));
                     self.stand_ins.insert(own.clone());
-                    format!("; until it is mended, {effect}")
+                    format!("; until it is corrected, {effect}")
                 } else {
                     String::new()
                 };

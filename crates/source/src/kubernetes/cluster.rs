@@ -34,7 +34,7 @@ pub struct Cluster {
     pub tls_routes: Store<TlsRoute>,
     pub backend_tls_policies: Store<BackendTlsPolicy>,
     reference_grants: Store<ReferenceGrant>,
-    parameters: Store<GatewayClassParameters>,
+    pub parameters: Store<GatewayClassParameters>,
     pub cache_policies: Store<VarnishCachePolicy>,
     /// They say nothing about routing: whoever carries them out watches [`Cluster::invalidations_changed`].
     pub cache_invalidations: Store<VarnishCacheInvalidation>,

@@ -15,7 +15,7 @@ pub(crate) fn refused(manifest: &str) -> String {
     let (_, problems) = parse_str("test.yaml", manifest);
     assert_eq!(problems.len(), 1, "{problems:?}\n{manifest}");
     assert!(problems[0].is_error());
-    problems[0].message.split("; until it is mended").next().unwrap_or_default().to_owned()
+    problems[0].message.split("; until it is corrected").next().unwrap_or_default().to_owned()
 }
 
 fn indented(text: &str, by: usize) -> String {

@@ -104,6 +104,7 @@ async fn start(answers: &Answers, work_dir: &Path) -> Starting {
     let feeder = Feeder {
         pod: Pod::watch(client, "default", "gw"),
         namespace: "default".to_owned(),
+        own_ports: Vec::new(),
         reporter,
         kept: Kept::new(work_dir),
         http_in_front: false,
