@@ -48,8 +48,10 @@ def place(file, text):
     os.rename(beside, file)
 
 
-def gateway(port, vcl=None):
-    reference = f"userVCLConfigMapRef: {{name: bench-vcl}}" if vcl else "{}"
+def gateway(port, vcl=None, data_path="Varnish"):
+    reference = f"dataPath: {data_path}"
+    if vcl:
+        reference += "\n  userVCLConfigMapRef: {name: bench-vcl}"
     config_map = ""
     if vcl:
         indented = "".join(f"    {line}\n" for line in vcl.splitlines())
@@ -137,9 +139,9 @@ endpoints: [{{addresses: ["{at}"]}}]
     return "---\n".join(texts)
 
 
-def write(directory, gateway_port, origin_port, vcl=None):
+def write(directory, gateway_port, origin_port, vcl=None, data_path="Varnish"):
     directory.mkdir(mode=0o755)
-    place(directory / "gateway.yaml", gateway(gateway_port, vcl))
+    place(directory / "gateway.yaml", gateway(gateway_port, vcl, data_path))
     place(directory / "routes.yaml", routes())
     place(directory / "services.yaml", services(origin_port))
     place(directory / "endpoints.yaml", endpoints(origin_port))

@@ -119,11 +119,12 @@ class Gateway(Server):
 
     name = "gateway"
     program = None
+    data_path = "Varnish"
 
     def __init__(self, directory, port, origin, vcl=None, policy=None):
         self.manifests = directory / "manifests"
         self.state = directory / "state" / "default_web"
-        manifests.write(self.manifests, port, origin, vcl)
+        manifests.write(self.manifests, port, origin, vcl, self.data_path)
         if policy:
             manifests.place(self.manifests / "policy.yaml", policy)
         command = [self.program, "--log", "json", "serve", "-f", self.manifests]
@@ -146,6 +147,13 @@ class Gateway(Server):
     def reloaded(self, count, seconds=60):
         """Waits for that many reloads since the start."""
         processes.wait_for(lambda: len(self.events("reloaded")) >= count, f"reload {count}", seconds)
+
+
+class Front(Gateway):
+    """The same with `dataPath: Auto`: the front owns the port and carries HTTP."""
+
+    name = "gateway, dataPath Auto"
+    data_path = "Auto"
 
 
 class Chaperone(Gateway):

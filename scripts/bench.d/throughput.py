@@ -5,9 +5,11 @@ from statistics import median
 import load
 import manifests
 import processes
-from servers import BODY, Bare, Gateway, Haproxy, Nginx, Origin
+from servers import BODY, Bare, Front, Gateway, Haproxy, Nginx, Origin
 
 LEAST = 0.95
+# Of requests that the front carries: uncached ones beside nginx, hits beside bare varnishd.
+LEAST_OF_FRONT = {False: (Nginx.name, 1.0), True: (Bare.name, 0.65)}
 # So often is a run repeated that others disturbed. All are published; the undisturbed count, where there are any.
 REPEATS = 2
 
@@ -26,7 +28,7 @@ def _measure(directory, plan, cached):
         # One start of varnishd differs from the next by several per cent for as long as it runs: every round starts anew.
         place = directory / f"round-{number}"
         place.mkdir(mode=0o755)
-        origin_port, *ports = processes.free_ports(5)
+        origin_port, *ports = processes.free_ports(6)
         origin = Origin(place, origin_port).ready()
         peers = _peers(place, ports, origin_port, cached)
         for peer in peers:
@@ -62,8 +64,12 @@ def run(peer, origin, path, number, plan):
 
 def _peers(directory, ports, origin, cached):
     vcl, bare = (manifests.CACHING, "bare-hits.vcl") if cached else (None, "bare-pass.vcl")
+    at = directory / "front"
+    at.mkdir(mode=0o755)
     return [
         Gateway(directory, ports[0], origin, vcl),
+        # User VCL would take every request to varnishd.
+        Front(at, ports[4], origin, policy=manifests.policy("") if cached else None),
         Bare(directory, ports[1], origin, bare),
         Nginx(directory, ports[2], origin, cached),
         Haproxy(directory, ports[3], origin, cached),
@@ -99,6 +105,10 @@ def _summary(rounds, cached, path):
         (f"{kind}: gateway with 10,000 routes / bare varnishd ≥ {LEAST}", f"{ratio:.3f}{note}", ratio >= LEAST),
         (f"{kind}: no failed request in any round", f"{failed} failed", failed == 0),
     ]
+    peer, least = LEAST_OF_FRONT[cached]
+    of_front = rate[Front.name] / rate[peer]
+    cpu = medians[peer]["server_cpu_us_per_request"] / medians[Front.name]["server_cpu_us_per_request"]
+    verdicts.append((f"{kind}: dataPath Auto with 10,000 routes / {peer} ≥ {least}", f"{of_front:.3f} (by CPU time {cpu:.3f}){note}", of_front >= least))
     return {
         "path": path,
         "runs": rounds,
