@@ -30,6 +30,7 @@ use arc_swap::ArcSwapOption;
 use model::stats::Stats;
 use router::Router;
 use router::counters::Registry;
+use tokio::sync::Notify;
 
 use self::table::Table;
 use crate::BackendSide;
@@ -48,6 +49,8 @@ pub struct Http {
     pub(crate) tls_socket: PathBuf,
     /// varnishd's child runs.
     cache_runs: AtomicBool,
+    /// It has ended: requests that wait for it do not wait longer.
+    cache_gone: Notify,
     /// Keep-alive connections are closed with their next response.
     draining: AtomicBool,
     in_flight: AtomicU64,
@@ -77,6 +80,7 @@ impl Http {
             plain_socket,
             tls_socket,
             cache_runs: AtomicBool::new(false),
+            cache_gone: Notify::new(),
             draining: AtomicBool::new(false),
             in_flight: AtomicU64::new(0),
             loops: AtomicU64::new(0),
@@ -98,6 +102,9 @@ impl Http {
     /// Whether varnishd's child runs. While it does not, its socket takes connections that nothing answers.
     pub fn cache_runs(&self, runs: bool) {
         self.cache_runs.store(runs, Ordering::Relaxed);
+        if !runs {
+            self.cache_gone.notify_waiters();
+        }
     }
 
     /// Every response from now on closes its connection, or not any more.

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::pool::Lease;
 use super::record::Record;
+use super::watched::Movement;
 use super::{request, response};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -31,6 +32,8 @@ pub(crate) enum ClientBody {
 pub(crate) struct Progress {
     bytes: AtomicU64,
     done: AtomicBool,
+    /// Of the HTTP/1 connection that it comes by.
+    movement: Option<Arc<Movement>>,
 }
 
 impl Progress {
@@ -48,14 +51,25 @@ impl Progress {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
                 self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
             }
-            None => self.done.store(true, Ordering::Relaxed),
+            None => {
+                if !self.done.swap(true, Ordering::Relaxed)
+                    && let Some(movement) = &self.movement
+                {
+                    movement.upload_ends();
+                }
+            }
         }
     }
 }
 
 impl ClientBody {
-    pub(crate) fn h1(body: Incoming) -> Self {
-        if body.is_end_stream() { Self::Empty } else { Self::H1(body, Arc::default()) }
+    pub(crate) fn h1(body: Incoming, movement: &Arc<Movement>) -> Self {
+        if body.is_end_stream() {
+            return Self::Empty;
+        }
+        movement.upload_begins();
+        let progress = Progress { movement: Some(Arc::clone(movement)), ..Progress::default() };
+        Self::H1(body, Arc::new(progress))
     }
 
     pub(crate) fn h2(body: RecvStream) -> Self {

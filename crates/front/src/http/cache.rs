@@ -4,6 +4,7 @@
 //! goes there is what the client sent; ghost makes of it what the gateway says, as it does for its own sockets.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,6 +26,7 @@ use super::request::Client;
 const CONNECT: Duration = Duration::from_millis(250);
 /// Requests to one group that go past a cache that is not there, at once. The cache would have kept most of them from it.
 const ROOM: usize = 128;
+const MOST_ROOMS: usize = 1024;
 
 /// Places on the way past the cache, by group.
 #[derive(Debug, Default)]
@@ -39,6 +41,10 @@ impl Http {
             match rooms.get(group) {
                 Some(room) => Arc::clone(room),
                 None => {
+                    // Groups come and go with routes.
+                    if rooms.len() >= MOST_ROOMS {
+                        rooms.retain(|_, room| room.available_permits() < ROOM);
+                    }
                     let room = Arc::new(Semaphore::new(ROOM));
                     rooms.insert(group.into(), Arc::clone(&room));
                     room
@@ -54,6 +60,9 @@ pub(crate) async fn ask(
     client: &Arc<Client>,
     mut request: Request<ClientBody>,
 ) -> Result<(Response<Incoming>, Lease), Request<ClientBody>> {
+    let mut gone = pin!(client.http.cache_gone.notified());
+    // Before the look at whether it runs: what ends after it is noticed.
+    gone.as_mut().enable();
     if !client.http.cache_runs.load(Ordering::Relaxed) {
         return Err(request);
     }
@@ -66,7 +75,12 @@ pub(crate) async fn ask(
         };
         let Some(mut sender) = sender else { return Err(request) };
         let spare = copy(&request);
-        match sender.send_request(request).await {
+        let sent = tokio::select! {
+            biased;
+            sent = sender.send_request(request) => sent,
+            () = &mut gone => return Err(spare),
+        };
+        match sent {
             Ok(response) => return Ok((response, Lease::of_client(sender, client))),
             // varnishd closes idle connections after some seconds; or its child has died.
             Err(_) if is_kept => request = spare,
@@ -78,7 +92,7 @@ pub(crate) async fn ask(
 async fn kept(client: &Client) -> Option<Sender> {
     loop {
         let mut sender = client.take_cache_connection()?;
-        if !sender.is_closed() && (sender.is_ready() || sender.ready().await.is_ok()) {
+        if pool::is_usable(&mut sender).await {
             return Some(sender);
         }
     }

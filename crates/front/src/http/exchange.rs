@@ -80,7 +80,10 @@ fn decide(parts: &Parts, has_body: bool, client: &Client, admitted: &Admitted, t
         action: decision.action(),
         rule: RuleId::of(&decision),
         group: decision.group(),
-        asks_cache: !admitted.websocket && decision.asks_cache(&view, has_body),
+        // Without a Host, which HTTP/1.0 allows, varnishd would refuse it.
+        asks_cache: !admitted.websocket
+            && parts.headers.contains_key(header::HOST)
+            && decision.asks_cache(&view, has_body),
         url,
     }
 }
@@ -213,7 +216,7 @@ async fn ask_cache(
     admitted: &Admitted,
     table: &Arc<Table>,
     decided: Decided,
-    record: Record,
+    mut record: Record,
 ) -> Response<AnswerBody> {
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
     let original = parts.clone();
@@ -239,13 +242,14 @@ async fn ask_cache(
     };
     let name =
         table.rule(rule).and_then(|rule| rule.groups().get(decided.group?)).map_or("", |group| group.name());
-    let Some(_place) = client.http.fall_back(name) else {
+    let Some(place) = client.http.fall_back(name) else {
         let why = refused(
             StatusCode::SERVICE_UNAVAILABLE,
             "the cache is not there, and too many requests wait for the backend",
         );
         return response::own(why, Some(table), Some(rule), record);
     };
+    record.holds(place);
     match prepared(original, ClientBody::Empty, client, admitted, table, &decided) {
         Some(request) => direct(client, table, (rule, group), request, record).await,
         None => response::own(no_url(), Some(table), Some(rule), record),

@@ -141,9 +141,12 @@ async fn requests<S: Wire>(
                     // hyper has answered with 400, 414 or 431. How others end is between the two ends.
                     Err(why) => why.is_parse(),
                 };
-                return match parts.io.into_inner().into_inner() {
-                    Some(stream) if lingers => Ended::Lingers(stream),
-                    _ => Ended::Over,
+                // Dropped with its watch where it does not linger: an answer that broke off may have to end with a reset.
+                let stream = parts.io.into_inner();
+                return if lingers {
+                    stream.into_inner().map_or(Ended::Over, Ended::Lingers)
+                } else {
+                    Ended::Over
                 };
             }
             now = looks.tick() => now,
@@ -189,7 +192,8 @@ async fn answer(client: &Arc<Client>, mut request: Request<Incoming>) -> Respons
         .headers()
         .contains_key(header::UPGRADE)
         .then(|| ClientSide::Http1(hyper::upgrade::on(&mut request)));
-    let response = exchange(client, request.map(ClientBody::h1), upgrade).await;
+    let response =
+        exchange(client, request.map(|body| ClientBody::h1(body, &client.movement)), upgrade).await;
     let is_refused = response.extensions().get::<Closes>().is_some();
     let has_length = response.headers().contains_key(header::CONTENT_LENGTH);
     let is_open_ended = is_http10 && !has_length && !response.body().is_end_stream();

@@ -94,6 +94,8 @@ where
                 }
             }
             Ok(Some(Err(_)) | None) => return,
+            // A client that does not answer our GOAWAY either is gone.
+            Err(_) if is_ending && open.load(Ordering::Relaxed) == 0 => return,
             Err(_) if is_ending => {}
             Err(_) => {
                 if open.load(Ordering::Relaxed) == 0 {
@@ -110,6 +112,7 @@ async fn answer(client: &Arc<Client>, request: Request<RecvStream>, mut respond:
         return tunnel(client, request, respond).await;
     }
     let mut request = request.map(ClientBody::h2);
+    let is_head = request.method() == Method::HEAD;
     join_cookies(request.headers_mut());
     // HTTP/1 clients get the final response alone: hyper's server cannot send another before it.
     let mut hints = (request.method() == Method::GET).then(|| hints(&mut request));
@@ -133,9 +136,9 @@ async fn answer(client: &Arc<Client>, request: Request<RecvStream>, mut respond:
         }
     };
     let (parts, body) = response.into_parts();
-    let is_over = body.is_end_stream();
+    let is_over = is_head || body.is_end_stream();
     let Ok(mut stream) = respond.send_response(Response::from_parts(parts, ()), is_over) else { return };
-    if !is_over && send_body(&mut stream, body).await.is_err() {
+    if !is_over && send_body(&mut stream, body, client.limits.stall_timeout).await.is_err() {
         // What broke off must not look complete.
         stream.send_reset(Reason::INTERNAL_ERROR);
     }
@@ -164,6 +167,8 @@ async fn tunnel(client: &Arc<Client>, request: Request<RecvStream>, mut respond:
     parts.method = Method::GET;
     parts.extensions.insert(ExtendedConnect);
     join_cookies(&mut parts.headers);
+    // A stream of bytes has none.
+    parts.headers.remove(header::CONTENT_LENGTH);
     let key = [random::next(), random::next()].map(u64::to_be_bytes).concat();
     if let Ok(key) = HeaderValue::from_str(&BASE64.encode(key)) {
         parts.headers.insert(header::SEC_WEBSOCKET_KEY, key);
@@ -189,7 +194,7 @@ async fn tunnel(client: &Arc<Client>, request: Request<RecvStream>, mut respond:
     let Ok(mut send) = respond.send_response(Response::from_parts(parts, ()), is_over) else { return };
     if switches {
         let _ = opened.send(H2Io::new(receive, send));
-    } else if !is_over && send_body(&mut send, body).await.is_err() {
+    } else if !is_over && send_body(&mut send, body, client.limits.stall_timeout).await.is_err() {
         send.send_reset(Reason::INTERNAL_ERROR);
     }
 }
@@ -208,7 +213,11 @@ fn join_cookies(headers: &mut HeaderMap) {
 /// The client is gone, or the origin broke off.
 struct BrokenOff;
 
-async fn send_body(stream: &mut SendStream<Bytes>, mut body: AnswerBody) -> Result<(), BrokenOff> {
+async fn send_body(
+    stream: &mut SendStream<Bytes>,
+    mut body: AnswerBody,
+    patience: Duration,
+) -> Result<(), BrokenOff> {
     loop {
         // Whichever comes first: the origin's next bytes, or the client's farewell.
         let frame = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
@@ -222,7 +231,7 @@ async fn send_body(stream: &mut SendStream<Bytes>, mut body: AnswerBody) -> Resu
         match frame.into_data() {
             Ok(data) => {
                 let is_last = body.is_end_stream();
-                send_data(stream, data, is_last).await?;
+                send_data(stream, data, is_last, patience).await?;
                 if is_last {
                     return Ok(());
                 }
@@ -236,15 +245,20 @@ async fn send_body(stream: &mut SendStream<Bytes>, mut body: AnswerBody) -> Resu
 }
 
 /// As the client's window allows.
-async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes, is_last: bool) -> Result<(), BrokenOff> {
+async fn send_data(
+    stream: &mut SendStream<Bytes>,
+    mut data: Bytes,
+    is_last: bool,
+    patience: Duration,
+) -> Result<(), BrokenOff> {
     loop {
         stream.reserve_capacity(data.len());
         if data.is_empty() || stream.capacity() >= data.len() {
             return stream.send_data(data, is_last).map_err(|_| BrokenOff);
         }
         let room = match stream.capacity() {
-            0 => match poll_fn(|cx| stream.poll_capacity(cx)).await {
-                Some(Ok(room)) => room,
+            0 => match timeout(patience, poll_fn(|cx| stream.poll_capacity(cx))).await {
+                Ok(Some(Ok(room))) => room,
                 _ => return Err(BrokenOff),
             },
             room => room,

@@ -91,7 +91,7 @@ pub(crate) async fn send(
     let has_host = request.headers().contains_key(header::HOST);
     let mut avoid = None;
     let mut tries = TRIES.min(group.endpoints().len().max(1));
-    let mut pooled = pooled;
+    let (shares, mut pooled) = (pooled, pooled);
     loop {
         let Some(at) = group.pick(random::next(), avoid) else { return Err(Failure::Unreachable) };
         let endpoint = group.endpoints()[at];
@@ -125,10 +125,12 @@ pub(crate) async fn send(
         match answer(sender.try_send_request(request), patience.first_byte, upload.as_deref()).await {
             Ok(response) => {
                 counted(true);
-                return Ok((
-                    response,
-                    Lease::of_thread(sender, key, profile.map(|(_, ready)| ready), upload),
-                ));
+                let lease = if shares {
+                    Lease::of_thread(sender, key, profile.map(|(_, ready)| ready), upload)
+                } else {
+                    Lease::of_nothing(sender)
+                };
+                return Ok((response, lease));
             }
             Err(Unanswered::NotSent(message)) if is_kept => request = *message,
             Err(Unanswered::Closed) if spare.is_some() => {

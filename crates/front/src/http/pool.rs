@@ -23,6 +23,7 @@ pub(crate) type Sender = SendRequest<ClientBody>;
 
 /// A connection that is idle for longer is closed. Most origins wait for at least a minute.
 const IDLE: Duration = Duration::from_secs(55);
+const NEARLY_READY: Duration = Duration::from_millis(50);
 const SWEEP: Duration = Duration::from_secs(5);
 /// Idle connections to one endpoint, for each thread.
 const MOST_IDLE: usize = 512;
@@ -74,6 +75,8 @@ pub(crate) struct Lease {
 #[derive(Debug)]
 enum Home {
     Thread(Key, Option<Arc<Ready>>),
+    /// It carried a request that shares no connection with others.
+    Nowhere,
     /// varnishd knows by the connection who the client is.
     Client(Arc<Client>),
 }
@@ -88,6 +91,10 @@ impl Lease {
         Self { sender, home: Home::Thread(key, profile), upload }
     }
 
+    pub(crate) fn of_nothing(sender: Sender) -> Self {
+        Self { sender, home: Home::Nowhere, upload: None }
+    }
+
     pub(crate) fn of_client(sender: Sender, client: &Arc<Client>) -> Self {
         Self { sender, home: Home::Client(Arc::clone(client)), upload: None }
     }
@@ -100,6 +107,7 @@ impl Lease {
         }
         match home {
             Home::Thread(key, profile) => keep(key, profile, sender),
+            Home::Nowhere => {}
             Home::Client(client) => client.keep_cache_connection(sender),
         }
     }
@@ -110,10 +118,16 @@ pub(crate) async fn take(key: &Key) -> Option<Sender> {
     loop {
         let mut sender =
             POOL.try_with(|pool| Some(pool.borrow_mut().idle.get_mut(key)?.pop()?.sender)).ok().flatten()?;
-        if !sender.is_closed() && (sender.is_ready() || sender.ready().await.is_ok()) {
+        if is_usable(&mut sender).await {
             return Some(sender);
         }
     }
+}
+
+/// A connection that was given back a moment ago may not be ready yet.
+pub(crate) async fn is_usable(sender: &mut Sender) -> bool {
+    !sender.is_closed()
+        && (sender.is_ready() || timeout(NEARLY_READY, sender.ready()).await.is_ok_and(|ready| ready.is_ok()))
 }
 
 fn keep(key: Key, profile: Option<Arc<Ready>>, sender: Sender) {

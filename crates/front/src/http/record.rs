@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use router::counters::OTHER;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::request::Client;
 use super::table::{RuleId, Table};
@@ -15,6 +16,8 @@ pub(crate) struct Record {
     client: Arc<Client>,
     began: Instant,
     counted: Option<Counted>,
+    /// On the way past a cache that is not there.
+    place: Option<OwnedSemaphorePermit>,
     bytes: u64,
 }
 
@@ -30,7 +33,7 @@ impl Record {
     pub(crate) fn begin(client: &Arc<Client>) -> Self {
         client.http.in_flight.fetch_add(1, Ordering::Relaxed);
         client.movement.begins();
-        Self { client: Arc::clone(client), began: Instant::now(), counted: None, bytes: 0 }
+        Self { client: Arc::clone(client), began: Instant::now(), counted: None, place: None, bytes: 0 }
     }
 
     /// This is its answer. `cache` is a position in [`model::stats::CACHE_RESULTS`].
@@ -41,6 +44,11 @@ impl Record {
     pub(crate) fn is_tunnel(&mut self, table: &Arc<Table>, rule: Option<RuleId>) {
         // As ghost counts it: a status that is in no class.
         self.answered(table, rule, u16::MAX, OTHER);
+    }
+
+    /// Held until the request is over.
+    pub(crate) fn holds(&mut self, place: OwnedSemaphorePermit) {
+        self.place = Some(place);
     }
 
     pub(crate) fn add(&mut self, bytes: u64) {

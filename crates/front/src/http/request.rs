@@ -181,17 +181,27 @@ fn admit_framing(parts: &mut Parts, has_body: bool) -> Result<(), Own> {
         }
         parts.headers.remove(header::TRANSFER_ENCODING);
         parts.headers.remove(header::CONTENT_LENGTH);
-    } else if let Some(length) = parts.headers.get(header::CONTENT_LENGTH)
-        && length.len() > 1
-        && length.as_bytes().starts_with(b"0")
-    {
-        // hyper has seen that they are digits. Some would read `010` as eight.
-        let zeros = length.as_bytes().iter().take_while(|digit| **digit == b'0').count();
-        let digits = length.as_bytes().get(zeros..).filter(|_| has_body).unwrap_or(b"0");
-        let length = HeaderValue::from_bytes(digits)
-            .map_err(|_| refused(StatusCode::BAD_REQUEST, "the request's Content-Length is not valid"))?;
-        parts.headers.insert(header::CONTENT_LENGTH, length);
+    } else if parts.headers.contains_key(header::CONTENT_LENGTH) {
+        admit_length(parts, has_body)?;
     }
+    Ok(())
+}
+
+/// One length, in digits without leading zeros: some would read `010` as eight. Without a body it is none: an origin that waits for
+/// one would take the next request on the connection for it.
+fn admit_length(parts: &mut Parts, has_body: bool) -> Result<(), Own> {
+    let mut lengths = parts.headers.get_all(header::CONTENT_LENGTH).iter();
+    let first = lengths.next().map_or(&[][..], HeaderValue::as_bytes);
+    let is_clear = lengths.next().is_none() && (first == b"0" || !first.starts_with(b"0"));
+    if is_clear && (has_body || first == b"0") {
+        return Ok(());
+    }
+    // hyper has seen that they are digits, and all the same number.
+    let zeros = first.iter().take_while(|digit| **digit == b'0').count();
+    let digits = first.get(zeros..).filter(|digits| has_body && !digits.is_empty()).unwrap_or(b"0");
+    let length = HeaderValue::from_bytes(digits)
+        .map_err(|_| refused(StatusCode::BAD_REQUEST, "the request's Content-Length is not valid"))?;
+    parts.headers.insert(header::CONTENT_LENGTH, length);
     Ok(())
 }
 

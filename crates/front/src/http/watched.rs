@@ -16,6 +16,8 @@ use super::h1::Wire;
 pub(crate) struct Movement {
     /// Requests that are under way.
     active: AtomicUsize,
+    /// Bodies of requests that have not come to their end.
+    uploads: AtomicUsize,
     /// Requests that are over.
     finished: AtomicU64,
     /// Bytes from the client, and those of them when a request began or ended last.
@@ -34,6 +36,7 @@ impl Default for Movement {
     fn default() -> Self {
         Self {
             active: AtomicUsize::new(0),
+            uploads: AtomicUsize::new(0),
             finished: AtomicU64::new(0),
             read: AtomicU64::new(0),
             mark: AtomicU64::new(0),
@@ -72,8 +75,19 @@ impl Movement {
         self.lingers.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn upload_begins(&self) {
+        self.uploads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its last byte was read. One that is dropped before never ends: the connection cannot be used again.
+    pub(crate) fn upload_ends(&self) {
+        self.uploads.fetch_sub(1, Ordering::Relaxed);
+        self.mark.store(self.read.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// A request is under way, or the body of one: what comes next is not the head of another.
     pub(crate) fn is_active(&self) -> bool {
-        self.active.load(Ordering::Relaxed) > 0
+        self.active.load(Ordering::Relaxed) > 0 || self.uploads.load(Ordering::Relaxed) > 0
     }
 
     /// Changes with everything that happens.

@@ -194,3 +194,67 @@ async fn large_answers_wait_for_the_clients_window() {
     tokio::time::sleep(crate::support::SILENCE).await;
     assert_eq!(text(&mut answer.into_body()).await.unwrap().len(), 3_000_000);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_websocket_leaves_nothing_on_a_shared_connection() {
+    let origin = Origin::start().await;
+    let front = Front::to(&[origin.address]).await;
+    let mut client = connect(&front).await;
+    while !client.is_extended_connect_protocol_enabled() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    // It announces a body that never comes: an origin that waits for it would take the next request for it.
+    let mut request = Request::builder().method(Method::CONNECT).uri("http://a/chat").body(()).unwrap();
+    request.extensions_mut().insert(Protocol::from_static("websocket"));
+    request.headers_mut().insert("content-length", "200".parse().unwrap());
+    let (answer, _send) = client.send_request(request, false).unwrap();
+    assert_eq!(timeout(PATIENCE, answer).await.unwrap().unwrap().status(), StatusCode::OK);
+    let mut client = client.ready().await.unwrap();
+    let (answer, _) = client.send_request(get("/next"), true).unwrap();
+    assert_eq!(timeout(PATIENCE, answer).await.unwrap().unwrap().status(), StatusCode::OK);
+    let seen = origin.seen();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(!seen[0].contains("content-length") && seen[1].starts_with("GET /next "), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_to_head_has_no_body_whoever_makes_it() {
+    let origin = Origin::start().await;
+    let front = Front::to(&[origin.address]).await;
+    let mut client = connect(&front).await;
+    let mut request = Request::head("http://a/").body(()).unwrap();
+    request.headers_mut().insert("cdn-loop", "vg-test".parse().unwrap());
+    let (answer, _) = client.send_request(request, true).unwrap();
+    let answer = timeout(PATIENCE, answer).await.unwrap().unwrap();
+    assert_eq!(answer.status().as_u16(), 508);
+    assert_eq!(text(&mut answer.into_body()).await.unwrap(), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_clients_and_closed_windows_are_given_up() {
+    use std::time::Duration;
+    let origin = Origin::start().await;
+    let http = front::HttpLimits {
+        idle_timeout: Duration::from_millis(300),
+        stall_timeout: Duration::from_millis(600),
+        ..front::HttpLimits::default()
+    };
+    let front = Front::limited(&[origin.address], front::Limits { http, ..front::Limits::default() }).await;
+    // A preface and SETTINGS, and nothing more: not even an answer to a PING.
+    let mut silent = front.connect().await;
+    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut rest = Vec::new();
+    timeout(PATIENCE, silent.read_to_end(&mut rest)).await.unwrap().unwrap();
+
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, front.port)).await.unwrap();
+    let mut builder = Builder::new();
+    builder.initial_window_size(0);
+    let (client, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    let (answer, _) = client.ready().await.unwrap().send_request(get("/"), true).unwrap();
+    let mut body = timeout(PATIENCE, answer).await.unwrap().unwrap().into_body();
+    assert!(timeout(PATIENCE, body.data()).await.unwrap().is_none_or(|data| data.is_err()));
+    while front.http.in_flight() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
