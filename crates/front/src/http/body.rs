@@ -209,6 +209,14 @@ impl AnswerBody {
         Self::Upstream(Box::new(UpstreamBody { body, lease, idle, timer: None, record }))
     }
 
+    /// Without the body of the gateway's own, for HEAD. False where there is none.
+    pub(crate) fn leave_out_own(&mut self) -> bool {
+        match self {
+            Self::Own(body, _) => body.take().is_some(),
+            Self::Upstream(_) => false,
+        }
+    }
+
     /// How many bytes the head has, for those who count.
     pub(crate) fn head(&mut self, bytes: u64) {
         self.record().add(bytes);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Version, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
@@ -188,6 +188,7 @@ fn waits_for_origin(client: &Client) -> bool {
 async fn answer(client: &Arc<Client>, mut request: Request<Incoming>) -> Response<AnswerBody> {
     let is_http10 = request.version() == Version::HTTP_10;
     let has_body = !request.body().is_end_stream();
+    let is_head = request.method() == Method::HEAD;
     let upgrade = request
         .headers()
         .contains_key(header::UPGRADE)
@@ -198,7 +199,7 @@ async fn answer(client: &Arc<Client>, mut request: Request<Incoming>) -> Respons
     let has_length = response.headers().contains_key(header::CONTENT_LENGTH);
     let is_open_ended = is_http10 && !has_length && !response.body().is_end_stream();
     client.movement.answers(has_body || is_refused, is_open_ended);
-    finish(response, is_refused || client.http.is_draining())
+    finish(response, is_head, is_refused || client.http.is_draining())
 }
 
 /// The head of a request did not come in time.

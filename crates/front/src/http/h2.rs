@@ -132,7 +132,7 @@ async fn answer(client: &Arc<Client>, request: Request<RecvStream>, mut respond:
                 Some(hint) => drop(respond.send_informational(hint)),
                 None => hints = None,
             },
-            response = &mut exchange => break finish(response, false),
+            response = &mut exchange => break finish(response, is_head, false),
         }
     };
     let (parts, body) = response.into_parts();
@@ -180,7 +180,7 @@ async fn tunnel(client: &Arc<Client>, request: Request<RecvStream>, mut respond:
     let response = tokio::select! {
         biased;
         _ = gone => return,
-        response = exchange(client, request, Some(ClientSide::Http2(side))) => finish(response, false),
+        response = exchange(client, request, Some(ClientSide::Http2(side))) => finish(response, false, false),
     };
     let (mut parts, body) = response.into_parts();
     let switches = parts.status == StatusCode::SWITCHING_PROTOCOLS;

@@ -132,7 +132,15 @@ pub(crate) fn refusal(why: Own, table: &Arc<Table>, record: Record) -> Response<
 }
 
 /// Every response goes through here last.
-pub(crate) fn finish(mut response: Response<AnswerBody>, closes: bool) -> Response<AnswerBody> {
+pub(crate) fn finish(
+    mut response: Response<AnswerBody>,
+    is_head: bool,
+    closes: bool,
+) -> Response<AnswerBody> {
+    if is_head && response.body_mut().leave_out_own() {
+        // As ghost has it: a type of nothing misleads some clients.
+        response.headers_mut().remove(header::CONTENT_TYPE);
+    }
     if closes {
         response.headers_mut().insert(header::CONNECTION, CLOSE);
     }
