@@ -23,6 +23,8 @@ use crate::{Error, ListenSocket, Settings, ports, reload, storage, token};
 
 /// From the start of varnishd to its first word on the CLI.
 const STARTING: Duration = Duration::from_secs(30);
+/// For the front to open its ports.
+const OPENING: Duration = Duration::from_secs(2);
 /// A child that dies without a word is found by asking, and so is a port that has become free.
 const ASK: Duration = Duration::from_secs(1);
 /// For readers of varnishd's log to find it, which takes them a tenth of a second; they are looked for so often.
@@ -137,6 +139,18 @@ impl Supervisor {
                 changed = news.wait_for(|now| *now != desired) => if changed.is_err() { return false },
             }
         }
+    }
+
+    /// Waits until the front has its ports, or knows that it cannot have them: what is reported as served takes connections.
+    async fn await_listeners(&self, desired: &Desired) {
+        let sockets = desired.front_sockets();
+        let mut state = self.reporter.state();
+        let known = state.wait_for(|state| {
+            let is_open = |socket: &String| state.front_sockets.iter().any(|(name, _)| name == socket);
+            let is_closed = |socket: &String| state.closed.iter().any(|(name, _)| name == socket);
+            sockets.iter().all(|socket| is_open(socket) || is_closed(socket))
+        });
+        let _ = tokio::time::timeout(OPENING, known).await;
     }
 
     /// Brings the front's table to the configuration, where the front carries HTTP.
@@ -278,6 +292,9 @@ impl Supervisor {
         self.reporter.tell(&Event::Serving { sockets });
         self.front.show(&desired.tls);
         self.reporter.shows(&desired.tls);
+        if self.settings.http_in_front {
+            self.await_listeners(&desired).await;
+        }
         self.front.keep_backends(&desired.backends);
         let (rules, backends) = (status.rules, status.backends);
         self.reporter.tell(&Event::Reloaded { rules, backends, took });
