@@ -219,24 +219,26 @@ async fn ask_cache(
     mut record: Record,
 ) -> Response<AnswerBody> {
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
-    let original = parts.clone();
     parts.uri =
         PathAndQuery::try_from(request::url(&parts.uri).into_owned()).map(Uri::from).unwrap_or(parts.uri);
     parts.version = Version::HTTP_11;
-    if let Ok((response, lease)) = cache::ask(client, Request::from_parts(parts, ClientBody::Empty)).await {
-        let (mut parts, body) = response.into_parts();
-        return match response::unframe(&mut parts.headers) {
-            // ghost has counted it, and edited it.
-            Ok(is_clear) => {
-                let idle = Patience::from(table.router().timeouts()).idle;
-                let lease = Some(lease).filter(|_| is_clear);
-                Response::from_parts(parts, AnswerBody::upstream(body, lease, idle, record))
-            }
-            Err(Ambiguous) => {
-                response::with_body(failed(Failure::Broken), Some(table), decided.rule, record, OTHER)
-            }
-        };
-    }
+    let original = match cache::ask(client, Request::from_parts(parts, ClientBody::Empty)).await {
+        Ok((response, lease)) => {
+            let (mut parts, body) = response.into_parts();
+            return match response::unframe(&mut parts.headers) {
+                // ghost has counted it, and edited it.
+                Ok(is_clear) => {
+                    let idle = Patience::from(table.router().timeouts()).idle;
+                    let lease = Some(lease).filter(|_| is_clear);
+                    Response::from_parts(parts, AnswerBody::upstream(body, lease, idle, record))
+                }
+                Err(Ambiguous) => {
+                    response::with_body(failed(Failure::Broken), Some(table), decided.rule, record, OTHER)
+                }
+            };
+        }
+        Err(request) => request.into_parts().0,
+    };
     let (Action::Forward { group }, Some(rule)) = (decided.action, decided.rule) else {
         return answer(client, &original, table, &decided, record);
     };

@@ -434,11 +434,7 @@ pub(crate) fn speak_for_gateway(
     if let Some(route) = table.route_name(rule) {
         headers.insert(GATEWAY_ROUTE, route.clone());
     }
-    if !headers.contains_key(header::VIA) {
-        headers.insert(header::VIA, VIA);
-    } else {
-        headers.append(header::VIA, VIA);
-    }
+    headers.append(header::VIA, VIA);
 }
 
 /// Says in CDN-Loop that the request went through this Gateway; after all filters, which must not remove it.
