@@ -24,7 +24,7 @@ test: setup ## Run every test: Rust, .vtc in varnishd, end to end, and the VMOD 
 test-rust:
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace
-	VARNISH_GATEWAY_DEFAULT_DATA_PATH=Auto $(CARGO) test --workspace --test end-to-end
+	VARNISH_GATEWAY_DEFAULT_DATA_PATH=Varnish $(CARGO) test --workspace --test end-to-end
 
 test-browser: setup ## Headless Chromium against `serve`
 	$(CARGO) build --workspace

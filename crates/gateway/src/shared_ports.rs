@@ -110,17 +110,17 @@ spec:
 
     #[test]
     fn a_plain_port_has_one_gateway_in_both_arrangements() {
-        for default_data_path in [None, Some(DataPath::Auto)] {
+        for default_data_path in [DataPath::Auto, DataPath::Varnish] {
             let (mut snapshot, problems) = source::files::parse_str("case.yaml", TWO);
             assert!(problems.is_empty(), "{problems:?}");
-            snapshot.default_data_path = default_data_path;
+            snapshot.default_data_path = Some(default_data_path);
             let mut plans = translate::translate(&snapshot).gateways;
             let settled = settle(&snapshot, &mut plans, |_, _| false);
             let (a, b) = (Key::new("default", "a"), Key::new("default", "b"));
             assert_eq!(settled.conflicts.len(), 1);
             assert!(settled.has_lost(&b, 80) && !settled.has_lost(&b, 81) && !settled.has_lost(&a, 80));
             let of_varnishd = plans[&b].infra.as_ref().map(|infra| infra.sockets.len());
-            let expected = if default_data_path.is_some() { 0 } else { 1 };
+            let expected = if default_data_path == DataPath::Auto { 0 } else { 1 };
             assert_eq!(of_varnishd, Some(expected));
         }
     }

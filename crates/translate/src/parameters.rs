@@ -26,7 +26,7 @@ const USER_VCL_KEY: &str = "user.vcl";
 /// A WebSocket may be silent for five minutes.
 const UPGRADE_IDLE_SECONDS: f64 = 300.0;
 /// The data path of Gateways whose parameters do not choose one.
-pub const DEFAULT_DATA_PATH: DataPath = DataPath::Varnish;
+pub const DEFAULT_DATA_PATH: DataPath = DataPath::Auto;
 /// For requests to finish when their pod ends.
 const DRAIN_SECONDS: f64 = 30.0;
 
