@@ -64,8 +64,7 @@ impl FrontSide {
         let side = front::BackendSide::new(tell_backends, backend_counters);
         let http = Arc::new(front::Http::new(
             Arc::clone(&side),
-            settings.http_socket(),
-            settings.https_socket(),
+            settings.front_socket(),
             settings.upgrade_idle,
             settings.upgrade_total,
         ));

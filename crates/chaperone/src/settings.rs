@@ -71,9 +71,9 @@ impl Settings {
         self.work_dir.join("https.sock")
     }
 
-    /// By which the front asks the cache for clients of plain HTTP, where it carries HTTP.
-    pub(crate) fn http_socket(&self) -> PathBuf {
-        self.work_dir.join("http.sock")
+    /// By which the front asks the cache, where it carries HTTP.
+    pub(crate) fn front_socket(&self) -> PathBuf {
+        self.work_dir.join("front.sock")
     }
 
     /// By which we speak to ghost: in a directory that varnishd's own user may write to, and no other.

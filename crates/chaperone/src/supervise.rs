@@ -559,7 +559,7 @@ fn vmod_dir(work_dir: &Path) -> PathBuf {
 fn prepare(settings: &Settings) -> Result<(), Error> {
     for path in [
         settings.https_socket(),
-        settings.http_socket(),
+        settings.front_socket(),
         settings.backends_socket(),
         settings.control_socket(),
     ] {

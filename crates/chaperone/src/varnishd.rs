@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::names::{
-    CONTROL_SOCKET_ENV, CONTROL_TOKEN_ENV, FRONT_PROOF_ENV, GHOST_CONFIG_ENV, GHOST_INDEX_ENV,
-    GHOST_STORAGE_ENV, HTTP_SOCKET, HTTPS_SOCKET, UPGRADE_TOTAL_ENV,
+    CONTROL_SOCKET_ENV, CONTROL_TOKEN_ENV, FRONT_PROOF_ENV, FRONT_SOCKET, GHOST_CONFIG_ENV, GHOST_INDEX_ENV,
+    GHOST_STORAGE_ENV, HTTPS_SOCKET, UPGRADE_TOTAL_ENV,
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -140,15 +140,20 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     for socket in &settings.sockets {
         add(&["-a", &socket.argument()]);
     }
-    // All HTTPS listeners come by this one, so they change without a restart. Only our own user may pretend to be a
+    // All listeners of the front come by this one, so they change without a restart. Only our own user may pretend to be a
     // client of any address.
-    add(&["-a", &format!("{HTTPS_SOCKET}={},PROXY,mode=600", settings.https_socket().display())]);
     if settings.http_in_front {
-        add(&["-a", &format!("{HTTP_SOCKET}={},PROXY,mode=600", settings.http_socket().display())]);
+        add(&["-a", &format!("{FRONT_SOCKET}={},HTTP,mode=600", settings.front_socket().display())]);
+    } else {
+        add(&["-a", &format!("{HTTPS_SOCKET}={},PROXY,mode=600", settings.https_socket().display())]);
     }
     add(&["-M", admin, "-S", &secret.to_string_lossy(), "-T", "none", "-f", ""]);
     // We start the child, so that a crash is seen, told and slowed down.
     add(&["-p", "auto_restart=off"]);
+    if settings.http_in_front && settings.sockets.is_empty() {
+        // The front closes connections that it does not need sooner. The default of 5 seconds is for clients.
+        add(&["-p", "timeout_idle=60"]);
+    }
     add(&["-p", &format!("pipe_timeout={}", settings.upgrade_idle.as_secs_f64())]);
     // Discarding a VCL waits for idle connections to hosts that have died, up to backend_idle_timeout (60 s). The
     // manager must not take that for a dead child.
@@ -300,5 +305,12 @@ mod tests {
         ));
         assert!(joined.contains("-M 127.0.0.1:6082 -S /run/vg/secret -T none -f  -p auto_restart=off"));
         assert!(joined.ends_with("-p thread_pool_min=50"));
+        assert!(!joined.contains("timeout_idle"));
+        let in_front = Settings { http_in_front: true, sockets: Vec::new(), ..settings };
+        let args = arguments(&in_front, "127.0.0.1:6082", Path::new("/run/vg/secret"));
+        let args: Vec<_> = args.iter().map(|a| a.to_string_lossy()).collect();
+        let joined = args.join(" ");
+        assert!(joined.starts_with("-d -n /run/vg/varnishd -a front=/run/vg/front.sock,HTTP,mode=600 -M"));
+        assert!(joined.contains("-p timeout_idle=60"));
     }
 }

@@ -11,6 +11,7 @@ mod exchange;
 mod h1;
 mod h2;
 mod h2_io;
+mod kept;
 mod origin;
 mod pool;
 mod record;
@@ -19,6 +20,7 @@ mod response;
 mod rewind;
 mod table;
 mod tunnel;
+mod varnishd;
 mod watched;
 
 use std::path::PathBuf;
@@ -44,11 +46,10 @@ pub struct Http {
     /// How backends with TLS are verified.
     backends: Arc<BackendSide>,
     registry: Registry,
-    /// varnishd's unix sockets, for clients of plain HTTP and of HTTPS.
-    pub(crate) plain_socket: PathBuf,
-    pub(crate) tls_socket: PathBuf,
-    /// varnishd's child runs.
-    cache_runs: AtomicBool,
+    /// varnishd's unix socket.
+    pub(crate) cache_socket: PathBuf,
+    /// Which start of varnishd's child runs, of all in this process; 0 where none does.
+    cache_start: AtomicU64,
     /// It has ended: requests that wait for it do not wait longer.
     cache_gone: Notify,
     /// Keep-alive connections are closed with their next response.
@@ -68,8 +69,7 @@ impl Http {
     /// Without routes: until there are some, clients get 503.
     pub fn new(
         backends: Arc<BackendSide>,
-        plain_socket: PathBuf,
-        tls_socket: PathBuf,
+        cache_socket: PathBuf,
         tunnel_idle: Duration,
         tunnel_total: Duration,
     ) -> Self {
@@ -77,9 +77,8 @@ impl Http {
             table: ArcSwapOption::empty(),
             backends,
             registry: Registry::new(),
-            plain_socket,
-            tls_socket,
-            cache_runs: AtomicBool::new(false),
+            cache_socket,
+            cache_start: AtomicU64::new(0),
             cache_gone: Notify::new(),
             draining: AtomicBool::new(false),
             in_flight: AtomicU64::new(0),
@@ -101,10 +100,17 @@ impl Http {
 
     /// Whether varnishd's child runs. While it does not, its socket takes connections that nothing answers.
     pub fn cache_runs(&self, runs: bool) {
-        self.cache_runs.store(runs, Ordering::Relaxed);
+        static STARTS: AtomicU64 = AtomicU64::new(1);
+        let start = if runs { STARTS.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        self.cache_start.store(start, Ordering::Relaxed);
         if !runs {
             self.cache_gone.notify_waiters();
         }
+    }
+
+    /// The start of varnishd's child that runs. Connections of another start are not used again.
+    fn cache_start(&self) -> Option<u64> {
+        Some(self.cache_start.load(Ordering::Relaxed)).filter(|start| *start != 0)
     }
 
     /// Every response from now on closes its connection, or not any more.

@@ -1,6 +1,8 @@
 //! The front as it carries HTTP: what clients send, byte by byte, and what origins get.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "http/cache.rs"]
+mod cache;
 #[path = "http/chunks.rs"]
 mod chunks;
 #[path = "http/clients.rs"]

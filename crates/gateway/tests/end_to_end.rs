@@ -27,6 +27,7 @@ mod observe;
 mod private_keys;
 mod reload;
 mod routing;
+mod shared_cache;
 mod support;
 mod tls;
 mod tls_clients;

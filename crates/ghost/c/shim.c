@@ -280,6 +280,8 @@ gs_server_name(VRT_CTX)
 	return (tlv(ctx->req == NULL || ctx->req->esi_level > 0 ? NULL : ctx->req, GS_PP2_TYPE_AUTHORITY));
 }
 
+int gs_is_included(VRT_CTX) { return (ctx->req != NULL && ctx->req->esi_level > 0); }
+
 /* As the front says it: TLSv1.3. */
 struct gs_text
 gs_tls_version(VRT_CTX)

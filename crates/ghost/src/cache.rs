@@ -84,8 +84,9 @@ pub(crate) unsafe fn hash(ctx: *const Ctx, task: Option<&mut Task>, message: Mes
         Key::new(decision, scheme, host, message.url(), |name, seen| message.headers(name).for_each(seen));
     if let Some(sent) = task.as_ref().map(|task| task.sent).filter(|sent| *sent != 0) {
         // SAFETY: the caller's promise.
-        let socket = unsafe { Socket::of(ctx) };
-        let port = std::str::from_utf8(&socket).ok().and_then(socket_parts).map(|(_, port)| port);
+        let of_session = unsafe { Socket::of(ctx) };
+        let socket = task.as_ref().and_then(|task| task.client).map_or(&*of_session, |c| c.socket.as_bytes());
+        let port = std::str::from_utf8(socket).ok().and_then(socket_parts).map(|(_, port)| port);
         let own = OwnWord { host, scheme, port };
         sent::keyed(message, sent, &own, |name, value| key.sent(name, value));
     }

@@ -112,6 +112,7 @@ unsafe extern "C" {
     pub(crate) fn gs_local_socket(ctx: *const Ctx) -> *const c_char;
     pub(crate) fn gs_server_port(ctx: *const Ctx) -> c_uint;
     pub(crate) fn gs_server_name(ctx: *const Ctx) -> Text;
+    pub(crate) fn gs_is_included(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_tls_version(ctx: *const Ctx) -> Text;
     pub(crate) fn gs_client_ip(ctx: *const Ctx) -> *const c_char;
     pub(crate) fn gs_on_backend_side(ctx: *const Ctx) -> c_int;

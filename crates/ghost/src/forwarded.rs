@@ -4,32 +4,37 @@ use std::net::IpAddr;
 
 use model::names::socket_parts;
 
+use crate::client;
 use crate::ffi::{self, Ctx};
 use crate::message::{Message, c_bytes};
-use crate::table::{SocketLines, Table};
+use crate::table::SocketLines;
+use crate::task::Task;
 
 const FOR: &str = "X-Forwarded-For";
 const PROTO: &str = "X-Forwarded-Proto";
 const PORT: &str = "X-Forwarded-Port";
 const HOST: &str = "X-Forwarded-Host";
 
-/// Varnish has already appended the client's address to X-Forwarded-For. `kept`: a trusted proxy's others may be there.
+/// Varnish has already appended the session's address to X-Forwarded-For. `kept`: a trusted proxy's others may be there.
 ///
 /// # Safety
 /// `ctx` must be the live context whose request `message` is, and the table must outlive the request.
 pub(crate) unsafe fn set(
     ctx: *const Ctx,
     message: Message<'_>,
-    table: &Table,
+    task: &Task,
     socket: &[u8],
     trusted: bool,
     kept: bool,
 ) {
-    // SAFETY: the session outlives the task.
-    let client = unsafe { c_bytes(ffi::gs_client_ip(ctx)) };
-    if !trusted && message.header(FOR) != Some(client) {
+    // SAFETY: the caller's promise; the session outlives the task.
+    let (client, of_session) = unsafe { (client::address(ctx, task), c_bytes(ffi::gs_client_ip(ctx))) };
+    if trusted && task.client.is_some() {
+        message.set_header(FOR, &appended(message.header(FOR).unwrap_or_default(), of_session, client));
+    } else if !trusted && message.header(FOR) != Some(client) {
         message.set_header(FOR, client);
     }
+    let table = task.table();
     let lines = table.socket_lines(socket);
     let claim = |name| !kept || message.header(name).is_none();
     if claim(PROTO) {
@@ -59,16 +64,49 @@ pub(crate) unsafe fn set(
     }
 }
 
+/// A trusted proxy's chain with the client's address in the place of the session's, which Varnish has appended. Sessions of the
+/// front have no address of a client.
+fn appended(chain: &[u8], of_session: &[u8], client: &[u8]) -> Vec<u8> {
+    let sent = chain.strip_suffix(of_session).and_then(|rest| rest.strip_suffix(b", "));
+    match sent {
+        Some(sent) if !sent.is_empty() => [sent, b", ", client].concat(),
+        _ => client.to_vec(),
+    }
+}
+
 /// Is the client a trusted proxy?
 ///
 /// # Safety
 /// `ctx` must be the live context of a client's task.
-pub(crate) unsafe fn is_trusted(ctx: *const Ctx, table: &Table) -> bool {
-    let proxies = table.router().trusted_proxies();
-    !proxies.is_empty()
+pub(crate) unsafe fn is_trusted(ctx: *const Ctx, task: &Task) -> bool {
+    let proxies = task.table().router().trusted_proxies();
+    let of_session = || {
         // SAFETY: the session outlives the task.
-        && std::str::from_utf8(unsafe { c_bytes(ffi::gs_client_ip(ctx)) })
-            .ok()
-            .and_then(|text| text.parse::<IpAddr>().ok())
+        let text = unsafe { c_bytes(ffi::gs_client_ip(ctx)) };
+        std::str::from_utf8(text).ok()?.parse::<IpAddr>().ok()
+    };
+    !proxies.is_empty()
+        && task
+            .client
+            .map(|client| client.address)
+            .or_else(of_session)
             .is_some_and(|address| proxies.contains(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_ends_with_the_client_and_never_with_the_session() {
+        let appended =
+            |chain: &str| String::from_utf8(appended(chain.as_bytes(), b"0.0.0.0", b"203.0.113.9")).unwrap();
+        assert_eq!(appended("0.0.0.0"), "203.0.113.9");
+        assert_eq!(appended("192.0.2.1, 0.0.0.0"), "192.0.2.1, 203.0.113.9");
+        assert_eq!(appended("192.0.2.1, 192.0.2.2, 0.0.0.0"), "192.0.2.1, 192.0.2.2, 203.0.113.9");
+        // Not as Varnish writes it: nothing of it is believed.
+        assert_eq!(appended(""), "203.0.113.9");
+        assert_eq!(appended("192.0.2.1"), "203.0.113.9");
+        assert_eq!(appended("192.0.2.1,0.0.0.0"), "203.0.113.9");
+    }
 }

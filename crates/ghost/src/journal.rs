@@ -42,8 +42,9 @@ pub(crate) unsafe fn log(ctx: *const Ctx, task: &Task, resp: Option<Message<'_>>
     if let Some(backend) = met.and_then(|resp| resp.header(BACKEND_HEADER)) {
         line(format!("vg_backend:{}", String::from_utf8_lossy(backend)));
     }
+    let of_front = task.client.and_then(|client| client.tls).map(str::as_bytes);
     // SAFETY: the caller's promise.
-    if let Some(version) = unsafe { ffi::gs_tls_version(ctx).bytes() } {
+    if let Some(version) = of_front.or_else(|| unsafe { ffi::gs_tls_version(ctx).bytes() }) {
         line(format!("vg_tls:{}", String::from_utf8_lossy(version)));
     }
     if let Some(trace) = task.trace {

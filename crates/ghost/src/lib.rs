@@ -12,6 +12,7 @@ mod answer;
 mod backend;
 mod bound;
 mod cache;
+mod client;
 mod control;
 mod door;
 mod error;

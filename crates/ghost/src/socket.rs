@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::ops::Deref;
 
-use model::names::{HTTP_SOCKET, HTTPS_SOCKET, RELOAD_SOCKET};
+use model::names::{HTTPS_SOCKET, RELOAD_SOCKET};
 
 use crate::ffi::{self, Ctx};
 use crate::message::c_bytes;
@@ -23,9 +23,9 @@ impl<'a> Socket<'a> {
     pub(crate) unsafe fn of(ctx: *const Ctx) -> Self {
         // SAFETY: the session outlives the task; the name is varnishd's own.
         let (name, port) = unsafe { (c_bytes(ffi::gs_local_socket(ctx)), || ffi::gs_server_port(ctx)) };
-        // All listeners of the front with one protocol share one unix socket; PROXY says which listener it was.
-        let protocol = [HTTPS_SOCKET, HTTP_SOCKET].into_iter().find(|known| known.as_bytes() == name);
-        protocol.and_then(|protocol| Self::front(protocol, port())).unwrap_or(Self::Varnishds(name))
+        // All HTTPS listeners share one unix socket; PROXY says which listener it was.
+        let is_https = name == HTTPS_SOCKET.as_bytes();
+        is_https.then(|| Self::front(HTTPS_SOCKET, port())).flatten().unwrap_or(Self::Varnishds(name))
     }
 
     fn front(protocol: &str, port: u32) -> Option<Self> {

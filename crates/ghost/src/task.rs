@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use model::identity::Identity;
 use router::{Action, Decision, Routed, Rule, Url};
 
 use crate::ffi::{self, Ctx};
@@ -21,6 +22,8 @@ pub(crate) struct Task {
     table: Arc<Table>,
     /// Makes the weighted pick, over restarts too: what was fetched for this request must be found again.
     random: u64,
+    /// Who asks, where the front says it. Borrows from the request's workspace, which outlives the task.
+    pub(crate) client: Option<Identity<'static>>,
     /// The origin has failed, and what is stale is to be served.
     pub(crate) rescued: bool,
     /// What the client sent that its origin may believe: bits of [`crate::sent`].
@@ -62,6 +65,7 @@ impl Task {
                 decision: None,
                 table: ghost.table(),
                 random: router::random::next(),
+                client: None,
                 rescued: false,
                 sent: 0,
                 loops: false,
@@ -145,9 +149,10 @@ unsafe extern "C" fn ghost_task_fini(task: *mut c_void, bytes: u64, seconds: f64
     stopped((), || {
         IN_FLIGHT.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: written by Task::of, taken once; the memory is the workspace's.
-        let Task { table, decision, status, cache, .. } = unsafe { task.cast::<Task>().read() };
-        // std.rollback(req) ends a task's state before there is an answer.
+        let Task { table, decision, status, cache, client, .. } = unsafe { task.cast::<Task>().read() };
+        // std.rollback(req) ends a task's state before there is an answer. The front counts its own requests.
         if status != 0
+            && client.is_none()
             && let Some(counters) = table.counters_of(decision.as_ref())
         {
             counters.answered(status, cache, bytes, seconds);

@@ -16,7 +16,7 @@ use crate::table::Table;
 use crate::task::Task;
 use crate::trace::Trace;
 use crate::tunnel::{asks_for_websocket, tokens};
-use crate::{answer, cache, forwarded, journal, retire, sent, stats, target};
+use crate::{answer, cache, client, forwarded, journal, retire, sent, stats, target};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router__init(
@@ -98,7 +98,16 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         // As the client sent it: at the first call, and again after std.rollback(req), which ends the task's state too.
         // On a restart it is not.
         let untouched = task.decision().is_none();
-        let trusted = untouched && forwarded::is_trusted(ctx, task.table());
+        if untouched && client::is_fronts(socket) {
+            task.client = client::of_request(message);
+            if task.client.is_none() {
+                ffi::gs_fail(ctx, client::NO_CLIENT.as_ptr());
+                return;
+            }
+        }
+        let of_front = task.client;
+        let socket = of_front.map_or(socket, |client| client.socket.as_bytes());
+        let trusted = untouched && forwarded::is_trusted(ctx, task);
         let mut seldom = 0;
         if untouched {
             seldom = message.survey(|name, _| sent::of_client(name, trusted));
@@ -123,7 +132,7 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         }
         normal_host(message);
         if untouched {
-            forwarded::set(ctx, message, task.table(), socket, trusted, seldom & sent::FORWARDED != 0);
+            forwarded::set(ctx, message, task, socket, trusted, seldom & sent::FORWARDED != 0);
             task.sent = seldom & (sent::FORWARDED | sent::OVERRIDE | sent::ADDRESS);
             task.loops = seldom & sent::CDN_LOOP != 0 && has_been_here(message, task.table().router());
             if task.loops {
@@ -134,7 +143,12 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         }
         // What the client asked for is held against its connection; a host that user VCL has set since is not.
         let is_clients = task.decision().is_none_or(|d| d.action() == Action::Misdirected);
-        let server_name = if is_clients { ffi::gs_server_name(ctx).bytes() } else { None };
+        let server_name = match of_front {
+            _ if !is_clients => None,
+            // An ESI include may be of another host: no client asked for it.
+            Some(client) => client.server_name.filter(|_| ffi::gs_is_included(ctx) == 0).map(str::as_bytes),
+            None => ffi::gs_server_name(ctx).bytes(),
+        };
         let asks = route(ctx, ghost, task, &ClientRequest { message, socket, server_name });
         if untouched && asks && task.sent & (sent::OVERRIDE | sent::ADDRESS) != 0 {
             task.sent = sent::leave_out_overrides(message, task.rule(), task.sent);
@@ -402,7 +416,7 @@ unsafe extern "C" fn vmod_router_internal(ctx: *const Ctx, ghost: *const Ghost) 
 unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
     guarded(ctx, (), || {
         // SAFETY: Varnish passes a live context and our object; the response is this thread's.
-        let (task, resp) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_resp(ctx))) };
+        let (mut task, resp) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_resp(ctx))) };
         let Some(mut resp) = resp else { return };
         let tells_status = task.as_ref().is_some_and(|task| task.table().router().tells_cache_status());
         // SAFETY: as above.
@@ -410,7 +424,7 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
             rule.edit_response(&mut resp);
         }
-        if let Some(task) = task {
+        if let Some(task) = &mut task {
             task.answers(resp.status(), result);
             // SAFETY: as above.
             unsafe { journal::log(ctx, task, Some(resp), task.cache_result()) };
@@ -419,6 +433,9 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
             resp.set_header("Connection", b"close");
         }
         cache::leave_out_internals(resp);
+        if let Some(task) = task {
+            client::tell_front(task, resp);
+        }
         // SAFETY: as above.
         unsafe { resp.fail_if_lost(ctx) };
     });
@@ -445,6 +462,7 @@ unsafe extern "C" fn vmod_router_count(ctx: *const Ctx, ghost: *const Ghost) {
         } else {
             task.changes_status(resp.status());
         }
+        client::tell_front(task, resp);
     });
 }
 

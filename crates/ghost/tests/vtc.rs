@@ -59,6 +59,7 @@ cases! {
     a_websocket_without_backend_gets_the_answer
     an_endless_answer_evicts_nobody
     an_empty_group_answers_500_for_its_share
+    answers_to_the_front_say_what_the_cache_did
     an_expression_sees_urls_as_the_cache_knows_them
     an_ingress_without_a_policy_passes_cookies
     an_origin_cannot_pretend_to_be_the_front
@@ -70,6 +71,7 @@ cases! {
     cookies_do_not_bypass_but_the_policys_headers_do
     default_ttl_is_for_silent_origins
     draining_answers_end_their_connections
+    each_request_of_the_front_says_whose_it_is
     endpoints_may_be_ipv6
     endpoints_take_turns
     esi_includes_are_routed_each_by_itself

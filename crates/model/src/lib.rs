@@ -7,6 +7,7 @@
 mod difference;
 pub mod filters;
 pub mod ghost;
+pub mod identity;
 pub mod invalidation;
 pub mod matches;
 pub mod names;

@@ -33,8 +33,12 @@ pub const RELOAD_SOCKET: &str = "ghost-reload";
 /// The unix socket over which the front hands on what it has decrypted. Which listener it came in by, PROXY's destination
 /// says.
 pub const HTTPS_SOCKET: &str = "https";
-/// The same for plain HTTP, where the front carries it.
-pub const HTTP_SOCKET: &str = "http";
+/// The unix socket over which the front asks the cache, where it carries HTTP. Each request says whose it is, in [`CLIENT_HEADER`].
+pub const FRONT_SOCKET: &str = "front";
+/// On requests by [`FRONT_SOCKET`] and on no others: the client, as [`crate::identity::Identity`].
+pub const CLIENT_HEADER: &str = "X-Ghost-Client";
+/// On answers by [`FRONT_SOCKET`] and on no others: what the cache did, as one of [`crate::stats::CACHE_RESULTS`].
+pub const RESULT_HEADER: &str = "X-Ghost-Result";
 /// For tests, in the environment of `serve`, `check`, `explain` and `operator`: `Auto` or `Varnish`, for Gateways whose
 /// parameters have no `dataPath`.
 pub const DEFAULT_DATA_PATH_ENV: &str = "VARNISH_GATEWAY_DEFAULT_DATA_PATH";

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::pool::Lease;
 use super::record::Record;
+use super::varnishd::Reply;
 use super::watched::Movement;
 use super::{request, response};
 
@@ -173,13 +174,46 @@ pub(crate) enum AnswerBody {
 /// What an origin or varnishd sends.
 #[derive(Debug)]
 pub(crate) struct UpstreamBody {
-    body: Incoming,
+    body: Source,
     /// Given back when the body has ended.
     lease: Option<Lease>,
     /// The longest pause between two reads.
     idle: Duration,
     timer: Option<Pin<Box<Sleep>>>,
     record: Record,
+}
+
+#[derive(Debug)]
+enum Source {
+    Origin(Incoming),
+    Cache(Reply),
+}
+
+impl Source {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self {
+            Self::Origin(body) => {
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Self::Cache(reply) => {
+                reply.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(Into::into)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Origin(body) => body.is_end_stream(),
+            Self::Cache(reply) => reply.is_over(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Origin(body) => body.size_hint(),
+            Self::Cache(reply) => reply.length().map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
 }
 
 /// Why an upload breaks off: the lines after its last chunk are no trailers.
@@ -206,10 +240,23 @@ impl AnswerBody {
             }
             return Self::Own(None, record);
         }
+        let body = Source::Origin(body);
         Self::Upstream(Box::new(UpstreamBody { body, lease, idle, timer: None, record }))
     }
 
-    /// Without the body of the gateway's own, for HEAD. False where there is none.
+    /// The connection to varnishd is free once the body has come.
+    pub(crate) fn of_cache(mut reply: Reply, idle: Duration, record: Record) -> Self {
+        if reply.is_over() {
+            return Self::Own(None, record);
+        }
+        if let Some(whole) = reply.take_whole() {
+            return Self::Own(Some(whole), record);
+        }
+        let body = Source::Cache(reply);
+        Self::Upstream(Box::new(UpstreamBody { body, lease: None, idle, timer: None, record }))
+    }
+
+    /// Without the body of the gateway's own, for HEAD, where nothing else has one here. False where there is none.
     pub(crate) fn leave_out_own(&mut self) -> bool {
         match self {
             Self::Own(body, _) => body.take().is_some(),
@@ -266,7 +313,7 @@ impl Body for AnswerBody {
 
 impl UpstreamBody {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let mut frame = match Pin::new(&mut self.body).poll_frame(cx) {
+        let mut frame = match self.body.poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
                 let idle = self.idle;
@@ -291,7 +338,7 @@ impl UpstreamBody {
         if is_over && let Some(lease) = self.lease.take() {
             lease.give_back();
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+        Poll::Ready(frame)
     }
 }
 

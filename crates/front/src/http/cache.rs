@@ -1,7 +1,8 @@
 //! The way to varnishd, for requests that the cache may answer.
 //!
-//! Each client has connections of its own, which are introduced with PROXY v2: ghost knows by them who the client is. What
-//! goes there is what the client sent; ghost makes of it what the gateway says, as it does for its own sockets.
+//! Connections are shared by all clients of a thread ([`kept`]): each request says in a header of our own whose it is. What goes there
+//! otherwise is what the client sent; ghost makes of it what the gateway says, as it does for its own sockets. Its answer says what
+//! the cache did, and the front counts it.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -9,18 +10,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use tokio::io::AsyncWriteExt;
+use http::header::{HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Method, response};
+use model::names::CLIENT_HEADER;
+use model::stats::CACHE_RESULTS;
+use router::counters::OTHER;
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::Http;
-use super::body::ClientBody;
-use super::origin::copy;
-use super::pool::{self, Lease, Sender};
 use super::request::Client;
+use super::varnishd::{NoAnswer, RESULT, Reply, exchange};
+use super::{Http, kept};
 
 /// For the connection to varnishd. After it the request goes to its origin.
 const CONNECT: Duration = Duration::from_millis(250);
@@ -55,53 +57,61 @@ impl Http {
     }
 }
 
-/// Asks varnishd. The request, which has no body, comes back where varnishd is not there.
-pub(crate) async fn ask(
-    client: &Arc<Client>,
-    mut request: Request<ClientBody>,
-) -> Result<(Response<Incoming>, Lease), Request<ClientBody>> {
-    let mut gone = pin!(client.http.cache_gone.notified());
-    // Before the look at whether it runs: what ends after it is noticed.
-    gone.as_mut().enable();
-    if !client.http.cache_runs.load(Ordering::Relaxed) {
-        return Err(request);
+/// What varnishd is sent: what the client sent, and who the client is.
+fn head(client: &Client, parts: &Parts, url: &[u8]) -> Option<Vec<u8>> {
+    let identity = client.identity.as_ref()?;
+    let mut head = Vec::with_capacity(1024);
+    head.extend_from_slice(parts.method.as_str().as_bytes());
+    head.push(b' ');
+    head.extend_from_slice(url);
+    head.extend_from_slice(b" HTTP/1.1\r\n");
+    let mut line = |name: &str, value: &HeaderValue| {
+        head.extend_from_slice(name.as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    };
+    // Names and values were checked when they were read: no line end is in them. Our own names were taken away at the entrance.
+    for (name, value) in &parts.headers {
+        line(name.as_str(), value);
     }
-    loop {
-        let kept = kept(client).await;
-        let is_kept = kept.is_some();
-        let sender = match kept {
-            Some(sender) => Some(sender),
-            None => timeout(CONNECT, connect(client)).await.ok().flatten(),
-        };
-        let Some(mut sender) = sender else { return Err(request) };
-        let spare = copy(&request);
-        let sent = tokio::select! {
-            biased;
-            sent = sender.send_request(request) => sent,
-            () = &mut gone => return Err(spare),
-        };
-        match sent {
-            Ok(response) => return Ok((response, Lease::of_client(sender, client))),
-            // varnishd closes idle connections after some seconds; or its child has died.
-            Err(_) if is_kept => request = spare,
-            Err(_) => return Err(spare),
-        }
-    }
+    line(CLIENT_HEADER, identity);
+    head.extend_from_slice(b"\r\n");
+    Some(head)
 }
 
-async fn kept(client: &Client) -> Option<Sender> {
-    loop {
-        let mut sender = client.take_cache_connection()?;
-        if pool::is_usable(&mut sender).await {
-            return Some(sender);
-        }
-    }
-}
-
-async fn connect(client: &Client) -> Option<Sender> {
+/// Asks varnishd. None where it is not there: the request, which has no body, may go to its origin.
+pub(crate) async fn ask(client: &Client, parts: &Parts, url: &[u8]) -> Option<(response::Parts, Reply)> {
     let http = &client.http;
-    let path = if client.is_tls { &http.tls_socket } else { &http.plain_socket };
-    let mut stream = UnixStream::connect(path).await.ok()?;
-    stream.write_all(&client.introduction.encode()).await.ok()?;
-    pool::open(stream).await
+    let home = http.cache_start()?;
+    let request = head(client, parts, url)?;
+    let is_head = parts.method == Method::HEAD;
+    if let Some(stream) = kept::take(home) {
+        match exchange(stream, &request, is_head, home).await {
+            Ok(answer) => return Some(answer),
+            // varnishd closes idle connections after some seconds; or its child has died.
+            Err(NoAnswer::Closed) => {}
+            Err(NoAnswer::Broken) => return None,
+        }
+    }
+    let mut gone = pin!(http.cache_gone.notified());
+    // Before the look at whether it runs: what ends after it is noticed. A new connection may wait for a child that never takes it.
+    gone.as_mut().enable();
+    let home = http.cache_start()?;
+    let asked = async {
+        let stream = timeout(CONNECT, UnixStream::connect(&http.cache_socket)).await.ok()?.ok()?;
+        exchange(stream, &request, is_head, home).await.ok()
+    };
+    tokio::select! {
+        biased;
+        answer = asked => answer,
+        () = &mut gone => None,
+    }
+}
+
+/// What ghost says that the cache did, as a position in [`CACHE_RESULTS`]. Clients do not see it.
+pub(crate) fn take_result(headers: &mut HeaderMap) -> u8 {
+    let said = headers.remove(RESULT);
+    let position = said.and_then(|said| CACHE_RESULTS.iter().position(|known| said == *known));
+    position.and_then(|position| u8::try_from(position).ok()).unwrap_or(OTHER)
 }

@@ -18,7 +18,7 @@ use super::origin::{self, Failure, Patience};
 use super::pool::Lease;
 use super::record::Record;
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
-use super::response::{self, Ambiguous};
+use super::response;
 use super::table::{RuleId, Table};
 use super::tunnel::{self, ClientSide};
 
@@ -212,35 +212,26 @@ fn failed(why: Failure) -> Own {
 /// By varnishd; or to the origin where it is not there.
 async fn ask_cache(
     client: &Arc<Client>,
-    mut parts: Parts,
+    parts: Parts,
     admitted: &Admitted,
     table: &Arc<Table>,
     decided: Decided,
     mut record: Record,
 ) -> Response<AnswerBody> {
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
-    parts.uri =
-        PathAndQuery::try_from(request::url(&parts.uri).into_owned()).map(Uri::from).unwrap_or(parts.uri);
-    parts.version = Version::HTTP_11;
-    let original = match cache::ask(client, Request::from_parts(parts, ClientBody::Empty)).await {
-        Ok((response, lease)) => {
-            let (mut parts, body) = response.into_parts();
-            return match response::unframe(&mut parts.headers) {
-                // ghost has counted it, and edited it.
-                Ok(is_clear) => {
-                    let idle = Patience::from(table.router().timeouts()).idle;
-                    let lease = Some(lease).filter(|_| is_clear);
-                    Response::from_parts(parts, AnswerBody::upstream(body, lease, idle, record))
-                }
-                Err(Ambiguous) => {
-                    response::with_body(failed(Failure::Broken), Some(table), decided.rule, record, OTHER)
-                }
-            };
+    let asked = cache::ask(client, &parts, &request::url(&parts.uri)).await;
+    if let Some((mut parts, reply)) = asked {
+        let result = cache::take_result(&mut parts.headers);
+        // ghost has edited it.
+        if response::unframe(&mut parts.headers).is_err() {
+            return response::with_body(failed(Failure::Broken), Some(table), decided.rule, record, OTHER);
         }
-        Err(request) => request.into_parts().0,
-    };
+        record.answered(table, decided.rule, parts.status.as_u16(), result);
+        let idle = Patience::from(table.router().timeouts()).idle;
+        return Response::from_parts(parts, AnswerBody::of_cache(reply, idle, record));
+    }
     let (Action::Forward { group }, Some(rule)) = (decided.action, decided.rule) else {
-        return answer(client, &original, table, &decided, record);
+        return answer(client, &parts, table, &decided, record);
     };
     let name =
         table.rule(rule).and_then(|rule| rule.groups().get(decided.group?)).map_or("", |group| group.name());
@@ -252,7 +243,7 @@ async fn ask_cache(
         return response::own(why, Some(table), Some(rule), record);
     };
     record.holds(place);
-    match prepared(original, ClientBody::Empty, client, admitted, table, &decided) {
+    match prepared(parts, ClientBody::Empty, client, admitted, table, &decided) {
         Some(request) => direct(client, table, (rule, group), request, record).await,
         None => response::own(no_url(), Some(table), Some(rule), record),
     }

@@ -244,7 +244,7 @@ mod tests {
         let (stream, address) = listener.accept().await.unwrap();
         let day = Duration::from_secs(86_400);
         let side = BackendSide::new(|_| (), Arc::default());
-        let http = Arc::new(Http::new(side, PathBuf::new(), PathBuf::new(), day, day));
+        let http = Arc::new(Http::new(side, PathBuf::new(), day, day));
         let limits = HttpLimits {
             head_timeout: Duration::from_millis(200),
             idle_timeout: Duration::from_millis(400),

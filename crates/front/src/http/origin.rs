@@ -233,7 +233,7 @@ fn is_idempotent(method: &Method) -> bool {
 }
 
 /// The same request once more; it has no body.
-pub(crate) fn copy(request: &Request<ClientBody>) -> Request<ClientBody> {
+fn copy(request: &Request<ClientBody>) -> Request<ClientBody> {
     let mut copy = Request::new(ClientBody::Empty);
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();

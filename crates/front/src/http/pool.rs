@@ -14,7 +14,6 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::body::{ClientBody, Progress};
-use super::request::Client;
 use crate::BackendSide;
 use crate::backend::{self, Ready};
 
@@ -77,8 +76,6 @@ enum Home {
     Thread(Key, Option<Arc<Ready>>),
     /// It carried a request that shares no connection with others.
     Nowhere,
-    /// varnishd knows by the connection who the client is.
-    Client(Arc<Client>),
 }
 
 impl Lease {
@@ -95,10 +92,6 @@ impl Lease {
         Self { sender, home: Home::Nowhere, upload: None }
     }
 
-    pub(crate) fn of_client(sender: Sender, client: &Arc<Client>) -> Self {
-        Self { sender, home: Home::Client(Arc::clone(client)), upload: None }
-    }
-
     pub(crate) fn give_back(self) {
         let Self { sender, home, upload } = self;
         // An answer may come before the upload has ended: the next request would wait for it.
@@ -108,7 +101,6 @@ impl Lease {
         match home {
             Home::Thread(key, profile) => keep(key, profile, sender),
             Home::Nowhere => {}
-            Home::Client(client) => client.keep_cache_connection(sender),
         }
     }
 }
@@ -125,7 +117,7 @@ pub(crate) async fn take(key: &Key) -> Option<Sender> {
 }
 
 /// A connection that was given back a moment ago may not be ready yet.
-pub(crate) async fn is_usable(sender: &mut Sender) -> bool {
+async fn is_usable(sender: &mut Sender) -> bool {
     !sender.is_closed()
         && (sender.is_ready() || timeout(NEARLY_READY, sender.ready()).await.is_ok_and(|ready| ready.is_ok()))
 }
@@ -192,7 +184,7 @@ pub(crate) async fn connect(
 }
 
 /// Speaks HTTP/1.1 on a stream, in a task of this thread.
-pub(crate) async fn open<S>(stream: S) -> Option<Sender>
+async fn open<S>(stream: S) -> Option<Sender>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -1,19 +1,19 @@
 //! The entrance: what a client sent is judged once, before anything is decided, and becomes the gateway's own word before it leaves.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{Method, StatusCode, Version};
+use model::identity::Identity;
 use model::names::{GHOST_PREFIX, socket_parts};
 use router::answer::Own;
 use router::edit::{EditHeaders, EditRequest, HeaderLine};
 use router::sent::{Kind, kind};
 use router::{Router, is_host};
 
-use super::pool::Sender;
 use super::table::{RuleId, Table};
 use super::watched::Movement;
 use super::{Http, response};
@@ -33,9 +33,6 @@ const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 /// The most bytes of a path with its query. Beyond: 414.
 const URL_BYTES: usize = 16 << 10;
 
-/// Idle connections to varnishd that one client may hold: as many as HTTP/2 streams ask at once.
-const MOST_CACHE_CONNECTIONS: usize = 16;
-
 /// One connection of a client: what is the same for all its requests.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -47,12 +44,11 @@ pub(crate) struct Client {
     socket_value: HeaderValue,
     port_value: Option<HeaderValue>,
     pub(crate) is_tls: bool,
-    /// What varnishd is to know of the client.
-    pub(crate) introduction: proxy::Header,
+    introduction: proxy::Header,
+    /// What ghost is told of the client with each request. None where it cannot be told: the cache is not asked then.
+    pub(crate) identity: Option<HeaderValue>,
     pub(crate) limits: HttpLimits,
     pub(crate) movement: Arc<Movement>,
-    /// Connections to varnishd that were introduced as this client's.
-    cache_connections: Mutex<Vec<Sender>>,
 }
 
 impl Client {
@@ -65,6 +61,18 @@ impl Client {
     ) -> Self {
         let ip = address.ip().to_canonical();
         let text = |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
+        let identity = Identity {
+            address: ip,
+            address_text: &ip.to_string(),
+            port: address.port(),
+            socket: &socket,
+            tls: introduction.tls.as_ref().map(|tls| &*tls.version),
+            server_name: introduction.authority.as_deref(),
+        };
+        let identity = identity.to_string();
+        // As ghost will read it, or not at all.
+        let identity =
+            Identity::parse(identity.as_bytes()).and_then(|_| HeaderValue::from_str(&identity).ok());
         Self {
             http,
             address: ip,
@@ -73,10 +81,10 @@ impl Client {
             port_value: socket_parts(&socket).map(|(_, port)| HeaderValue::from(port)),
             socket,
             is_tls: introduction.tls.is_some(),
+            identity,
             introduction,
             limits,
             movement: Arc::default(),
-            cache_connections: Mutex::new(Vec::new()),
         }
     }
 
@@ -87,17 +95,6 @@ impl Client {
     /// The name that the client gave in its TLS handshake.
     fn server_name(&self) -> Option<&[u8]> {
         self.introduction.authority.as_deref().map(str::as_bytes)
-    }
-
-    pub(crate) fn take_cache_connection(&self) -> Option<Sender> {
-        self.cache_connections.lock().unwrap_or_else(PoisonError::into_inner).pop()
-    }
-
-    pub(crate) fn keep_cache_connection(&self, sender: Sender) {
-        let mut kept = self.cache_connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < MOST_CACHE_CONNECTIONS {
-            kept.push(sender);
-        }
     }
 }
 
@@ -144,6 +141,7 @@ pub(crate) fn admit(
         parts.headers.remove(header::EXPECT);
     }
     remove_hop_by_hop(&mut parts.headers);
+    remove_own(&mut parts.headers);
     let loops = router.gateway_id().is_some_and(|id| names_us(&parts.headers, id));
     let trusted = !router.trusted_proxies().is_empty() && router.trusted_proxies().contains(client.address);
     Ok(Admitted { trusted, loops, websocket })
@@ -297,6 +295,17 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
             headers.insert(header::TE, TRAILERS);
         } else {
             headers.remove(header::TE);
+        }
+    }
+}
+
+/// Headers that only the gateway may set, in any spelling: by one of them ghost knows who the client is.
+fn remove_own(headers: &mut HeaderMap) {
+    let is_own = |name: &&HeaderName| kind(name.as_str().as_bytes()) == Some(Kind::Own);
+    if headers.keys().any(|name| is_own(&name)) {
+        let own: Vec<HeaderName> = headers.keys().filter(is_own).cloned().collect();
+        for name in own {
+            headers.remove(name);
         }
     }
 }

@@ -136,17 +136,36 @@ impl Front {
     }
 
     pub(crate) async fn limited(endpoints: &[SocketAddr], limits: Limits) -> Self {
-        Self::start(endpoints, |_| (), limits).await
+        Self::start(endpoints, |_| (), limits, None).await
     }
 
     pub(crate) async fn with(endpoints: &[SocketAddr], change: impl FnOnce(&mut ghost::Config)) -> Self {
-        Self::start(endpoints, change, Limits::default()).await
+        Self::start(endpoints, change, Limits::default(), None).await
+    }
+
+    /// With a varnishd at this socket, which may answer every GET.
+    pub(crate) async fn with_cache(
+        endpoints: &[SocketAddr],
+        varnishd: &std::path::Path,
+        change: impl FnOnce(&mut ghost::Config),
+    ) -> Self {
+        let change = |config: &mut ghost::Config| {
+            for route in config.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes) {
+                route.cache_policy =
+                    Some(model::CachePolicy { default_ttl_seconds: Some(60.0), ..Default::default() });
+            }
+            change(config);
+        };
+        let front = Self::start(endpoints, change, Limits::default(), Some(varnishd)).await;
+        front.http.cache_runs(true);
+        front
     }
 
     async fn start(
         endpoints: &[SocketAddr],
         change: impl FnOnce(&mut ghost::Config),
         limits: Limits,
+        varnishd: Option<&std::path::Path>,
     ) -> Self {
         let port = free_port();
         let mut routes = to(endpoints, port);
@@ -154,7 +173,7 @@ impl Front {
         let nowhere = std::path::PathBuf::from("/nonexistent/varnishd.sock");
         let side = BackendSide::new(|_| (), Arc::default());
         let day = Duration::from_secs(86_400);
-        let http = Arc::new(Http::new(side, nowhere.clone(), nowhere.clone(), day, day));
+        let http = Arc::new(Http::new(side, varnishd.map_or(nowhere.clone(), Into::into), day, day));
         http.route_by(Arc::new(Router::compile(&routes).unwrap().router));
         let config = Config {
             http: true,
