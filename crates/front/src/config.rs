@@ -124,6 +124,8 @@ pub struct HttpLimits {
     pub headers: usize,
     /// HTTP/2 streams of one connection, at once.
     pub streams: u32,
+    /// HTTP/2 streams that the client of one connection may reset within a second. Beyond, the connection is closed.
+    pub resets: u32,
 }
 
 impl Default for HttpLimits {
@@ -135,6 +137,7 @@ impl Default for HttpLimits {
             head_bytes: 64 << 10,
             headers: 128,
             streams: 128,
+            resets: 200,
         }
     }
 }

@@ -264,7 +264,9 @@ async fn https(
     drop(server);
     let alpn = introduction.alpn.clone();
     let client = http::Client::new(Arc::clone(http), client, Arc::clone(socket), introduction, limits);
-    http::serve(stream, client, alpn.as_deref(), shared.shutdown.clone()).await;
+    if let Some(why) = http::serve(stream, client, alpn.as_deref(), shared.shutdown.clone()).await {
+        shared.counters.refused(why);
+    }
 }
 
 /// A client of a plain port.
@@ -280,7 +282,9 @@ async fn plain(
     let _ = stream.set_nodelay(true);
     let introduction = proxy::Header { addresses: Some((client, local)), ..proxy::Header::default() };
     let client = http::Client::new(http, client, Arc::clone(socket), introduction, limits);
-    http::serve(stream, client, None, shared.shutdown.clone()).await;
+    if let Some(why) = http::serve(stream, client, None, shared.shutdown.clone()).await {
+        shared.counters.refused(why);
+    }
 }
 
 fn introduction(

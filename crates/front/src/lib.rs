@@ -35,7 +35,7 @@ pub use backend::{
 };
 pub use backends::{BackendGroup, Backends};
 pub use config::{Action, Config, Host, HttpLimits, Limits, Listener};
-pub use counters::{Counters, Failure, UpstreamFailure};
+pub use counters::{Counters, Failure, Refusal, UpstreamFailure};
 pub use event::{Event, Shutdown};
 pub use http::Http;
 pub use run::{run, run_counted};

@@ -17,6 +17,8 @@ mod headers;
 mod hosts;
 #[path = "http/http2.rs"]
 mod http2;
+#[path = "http/limits.rs"]
+mod limits;
 #[path = "http/origins.rs"]
 mod origins;
 #[path = "http/parked.rs"]
