@@ -207,15 +207,21 @@ impl UpstreamFailure {
 pub enum Refusal {
     /// An HTTP/2 client reset more streams within a second than it may, or sent more of other frames than h2 takes.
     Http2Flood,
+    /// The client has as many connections as one address may have.
+    PerAddress,
+    /// A load balancer sent no PROXY header, an invalid one, or none in time.
+    ProxyHeader,
 }
 
 impl Refusal {
-    pub const ALL: [Self; 1] = [Self::Http2Flood];
+    pub const ALL: [Self; 3] = [Self::Http2Flood, Self::PerAddress, Self::ProxyHeader];
 
     /// For labels of metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Http2Flood => "http2_flood",
+            Self::PerAddress => "per_address",
+            Self::ProxyHeader => "proxy_header",
         }
     }
 }

@@ -8,6 +8,7 @@
 mod body;
 mod cache;
 mod exchange;
+mod fits;
 mod h1;
 mod h2;
 mod h2_io;
@@ -149,7 +150,7 @@ where
     let speaks_h2 = match alpn {
         Some(alpn) => alpn == b"h2",
         None => {
-            let (stream, is_h2) = rewind::sniff(stream).await?;
+            let (stream, is_h2) = rewind::sniff(stream, &client.limits).await?;
             if is_h2 {
                 return Box::pin(h2::serve(stream, client, shutdown)).await;
             }

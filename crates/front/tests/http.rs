@@ -23,6 +23,8 @@ mod limits;
 mod origins;
 #[path = "http/parked.rs"]
 mod parked;
+#[path = "http/proxy_protocol.rs"]
+mod proxy_protocol;
 #[path = "http/request_lines.rs"]
 mod request_lines;
 #[path = "http/support.rs"]

@@ -8,6 +8,7 @@ mod difference;
 pub mod filters;
 pub mod ghost;
 pub mod invalidation;
+mod limits;
 pub mod matches;
 pub mod names;
 mod paths;
@@ -17,6 +18,7 @@ pub mod stats;
 mod tls;
 mod version;
 
+pub use limits::{ClientLimits, ProxyProtocol};
 pub use paths::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths};
 pub use report::Report;
 pub use tls::{BackendTls, ClientValidation, SubjectAltName, TlsBackend, TlsHost, TlsLimits, TlsListener};

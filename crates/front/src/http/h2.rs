@@ -76,7 +76,9 @@ where
         .max_send_buffer_size(SEND_BUFFER)
         .max_pending_accept_reset_streams(limits.resets as usize)
         .enable_connect_protocol();
-    let Ok(Ok(mut connection)) = timeout(PREFACE, builder.handshake::<_, Bytes>(stream)).await else {
+    let Ok(Ok(mut connection)) =
+        timeout(PREFACE.min(limits.head_timeout), builder.handshake::<_, Bytes>(stream)).await
+    else {
         return None;
     };
     let streams = Arc::new(Streams { open: AtomicUsize::new(0), resets: Resets::new(limits.resets) });
@@ -152,7 +154,7 @@ async fn answer(
     if request.extensions().get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket") {
         return tunnel(client, request, respond).await;
     }
-    let mut request = request.map(ClientBody::h2);
+    let mut request = request.map(|body| ClientBody::h2(body, client.limits.body_bytes));
     let is_head = request.method() == Method::HEAD;
     join_cookies(request.headers_mut());
     // HTTP/1 clients get the final response alone: hyper's server cannot send another before it.
