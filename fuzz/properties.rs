@@ -1,6 +1,6 @@
 //! What must hold for any bytes. Fuzzed by `cargo fuzz`, and by `crates/front/tests/seeds.rs` tried on the seeds.
 
-use front::proxy::Header;
+use front::proxy::{Header, MAXIMUM, received as proxy_received};
 use rustls::server::Acceptor;
 
 /// A ClientHello: no panic, and the same name that rustls finds.
@@ -28,5 +28,23 @@ pub(crate) fn proxy(bytes: &[u8]) {
         assert!(length <= bytes.len());
         let again = header.encode();
         assert_eq!(Header::decode(&again), Ok(Some((header, again.len()))));
+    }
+}
+
+/// PROXY of load balancers: no panic; what is complete stays what it is, whatever follows; and version 2 names the client that
+/// our other reader finds.
+pub(crate) fn received(bytes: &[u8]) {
+    match proxy_received(bytes) {
+        Ok(Some((client, length))) => {
+            assert!(length <= bytes.len() && length <= MAXIMUM);
+            assert_eq!(proxy_received(&bytes[..length]), Ok(Some((client, length))));
+            assert_eq!(proxy_received(&bytes[..length - 1]), Ok(None));
+            if let (Some(client), Ok(Some((header, _)))) = (client, Header::decode(bytes)) {
+                let source = header.addresses.expect("it has a client").0;
+                assert_eq!((source.ip().to_canonical(), source.port()), (client.ip(), client.port()));
+            }
+        }
+        Ok(None) => assert!(bytes.len() < MAXIMUM),
+        Err(_) => {}
     }
 }

@@ -3,6 +3,7 @@
 mod dashboard;
 mod data_path;
 mod ingress;
+mod limits;
 mod logging;
 mod metrics;
 mod paths;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use self::dashboard::DashboardParameters;
 pub use self::data_path::DataPath;
 pub use self::ingress::{HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters};
+pub use self::limits::{LimitParameters, ProxyProtocolMode, ProxyProtocolParameters};
 pub use self::logging::{LogMode, LoggingParameters};
 pub use self::metrics::{MetricsParameters, TracingParameters};
 pub use self::paths::{DotSegments, DuplicateSlashes, EncodedSeparators, PathParameters};
@@ -71,12 +73,18 @@ use crate::schema;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = schema::rules(&[(
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[
+    (
+        "!has(self.tls) || !has(self.limits) || !has(self.tls.maxConnections) || !has(self.limits.maxConnections)",
+        "tls.maxConnections and limits.maxConnections are the same limit: remove tls.maxConnections",
+    ),
+    (
     "!has(self.storage) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) \
      || self.storage.all(s, s.type != 'malloc' || !isQuantity(s.size) || \
      quantity(s.size).compareTo(quantity(string(self.resources.limits['memory']))) <= 0)",
     "a storage of type malloc must be smaller than resources.limits.memory",
-)])))]
+),
+])))]
 pub struct GatewayClassParametersSpec {
     /// The image of the pods, instead of the operator's `GATEWAY_IMAGE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,6 +143,13 @@ pub struct GatewayClassParametersSpec {
     /// What clients of HTTPS and TLS listeners may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsParameters>,
+    /// What clients of all listeners may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitParameters>,
+    /// PROXY protocol from load balancers. Where absent no PROXY header is read. A Gateway that sets it takes nothing of its
+    /// class: networks of the two are not mixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<ProxyProtocolParameters>,
     /// Networks (`10.0.0.0/8`, `fd00::/8`, or one address) whose X-Forwarded-* headers are believed.
     /// Without any, what clients send in these headers is overwritten.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,8 +23,9 @@ pub use cache_policy::{
 pub use gateway_class_parameters::{
     DashboardParameters, DataPath, DisruptionBudgetParameters, DotSegments, DuplicateSlashes, Embedded,
     EncodedSeparators, GatewayClassParameters, GatewayClassParametersSpec, HostlessRules,
-    ImplementationSpecific, IngressMerge, IngressParameters, LogMode, LoggingParameters, MetricsParameters,
-    PathParameters, ResourceParameters, ServiceParameters, ServiceType, StorageParameters, StorageType,
-    TimeoutParameters, TlsParameters, TracingParameters, TrafficPolicy, UserVclConfigMapRef,
+    ImplementationSpecific, IngressMerge, IngressParameters, LimitParameters, LogMode, LoggingParameters,
+    MetricsParameters, PathParameters, ProxyProtocolMode, ProxyProtocolParameters, ResourceParameters,
+    ServiceParameters, ServiceType, StorageParameters, StorageType, TimeoutParameters, TlsParameters,
+    TracingParameters, TrafficPolicy, UserVclConfigMapRef,
 };
 pub use policy_status::{AncestorRef, PolicyAncestorStatus, PolicyStatus};

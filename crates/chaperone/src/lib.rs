@@ -14,6 +14,7 @@ mod feed;
 mod front_side;
 pub mod health;
 mod invalidate;
+mod limits;
 pub mod log;
 pub mod metrics;
 mod ports;

@@ -230,6 +230,14 @@ fn front(to: &mut Families, state: &State) {
             clients.upstream_failures(why),
         );
     }
+    for why in front::Refusal::ALL {
+        to.counter(
+            "varnish_gateway_front_refused_connections_total",
+            "Connections closed because of a limit, or of a PROXY header",
+            &[("reason", why.name())],
+            clients.refusals(why),
+        );
+    }
     total(to, "varnish_gateway_backend_tls_handshakes_total", "Backends verified", backends.handshakes());
     for why in front::BackendFailure::ALL {
         to.counter(

@@ -13,6 +13,8 @@ use model::routing::Routing;
 use model::{Listener, ListenerTls, SubjectAltName, TlsHost};
 use translate::{Notice, Severity, TlsGroups, tls_key};
 
+use crate::limits;
+
 /// Pairs by the name of their Secret, as they last were good: one that breaks leaves its forerunner in use.
 #[derive(Debug, Default)]
 pub struct Pairs(BTreeMap<String, Arc<Pair>>);
@@ -57,7 +59,8 @@ impl Pairs {
             }
         }
         front.listeners.retain(|listener| listener.hosts.iter().any(is_served));
-        front.limits = limits(routing.tls_limits.as_ref());
+        front.limits = limits::limits(routing);
+        front.proxy_protocol = limits::proxy_protocol(routing, &mut notices);
         Tls { front, backends, notices }
     }
 
@@ -336,23 +339,6 @@ fn client_validation(
         front::ClientMode::ValidOnly
     };
     Ok(front::ClientValidation { authorities, mode })
-}
-
-fn limits(of: Option<&model::TlsLimits>) -> front::Limits {
-    let default = front::Limits::default();
-    let Some(of) = of else { return default };
-    let count = |value: Option<u32>, default: usize| value.map_or(default, |value| value as usize);
-    let seconds = |value: Option<f64>, default: Duration| {
-        value.map_or(default, |value| Duration::from_secs_f64(value.clamp(0.001, 86_400.0 * 365.0)))
-    };
-    front::Limits {
-        handshake_timeout: seconds(of.handshake_seconds, default.handshake_timeout),
-        concurrent_handshakes: count(of.handshakes, default.concurrent_handshakes),
-        connections: count(of.connections, default.connections),
-        hello_bytes: count(of.client_hello_bytes, default.hello_bytes),
-        idle_timeout: seconds(of.idle_seconds, default.idle_timeout),
-        http: default.http,
-    }
 }
 
 /// Where no Secret is named, the listener's status says what is missing.

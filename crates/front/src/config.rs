@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use certificate::Pair;
 
-use crate::{Backends, ClientValidation};
+use crate::{Backends, ClientValidation, ProxyProtocol};
 
 /// All listeners of one Gateway that the front owns.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Config {
     pub http: bool,
     /// By port: what clients must show, for all its hosts with [`Action::Terminate`].
     pub client_validation: BTreeMap<u16, ClientValidation>,
+    /// Where absent no PROXY header is read.
+    pub proxy_protocol: Option<ProxyProtocol>,
 }
 
 impl Default for Config {
@@ -31,17 +33,30 @@ impl Default for Config {
             http2: true,
             http: false,
             client_validation: BTreeMap::new(),
+            proxy_protocol: None,
         }
+    }
+}
+
+impl Config {
+    /// Opens the sockets of listeners on other ports than their own. Clients and origins are told of the listeners' own.
+    pub fn open_on(&mut self, port_of: impl Fn(u16) -> u16) {
+        for listener in &mut self.listeners {
+            listener.port = port_of(listener.port);
+        }
+        let validation = std::mem::take(&mut self.client_validation);
+        self.client_validation = validation.into_iter().map(|(port, of)| (port_of(port), of)).collect();
     }
 }
 
 /// One port.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listener {
-    /// `https-443`
+    /// `https-443`, with the port that clients connect to.
     pub socket: String,
     /// All addresses, IPv4 and IPv6, where absent.
     pub address: Option<IpAddr>,
+    /// Where the socket is opened.
     pub port: u16,
     pub hosts: Vec<Host>,
 }
@@ -101,6 +116,8 @@ pub struct Limits {
     pub concurrent_handshakes: usize,
     /// Open connections, handshakes included. Further clients wait in the sockets' backlogs.
     pub connections: usize,
+    /// Open connections of one client: one address, or one IPv6 network of 64 bits. Further ones are closed.
+    pub connections_per_address: Option<u32>,
     /// The most bytes of a ClientHello.
     pub hello_bytes: usize,
     /// A connection of a TLSRoute on which nothing moves is closed after this time. For HTTP varnishd has its own.
@@ -122,8 +139,14 @@ pub struct HttpLimits {
     pub head_bytes: usize,
     /// The most headers of a request. Beyond: 431.
     pub headers: usize,
+    /// The most bytes of a path with its query. Beyond: 414.
+    pub url_bytes: usize,
+    /// The most bytes of a request's body. Beyond: 413.
+    pub body_bytes: Option<u64>,
     /// HTTP/2 streams of one connection, at once.
     pub streams: u32,
+    /// HTTP/2 streams that the client of one connection may reset within a second. Beyond, the connection is closed.
+    pub resets: u32,
 }
 
 impl Default for HttpLimits {
@@ -134,7 +157,10 @@ impl Default for HttpLimits {
             stall_timeout: Duration::from_secs(300),
             head_bytes: 64 << 10,
             headers: 128,
+            url_bytes: 16 << 10,
+            body_bytes: None,
             streams: 128,
+            resets: 200,
         }
     }
 }
@@ -145,6 +171,7 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             concurrent_handshakes: 1024,
             connections: 100_000,
+            connections_per_address: None,
             hello_bytes: 16 << 10,
             idle_timeout: Duration::from_secs(3600),
             http: HttpLimits::default(),

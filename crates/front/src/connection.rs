@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use model::names::socket_parts;
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
@@ -23,7 +24,9 @@ use crate::hosts::Hosts;
 use crate::relay::{read_some, relay, relay_until_idle};
 use crate::run::Shared;
 use crate::terminate::Server;
-use crate::{Failure, Http, HttpLimits, Limits, Shutdown, UpstreamFailure, hello, http, proxy, upstream};
+use crate::{
+    Failure, Http, HttpLimits, Limits, Shutdown, UpstreamFailure, entrance, hello, http, proxy, upstream,
+};
 
 /// From the end of the handshake to the first byte. Browsers connect before they have something to ask.
 const FIRST_BYTE: Duration = Duration::from_secs(30);
@@ -83,13 +86,17 @@ pub(crate) async fn serve(
 }
 
 async fn exchange(
-    stream: TcpStream,
-    client: SocketAddr,
+    mut stream: TcpStream,
+    peer: SocketAddr,
     socket: Arc<str>,
     services: Arc<Services>,
     gate: Arc<Gate>,
     shared: &Shared,
 ) {
+    let (client, _place) = match entrance::enter(&mut stream, peer, &gate, shared).await {
+        Ok(entered) => entered,
+        Err(why) => return shared.counters.refused(why),
+    };
     if let (Some(Service::Http), Some(http)) = (services.find(None), &shared.http) {
         let (http, limits) = (Arc::clone(http), gate.limits.http);
         return Box::pin(plain(stream, client, &socket, http, limits, shared)).await;
@@ -132,7 +139,8 @@ async fn carry(
             let Some(first) = Box::pin(first_bytes(&mut stream, shared)).await else { return Ok(()) };
             from_clients.fetch_add(first.len() as u64, Ordering::Relaxed);
             // The client is gone already if we cannot tell where it came to.
-            let Ok(mut bytes) = introduction(client, &stream, &server).map(|header| header.encode()) else {
+            let Ok(mut bytes) = introduction(client, &stream, &server, socket).map(|header| header.encode())
+            else {
                 return Ok(());
             };
             drop(server);
@@ -260,11 +268,13 @@ async fn https(
 ) {
     let Some(http) = &shared.http else { return };
     // The client is gone already if we cannot tell where it came to.
-    let Ok(introduction) = introduction(client, &stream, &server) else { return };
+    let Ok(introduction) = introduction(client, &stream, &server, socket) else { return };
     drop(server);
     let alpn = introduction.alpn.clone();
     let client = http::Client::new(Arc::clone(http), client, Arc::clone(socket), introduction, limits);
-    http::serve(stream, client, alpn.as_deref(), shared.shutdown.clone()).await;
+    if let Some(why) = http::serve(stream, client, alpn.as_deref(), shared.shutdown.clone()).await {
+        shared.counters.refused(why);
+    }
 }
 
 /// A client of a plain port.
@@ -276,20 +286,32 @@ async fn plain(
     limits: HttpLimits,
     shared: &Shared,
 ) {
-    let Ok(local) = stream.local_addr() else { return };
+    let Ok(local) = listener_address(&stream, socket) else { return };
     let _ = stream.set_nodelay(true);
     let introduction = proxy::Header { addresses: Some((client, local)), ..proxy::Header::default() };
     let client = http::Client::new(http, client, Arc::clone(socket), introduction, limits);
-    http::serve(stream, client, None, shared.shutdown.clone()).await;
+    if let Some(why) = http::serve(stream, client, None, shared.shutdown.clone()).await {
+        shared.counters.refused(why);
+    }
+}
+
+/// Where the client connected to, as the listener has it: a pod may have opened it on another port.
+fn listener_address(stream: &TcpStream, socket: &str) -> io::Result<SocketAddr> {
+    let mut local = stream.local_addr()?;
+    if let Some((_, port)) = socket_parts(socket) {
+        local.set_port(port);
+    }
+    Ok(local)
 }
 
 fn introduction(
     client: SocketAddr,
     stream: &TlsStream<TcpStream>,
     server: &Server,
+    socket: &str,
 ) -> io::Result<proxy::Header> {
     let (stream, tls) = stream.get_ref();
-    let local = stream.local_addr()?;
+    let local = listener_address(stream, socket)?;
     let version = match tls.protocol_version() {
         Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",

@@ -12,6 +12,7 @@ pub struct Counters {
     accepted: AtomicU64,
     open: AtomicU64,
     upstream_failures: [AtomicU64; UpstreamFailure::ALL.len()],
+    refusals: [AtomicU64; Refusal::ALL.len()],
     from_clients: AtomicU64,
     to_clients: AtomicU64,
 }
@@ -52,6 +53,11 @@ impl Counters {
         self.upstream_failures.get(why as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
+    /// Connections closed because of a limit, by reason.
+    pub fn refusals(&self, why: Refusal) -> u64 {
+        self.refusals.get(why as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
     /// Bytes that clients sent, after decryption where we do it.
     pub fn from_clients(&self) -> u64 {
         self.from_clients.load(Ordering::Relaxed)
@@ -85,6 +91,12 @@ impl Counters {
 
     pub(crate) fn upstream_failed(&self, why: UpstreamFailure) {
         if let Some(count) = self.upstream_failures.get(why as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn refused(&self, why: Refusal) {
+        if let Some(count) = self.refusals.get(why as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -186,6 +198,30 @@ impl UpstreamFailure {
             Self::NoEndpoint => "no_endpoint",
             Self::Unreachable => "unreachable",
             Self::Unverified => "unverified",
+        }
+    }
+}
+
+/// Which limit closed a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// An HTTP/2 client reset more streams within a second than it may, or sent more of other frames than h2 takes.
+    Http2Flood,
+    /// The client has as many connections as one address may have.
+    PerAddress,
+    /// A load balancer sent no PROXY header, an invalid one, or none in time.
+    ProxyHeader,
+}
+
+impl Refusal {
+    pub const ALL: [Self; 3] = [Self::Http2Flood, Self::PerAddress, Self::ProxyHeader];
+
+    /// For labels of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http2Flood => "http2_flood",
+            Self::PerAddress => "per_address",
+            Self::ProxyHeader => "proxy_header",
         }
     }
 }

@@ -8,6 +8,7 @@
 mod body;
 mod cache;
 mod exchange;
+mod fits;
 mod h1;
 mod h2;
 mod h2_io;
@@ -16,6 +17,7 @@ mod origin;
 mod pool;
 mod record;
 mod request;
+mod resets;
 mod response;
 mod rewind;
 mod table;
@@ -35,7 +37,7 @@ use router::counters::Registry;
 use tokio::sync::Notify;
 
 use self::table::Table;
-use crate::BackendSide;
+use crate::{BackendSide, Refusal};
 
 pub(crate) use self::request::Client;
 
@@ -140,23 +142,31 @@ impl Http {
     }
 }
 
-/// Serves one client that speaks HTTP, until one of the two is done.
+/// Serves one client that speaks HTTP, until one of the two is done. Returns the limit that closed the connection, if any did.
 pub(crate) async fn serve<S>(
     stream: S,
     client: Client,
     alpn: Option<&[u8]>,
     shutdown: tokio::sync::watch::Receiver<crate::Shutdown>,
-) where
+) -> Option<Refusal>
+where
     S: h1::Wire,
 {
     let client = Arc::new(client);
-    match alpn {
-        Some(b"h2") => Box::pin(h2::serve(stream, client, shutdown)).await,
-        Some(_) => h1::serve(stream, client, shutdown).await,
-        None => match rewind::sniff(stream).await {
-            Some((stream, true)) => Box::pin(h2::serve(stream, client, shutdown)).await,
-            Some((stream, false)) => h1::serve(stream, client, shutdown).await,
-            None => {}
-        },
+    let speaks_h2 = match alpn {
+        Some(alpn) => alpn == b"h2",
+        None => {
+            let (stream, is_h2) = rewind::sniff(stream, &client.limits).await?;
+            if is_h2 {
+                return Box::pin(h2::serve(stream, client, shutdown)).await;
+            }
+            h1::serve(stream, client, shutdown).await;
+            return None;
+        }
+    };
+    if speaks_h2 {
+        return Box::pin(h2::serve(stream, client, shutdown)).await;
     }
+    h1::serve(stream, client, shutdown).await;
+    None
 }

@@ -7,6 +7,7 @@
 //! closed ports and changed limits are for later connections; routes are for later requests.
 
 mod accept;
+mod addresses;
 mod answering;
 mod backend;
 mod backends;
@@ -14,6 +15,7 @@ mod bind;
 mod config;
 mod connection;
 mod counters;
+mod entrance;
 mod event;
 mod gate;
 mod hello;
@@ -35,8 +37,10 @@ pub use backend::{
 };
 pub use backends::{BackendGroup, Backends};
 pub use config::{Action, Config, Host, HttpLimits, Limits, Listener};
-pub use counters::{Counters, Failure, UpstreamFailure};
+pub use counters::{Counters, Failure, Refusal, UpstreamFailure};
+pub use entrance::ProxyProtocol;
 pub use event::{Event, Shutdown};
 pub use http::Http;
+pub use router::forwarded::TrustedProxies as TrustedSources;
 pub use run::{run, run_counted};
 pub use validate::{ClientMode, ClientValidation};

@@ -1,8 +1,13 @@
-//! PROXY protocol, version 2: who is at the other end, said before the first byte.
+//! PROXY protocol: who is at the other end, said before the first byte. Version 2 towards varnishd and from it ([`Header`]),
+//! version 1 and 2 from load balancers ([`received`]).
 //!
 //! Pure. The parser takes any bytes, never panics, and never asks for more than `MAXIMUM`.
 
+mod received;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+pub use self::received::received;
 
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -53,7 +58,7 @@ pub struct ClientCertificate {
 /// Why bytes are no header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("the connection does not begin with PROXY v2")]
+    #[error("the connection does not begin with a PROXY header")]
     Signature,
     #[error("a version of PROXY that is not 2")]
     Version,
@@ -63,6 +68,12 @@ pub enum Error {
     Lengths,
     #[error("a name in a PROXY header that is not UTF-8")]
     Text,
+    #[error("a line of PROXY v1 that is not valid")]
+    Line,
+    #[error("a family or protocol of addresses that PROXY v2 does not have")]
+    Family,
+    #[error("a PROXY header whose checksum is wrong")]
+    Checksum,
 }
 
 impl Header {

@@ -7,18 +7,19 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::accept::{Port, listen};
+use crate::addresses::Addresses;
 use crate::backends::Targets;
 use crate::connection::{Service, Services};
 use crate::gate::Gate;
 use crate::hosts::{Hosts, Name};
 use crate::terminate::Terminator;
 use crate::trouble::Trouble;
-use crate::{Action, Config, Counters, Event, Host, Http, Listener, Shutdown};
+use crate::{Action, Config, Counters, Event, Host, Http, Listener, ProxyProtocol, Shutdown};
 
 pub(crate) type Reporter = Arc<dyn Fn(Event) + Send + Sync>;
 
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     /// Where the front carries HTTP.
     pub(crate) http: Option<Arc<Http>>,
     pub(crate) gate: ArcSwap<Gate>,
+    pub(crate) proxy_protocol: ArcSwapOption<ProxyProtocol>,
+    pub(crate) addresses: Addresses,
     pub(crate) counters: Arc<Counters>,
     pub(crate) reporter: Reporter,
     pub(crate) trouble: Trouble,
@@ -68,6 +71,8 @@ pub async fn run_counted(
         upstream,
         http,
         gate: ArcSwap::from_pointee(Gate::new(config.borrow().limits.clone())),
+        proxy_protocol: ArcSwapOption::empty(),
+        addresses: Addresses::default(),
         counters,
         trouble: Trouble::new(Arc::clone(&reporter)),
         reporter,
@@ -117,6 +122,7 @@ impl Ports {
         if self.shared.gate.load().limits != config.limits {
             self.shared.gate.store(Arc::new(Gate::new(config.limits.clone())));
         }
+        self.shared.proxy_protocol.store(config.proxy_protocol.clone().map(Arc::new));
         let mut wanted: BTreeMap<Key, Vec<&Listener>> = BTreeMap::new();
         for listener in &config.listeners {
             wanted.entry((listener.address, listener.port)).or_default().push(listener);

@@ -17,6 +17,8 @@ mod panics;
 mod passthrough;
 #[path = "front/programs.rs"]
 mod programs;
+#[path = "front/proxy_protocol.rs"]
+mod proxy_protocol;
 #[path = "front/support.rs"]
 mod support;
 #[path = "front/transport.rs"]

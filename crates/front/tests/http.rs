@@ -19,10 +19,14 @@ mod headers;
 mod hosts;
 #[path = "http/http2.rs"]
 mod http2;
+#[path = "http/limits.rs"]
+mod limits;
 #[path = "http/origins.rs"]
 mod origins;
 #[path = "http/parked.rs"]
 mod parked;
+#[path = "http/proxy_protocol.rs"]
+mod proxy_protocol;
 #[path = "http/request_lines.rs"]
 mod request_lines;
 #[path = "http/support.rs"]

@@ -69,3 +69,8 @@ fn client_hellos() {
 fn proxy_headers() {
     replay("proxy", properties::proxy);
 }
+
+#[test]
+fn proxy_headers_of_load_balancers() {
+    replay("received", properties::received);
+}

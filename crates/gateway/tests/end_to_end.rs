@@ -23,6 +23,7 @@ mod files;
 mod ingress;
 mod invalidation;
 mod lifecycle;
+mod limits;
 mod observe;
 mod private_keys;
 mod reload;

@@ -9,6 +9,7 @@ pub mod filters;
 pub mod ghost;
 pub mod identity;
 pub mod invalidation;
+mod limits;
 pub mod matches;
 pub mod names;
 mod paths;
@@ -18,6 +19,7 @@ pub mod stats;
 mod tls;
 mod version;
 
+pub use limits::{ClientLimits, ProxyProtocol};
 pub use paths::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths};
 pub use report::Report;
 pub use tls::{BackendTls, ClientValidation, SubjectAltName, TlsBackend, TlsHost, TlsLimits, TlsListener};

@@ -107,6 +107,10 @@ pub const GHOST_INDEX_ENV: &str = "GHOST_INDEX_BYTES";
 /// The key of the host table for routes without a hostname.
 pub const ANY_HOST: &str = "*";
 
+/// Ports that a Gateway's pod needs for itself: health and metrics, and varnishd's CLI.
+pub const HEALTH_PORT: u16 = 8081;
+pub const ADMIN_PORT: u16 = 6082;
+
 /// The socket name of a listener: `{proto}-{port}`.
 pub fn socket_name(protocol: &str, port: u16) -> String {
     format!("{}-{port}", protocol.to_ascii_lowercase())

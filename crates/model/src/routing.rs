@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
-use crate::names::socket_parts;
+use crate::names::{ADMIN_PORT, HEALTH_PORT, socket_parts};
 use crate::{
-    BackendTls, Balancing, CachePolicy, ClientValidation, Listener, ListenerTls, Paths, RouteKind, Timeouts,
-    TlsBackend, TlsLimits, TlsListener, VERSION,
+    BackendTls, Balancing, CachePolicy, ClientLimits, ClientValidation, Listener, ListenerTls, Paths,
+    ProxyProtocol, RouteKind, Timeouts, TlsBackend, TlsLimits, TlsListener, VERSION,
 };
 
 /// The whole file.
@@ -51,6 +51,11 @@ pub struct Routing {
     pub client_validation: BTreeMap<u16, ClientValidation>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_limits: Option<TlsLimits>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_limits: Option<ClientLimits>,
+    /// Where absent no PROXY header is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// How backends with TLS are verified, by the name that routes have in `backend_tls`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub backend_tls: BTreeMap<String, BackendTls>,
@@ -94,6 +99,16 @@ impl Routing {
         let http = self.listeners.iter().map(|listener| &listener.socket);
         let sockets = http.chain(self.tls_listeners.iter().map(|listener| &listener.socket));
         sockets.filter_map(|socket| Some(socket_parts(socket)?.1)).collect()
+    }
+
+    /// The port that a pod opens for a listener: the listener's own, which the Service has. Where the front owns all ports, one
+    /// that the pod needs for itself gets a stand-in, so that such a listener does not change the pod.
+    pub fn pod_port(&self, port: u16) -> u16 {
+        if !self.http_in_front || ![HEALTH_PORT, ADMIN_PORT].contains(&port) {
+            return port;
+        }
+        let taken = self.listener_ports();
+        (port + 10_000..=u16::MAX).find(|free| !taken.contains(free)).unwrap_or(port)
     }
 
     /// Does any HTTPRoute or Ingress have a part in it?
@@ -185,6 +200,8 @@ impl Default for Routing {
             tls_listeners: Vec::new(),
             client_validation: BTreeMap::new(),
             tls_limits: None,
+            client_limits: None,
+            proxy_protocol: None,
             backend_tls: BTreeMap::new(),
             authorities: BTreeMap::new(),
             base: None,
@@ -270,6 +287,22 @@ pub struct Route {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_on_a_port_of_the_pod_itself_gets_another_in_the_pod() {
+        let listener = |socket: &str| Listener {
+            name: socket.to_owned(),
+            socket: socket.to_owned(),
+            hostname: None,
+            tls: None,
+        };
+        let sockets = ["http-80", "http-8081", "https-6082", "http-18081"];
+        let listeners = sockets.map(listener).to_vec();
+        let routing = Routing { listeners, http_in_front: true, ..Routing::default() };
+        assert_eq!([80, 8081, 6082, 18081].map(|port| routing.pod_port(port)), [80, 18082, 16082, 18081]);
+        let routing = Routing { http_in_front: false, ..routing };
+        assert_eq!([80, 8081, 6082].map(|port| routing.pod_port(port)), [80, 8081, 6082]);
+    }
 
     #[test]
     fn plain_listeners_have_sockets_of_the_front_where_it_carries_http() {

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 /// Networks of proxies in front of the gateway.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Box<[Network]>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
     prefix: u8,

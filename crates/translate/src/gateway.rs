@@ -130,6 +130,8 @@ impl<'a> Gateway<'a> {
             client_validation: clients.by_port(&listeners),
             authorities: clients.authorities(),
             tls_limits: parameters.tls_limits.clone(),
+            client_limits: parameters.client_limits.clone(),
+            proxy_protocol: parameters.proxy_protocol.clone(),
             timeouts: parameters.timeouts,
             trusted_proxies: parameters.trusted_proxies.clone(),
             gateway_id: object.metadata.uid.as_deref().map(|uid| gateway_id(key, uid)),
@@ -252,7 +254,9 @@ impl<'a> Gateway<'a> {
         let problems: Vec<String> =
             parameters.fatal().into_iter().chain(parameters.problems.iter().cloned()).collect();
         Some(if problems.is_empty() {
-            Condition::new(PARAMETERS_VALID, true, "Valid", "All parameters are in use", generation)
+            let warnings: String = parameters.warnings.iter().map(|one| format!("; {one}")).collect();
+            let message = format!("All parameters are in use{warnings}");
+            Condition::new(PARAMETERS_VALID, true, "Valid", message, generation)
         } else {
             Condition::new(PARAMETERS_VALID, false, "InvalidParameters", problems.join("; "), generation)
         })

@@ -1,5 +1,7 @@
 //! GatewayClassParameters as one Gateway sees them: those of its class, overridden field by field by its own.
 
+mod limits;
+
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -12,7 +14,9 @@ use api::{
     TimeoutParameters, TlsParameters, UserVclConfigMapRef,
 };
 use model::names::API_GROUP;
-use model::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths, Timeouts, TlsLimits};
+use model::{
+    ClientLimits, DotSegments, DuplicateSlashes, EncodedSeparators, Paths, ProxyProtocol, Timeouts, TlsLimits,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Key, Snapshot};
@@ -92,6 +96,8 @@ pub(crate) struct Parameters<'a> {
     pub(crate) timeouts: Option<Timeouts>,
     pub(crate) upgrade_idle_seconds: f64,
     pub(crate) tls_limits: Option<TlsLimits>,
+    pub(crate) client_limits: Option<ClientLimits>,
+    pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) trusted_proxies: Vec<String>,
     pub(crate) cache_status_header: bool,
     pub(crate) route_metrics: bool,
@@ -114,6 +120,8 @@ pub(crate) struct Parameters<'a> {
     pub(crate) kept: Option<Arc<str>>,
     /// Fields that are not used as they stand, each with what to do.
     pub(crate) problems: Vec<String>,
+    /// Fields that are in use, and dangerous.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// The user's VCL.
@@ -163,7 +171,7 @@ impl<'a> Parameters<'a> {
         let kept = known.then(|| serde_json::to_string(&both).ok()).flatten().map(Arc::from);
         let layers = Layers { own: both.own.as_deref(), class: both.class.as_deref() };
 
-        let mut problems = Vec::new();
+        let (mut problems, mut warnings) = (Vec::new(), Vec::new());
         let timeouts = timeouts(layers, &mut problems);
         let upgrade_idle = layers.timeout(|t| t.upgrade_idle.as_ref());
         let (extra_args, refused) = varnishd_args::check(
@@ -178,10 +186,13 @@ impl<'a> Parameters<'a> {
         varnishd_args.extend(extra_args);
         let drain = seconds("drain", layers.timeout(|t| t.drain.as_ref()), DRAIN_SECONDS, &mut problems);
         let workload = Workload::new(layers, drain, &mut problems);
+        let http_in_front = http_in_front(layers, snapshot);
         Self {
             timeouts,
             upgrade_idle_seconds: seconds("upgradeIdle", upgrade_idle, UPGRADE_IDLE_SECONDS, &mut problems),
             tls_limits: tls_limits(layers, &mut problems),
+            client_limits: limits::client_limits(layers, http_in_front, &mut problems),
+            proxy_protocol: limits::proxy_protocol(layers, http_in_front, &mut problems, &mut warnings),
             trusted_proxies: trusted_proxies(layers, &mut problems),
             cache_status_header: layers
                 .field(|spec| spec.cache_status_header.as_ref())
@@ -193,7 +204,7 @@ impl<'a> Parameters<'a> {
                 .unwrap_or(true),
             trace_sampling: trace_sampling(layers, &mut problems),
             paths: paths(layers),
-            http_in_front: http_in_front(layers, snapshot),
+            http_in_front,
             varnishd_args,
             // Nobody knows which VCL is wanted where parameters are missing.
             user_vcl: layers
@@ -206,6 +217,7 @@ impl<'a> Parameters<'a> {
             unresolved,
             kept,
             problems,
+            warnings,
         }
     }
 
@@ -295,6 +307,9 @@ fn tls_limits(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<TlsLimit
         }
         fits
     };
+    let of_tls =
+        count("maxConnections", layers.tls(|tls| tls.max_connections.as_ref()), 1..=10_000_000, problems);
+    let connections = limits::connections(layers, of_tls, problems);
     let limits = TlsLimits {
         handshake_seconds: duration(
             "handshakeTimeout",
@@ -307,12 +322,7 @@ fn tls_limits(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<TlsLimit
             1..=1_000_000,
             problems,
         ),
-        connections: count(
-            "maxConnections",
-            layers.tls(|tls| tls.max_connections.as_ref()),
-            1..=10_000_000,
-            problems,
-        ),
+        connections,
         client_hello_bytes: count(
             "maxClientHelloBytes",
             layers.tls(|tls| tls.max_client_hello_bytes.as_ref()),

@@ -18,7 +18,7 @@ pub struct TlsParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_handshakes: Option<i32>,
-    /// Open connections; 100000 where absent. Further clients wait to be accepted.
+    /// The older name of `limits.maxConnections`, which goes before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_connections: Option<i32>,
@@ -26,8 +26,8 @@ pub struct TlsParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 512, max = 65_536))]
     pub max_client_hello_bytes: Option<i32>,
-    /// A connection of a TLSRoute on which nothing moves is closed after this time; 1h where absent. For HTTP varnishd's own
-    /// `timeout_idle` counts.
+    /// A connection of a TLSRoute on which nothing moves is closed after this time; 1h where absent. For HTTP
+    /// `limits.idleTimeout` counts, or varnishd's own `timeout_idle` with `dataPath: Varnish`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub idle_timeout: Option<String>,

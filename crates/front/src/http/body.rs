@@ -29,9 +29,11 @@ pub(crate) enum ClientBody {
 }
 
 /// How far an upload is, for those who wait for its answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Progress {
     bytes: AtomicU64,
+    /// Beyond so many, the upload breaks off.
+    most: u64,
     done: AtomicBool,
     /// Of the HTTP/1 connection that it comes by.
     movement: Option<Arc<Movement>>,
@@ -44,6 +46,16 @@ impl Progress {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn new(most: Option<u64>, movement: Option<Arc<Movement>>) -> Arc<Self> {
+        let most = most.unwrap_or(u64::MAX);
+        Arc::new(Self { bytes: AtomicU64::new(0), most, done: AtomicBool::new(false), movement })
+    }
+
+    /// More came than the client may send.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.bytes() > self.most
     }
 
     fn saw(&self, frame: Option<&Frame<Bytes>>) {
@@ -64,17 +76,17 @@ impl Progress {
 }
 
 impl ClientBody {
-    pub(crate) fn h1(body: Incoming, movement: &Arc<Movement>) -> Self {
+    /// With at most so many bytes.
+    pub(crate) fn h1(body: Incoming, most: Option<u64>, movement: &Arc<Movement>) -> Self {
         if body.is_end_stream() {
             return Self::Empty;
         }
         movement.upload_begins();
-        let progress = Progress { movement: Some(Arc::clone(movement)), ..Progress::default() };
-        Self::H1(body, Arc::new(progress))
+        Self::H1(body, Progress::new(most, Some(Arc::clone(movement))))
     }
 
-    pub(crate) fn h2(body: RecvStream) -> Self {
-        if body.is_end_stream() { Self::Empty } else { Self::H2(Box::new(body), Arc::default()) }
+    pub(crate) fn h2(body: RecvStream, most: Option<u64>) -> Self {
+        if body.is_end_stream() { Self::Empty } else { Self::H2(Box::new(body), Progress::new(most, None)) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -111,6 +123,9 @@ impl Body for ClientBody {
                             request::admit_trailers(trailers);
                         }
                         progress.saw(Some(frame));
+                        if progress.is_too_large() {
+                            return Poll::Ready(Some(Err(TooLarge.into())));
+                        }
                         if body.is_end_stream() {
                             progress.saw(None);
                         }
@@ -127,6 +142,9 @@ impl Body for ClientBody {
                         let _ = body.flow_control().release_capacity(data.len());
                         let frame = Frame::data(data);
                         progress.saw(Some(&frame));
+                        if progress.is_too_large() {
+                            return Poll::Ready(Some(Err(TooLarge.into())));
+                        }
                         return Poll::Ready(Some(Ok(frame)));
                     }
                     Some(Err(e)) => return Poll::Ready(Some(Err(e.into()))),
@@ -220,6 +238,11 @@ impl Source {
 #[derive(Debug, thiserror::Error)]
 #[error("the lines after the last chunk are no trailers")]
 struct NoTrailers;
+
+/// Why an upload breaks off: it is larger than the client may send.
+#[derive(Debug, thiserror::Error)]
+#[error("the body is larger than this gateway accepts")]
+struct TooLarge;
 
 /// Why an answer breaks off: the origin is silent.
 #[derive(Debug, thiserror::Error)]

@@ -14,11 +14,12 @@ use router::{Action, Routed, Url, random};
 
 use super::body::{AnswerBody, ClientBody};
 use super::cache;
+use super::fits::fits_varnishd;
 use super::origin::{self, Failure, Patience};
 use super::pool::Lease;
 use super::record::Record;
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
-use super::response;
+use super::response::{self, Closes};
 use super::table::{RuleId, Table};
 use super::tunnel::{self, ClientSide};
 
@@ -83,7 +84,8 @@ fn decide(parts: &Parts, has_body: bool, client: &Client, admitted: &Admitted, t
         // Without a Host, which HTTP/1.0 allows, varnishd would refuse it.
         asks_cache: !admitted.websocket
             && parts.headers.contains_key(header::HOST)
-            && decision.asks_cache(&view, has_body),
+            && decision.asks_cache(&view, has_body)
+            && fits_varnishd(parts),
         url,
     }
 }
@@ -163,7 +165,13 @@ async fn direct(
     request: Request<ClientBody>,
     record: Record,
 ) -> Response<AnswerBody> {
+    let upload = request.body().progress();
     let sent = origin::send(&client.http, table, (rule, group), request, true).await;
+    if matches!(sent, Err(Failure::Upload)) && upload.is_some_and(|upload| upload.is_too_large()) {
+        let mut response = response::with_body(request::too_large(), Some(table), Some(rule), record, PASS);
+        response.extensions_mut().insert(Closes);
+        return response;
+    }
     deliver(sent, table, rule, record)
 }
 

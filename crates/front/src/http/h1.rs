@@ -29,6 +29,8 @@ use crate::Shutdown;
 
 /// A connection that is idle for this long is parked; it is looked at as often.
 const LOOK: Duration = Duration::from_secs(2);
+/// However short the timeouts are.
+const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 /// How long a closed connection is read on, so that what the client still sends does not reset it before it has read its answer.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -117,7 +119,7 @@ async fn requests<S: Wire>(
         .half_close(true);
     let mut connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
     let movement = &client.movement;
-    let look = LOOK.min(limits.head_timeout / 2);
+    let look = LOOK.min(limits.head_timeout.min(limits.idle_timeout) / 2).max(SHORTEST_LOOK);
     let mut looks = interval_at(Instant::now() + look, look);
     let (mut seen, mut still_since) = (movement.total(), Instant::now());
     let mut head_since: Option<Instant> = None;
@@ -193,8 +195,9 @@ async fn answer(client: &Arc<Client>, mut request: Request<Incoming>) -> Respons
         .headers()
         .contains_key(header::UPGRADE)
         .then(|| ClientSide::Http1(hyper::upgrade::on(&mut request)));
+    let most = client.limits.body_bytes;
     let response =
-        exchange(client, request.map(|body| ClientBody::h1(body, &client.movement)), upgrade).await;
+        exchange(client, request.map(|body| ClientBody::h1(body, most, &client.movement)), upgrade).await;
     let is_refused = response.extensions().get::<Closes>().is_some();
     let has_length = response.headers().contains_key(header::CONTENT_LENGTH);
     let is_open_ended = is_http10 && !has_length && !response.body().is_end_stream();

@@ -25,9 +25,10 @@ use super::body::{AnswerBody, ClientBody};
 use super::exchange::exchange;
 use super::h2_io::H2Io;
 use super::request::{Client, ExtendedConnect};
+use super::resets::Resets;
 use super::response::finish;
 use super::tunnel::ClientSide;
-use crate::Shutdown;
+use crate::{Refusal, Shutdown};
 
 const PREFACE: Duration = Duration::from_secs(10);
 const STREAM_WINDOW: u32 = 256 << 10;
@@ -38,16 +39,30 @@ const SEND_BUFFER: usize = 256 << 10;
 /// 103 responses of one request that are handed on.
 const MOST_HINTS: usize = 8;
 
+/// For the GOAWAY to a client that is sent away.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What the streams of one connection share.
+struct Streams {
+    open: AtomicUsize,
+    resets: Resets,
+}
+
 /// A stream that is under way.
-struct Stream(Arc<AtomicUsize>);
+struct Stream(Arc<Streams>);
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-pub(crate) async fn serve<S>(stream: S, client: Arc<Client>, mut shutdown: watch::Receiver<Shutdown>)
+/// Returns the limit that closed the connection, if any did.
+pub(crate) async fn serve<S>(
+    stream: S,
+    client: Arc<Client>,
+    mut shutdown: watch::Receiver<Shutdown>,
+) -> Option<Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -59,11 +74,15 @@ where
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER)
+        .max_pending_accept_reset_streams(limits.resets as usize)
         .enable_connect_protocol();
-    let Ok(Ok(mut connection)) = timeout(PREFACE, builder.handshake::<_, Bytes>(stream)).await else {
-        return;
+    let Ok(Ok(mut connection)) =
+        timeout(PREFACE.min(limits.head_timeout), builder.handshake::<_, Bytes>(stream)).await
+    else {
+        return None;
     };
-    let open = Arc::new(AtomicUsize::new(0));
+    let streams = Arc::new(Streams { open: AtomicUsize::new(0), resets: Resets::new(limits.resets) });
+    let open = || streams.open.load(Ordering::Relaxed);
     let mut is_ending = false;
     loop {
         let ends = async {
@@ -80,25 +99,36 @@ where
             }
         };
         match accepted {
+            Ok(Some(Ok(_))) if streams.resets.are_too_many() => {
+                connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                let _ = timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await;
+                return Some(Refusal::Http2Flood);
+            }
             Ok(Some(Ok((request, respond)))) => {
-                open.fetch_add(1, Ordering::Relaxed);
+                streams.open.fetch_add(1, Ordering::Relaxed);
                 let drains = client.http.is_draining();
-                let (stream, client) = (Stream(Arc::clone(&open)), Arc::clone(&client));
+                let (stream, client) = (Stream(Arc::clone(&streams)), Arc::clone(&client));
                 drop(tokio::spawn(async move {
-                    let _stream = stream;
-                    answer(&client, request, respond).await;
+                    if answer(&client, request, respond).await == Left::Reset {
+                        stream.0.resets.add();
+                    }
                 }));
                 if drains && !is_ending {
                     is_ending = true;
                     connection.graceful_shutdown();
                 }
             }
-            Ok(Some(Err(_)) | None) => return,
+            Ok(Some(Err(e))) => {
+                let is_flood =
+                    e.is_go_away() && !e.is_remote() && e.reason() == Some(Reason::ENHANCE_YOUR_CALM);
+                return is_flood.then_some(Refusal::Http2Flood);
+            }
+            Ok(None) => return None,
             // A client that does not answer our GOAWAY either is gone.
-            Err(_) if is_ending && open.load(Ordering::Relaxed) == 0 => return,
+            Err(_) if is_ending && open() == 0 => return None,
             Err(_) if is_ending => {}
             Err(_) => {
-                if open.load(Ordering::Relaxed) == 0 {
+                if open() == 0 {
                     is_ending = true;
                     connection.graceful_shutdown();
                 }
@@ -107,11 +137,24 @@ where
     }
 }
 
-async fn answer(client: &Arc<Client>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+/// How a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// With its whole response, or broken off by the origin or by us.
+    Over,
+    /// The client reset it, or is gone.
+    Reset,
+}
+
+async fn answer(
+    client: &Arc<Client>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) -> Left {
     if request.extensions().get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket") {
         return tunnel(client, request, respond).await;
     }
-    let mut request = request.map(ClientBody::h2);
+    let mut request = request.map(|body| ClientBody::h2(body, client.limits.body_bytes));
     let is_head = request.method() == Method::HEAD;
     join_cookies(request.headers_mut());
     // HTTP/1 clients get the final response alone: hyper's server cannot send another before it.
@@ -127,7 +170,7 @@ async fn answer(client: &Arc<Client>, request: Request<RecvStream>, mut respond:
         };
         tokio::select! {
             biased;
-            _ = gone => return,
+            _ = gone => return Left::Reset,
             hint = hint => match hint {
                 Some(hint) => drop(respond.send_informational(hint)),
                 None => hints = None,
@@ -137,10 +180,25 @@ async fn answer(client: &Arc<Client>, request: Request<RecvStream>, mut respond:
     };
     let (parts, body) = response.into_parts();
     let is_over = is_head || body.is_end_stream();
-    let Ok(mut stream) = respond.send_response(Response::from_parts(parts, ()), is_over) else { return };
-    if !is_over && send_body(&mut stream, body, client.limits.stall_timeout).await.is_err() {
-        // What broke off must not look complete.
-        stream.send_reset(Reason::INTERNAL_ERROR);
+    let Ok(mut stream) = respond.send_response(Response::from_parts(parts, ()), is_over) else {
+        return Left::Reset;
+    };
+    if is_over {
+        return Left::Over;
+    }
+    let sent = send_body(&mut stream, body, client.limits.stall_timeout).await;
+    ended(&mut stream, sent)
+}
+
+/// What broke off must not look complete.
+fn ended(stream: &mut SendStream<Bytes>, sent: Result<(), BrokenOff>) -> Left {
+    match sent {
+        Ok(()) => Left::Over,
+        Err(BrokenOff::Client) => Left::Reset,
+        Err(BrokenOff::Origin) => {
+            stream.send_reset(Reason::INTERNAL_ERROR);
+            Left::Over
+        }
     }
 }
 
@@ -162,7 +220,11 @@ fn hints(request: &mut Request<ClientBody>) -> mpsc::Receiver<Response<()>> {
 }
 
 /// A WebSocket by RFC 8441: the origin sees the upgrade of HTTP/1.1.
-async fn tunnel(client: &Arc<Client>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+async fn tunnel(
+    client: &Arc<Client>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) -> Left {
     let (mut parts, receive) = request.into_parts();
     parts.method = Method::GET;
     parts.extensions.insert(ExtendedConnect);
@@ -179,7 +241,7 @@ async fn tunnel(client: &Arc<Client>, request: Request<RecvStream>, mut respond:
     let gone = poll_fn(|cx| respond.poll_reset(cx));
     let response = tokio::select! {
         biased;
-        _ = gone => return,
+        _ = gone => return Left::Reset,
         response = exchange(client, request, Some(ClientSide::Http2(side))) => finish(response, false, false),
     };
     let (mut parts, body) = response.into_parts();
@@ -191,12 +253,18 @@ async fn tunnel(client: &Arc<Client>, request: Request<RecvStream>, mut respond:
         }
     }
     let is_over = !switches && body.is_end_stream();
-    let Ok(mut send) = respond.send_response(Response::from_parts(parts, ()), is_over) else { return };
+    let Ok(mut send) = respond.send_response(Response::from_parts(parts, ()), is_over) else {
+        return Left::Reset;
+    };
     if switches {
         let _ = opened.send(H2Io::new(receive, send));
-    } else if !is_over && send_body(&mut send, body, client.limits.stall_timeout).await.is_err() {
-        send.send_reset(Reason::INTERNAL_ERROR);
+        return Left::Over;
     }
+    if is_over {
+        return Left::Over;
+    }
+    let sent = send_body(&mut send, body, client.limits.stall_timeout).await;
+    ended(&mut send, sent)
 }
 
 /// HTTP/2 clients may send a cookie by pieces; HTTP/1 has one line (RFC 9113, 8.2.3).
@@ -210,8 +278,14 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// The client is gone, or the origin broke off.
-struct BrokenOff;
+/// Why a response broke off.
+#[derive(Debug, Clone, Copy)]
+enum BrokenOff {
+    /// The client reset the stream, or is gone.
+    Client,
+    /// The origin broke off, or the client takes nothing.
+    Origin,
+}
 
 async fn send_body(
     stream: &mut SendStream<Bytes>,
@@ -221,12 +295,12 @@ async fn send_body(
     loop {
         // Whichever comes first: the origin's next bytes, or the client's farewell.
         let frame = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
-            Poll::Ready(frame) => Poll::Ready(frame.map(|frame| frame.map_err(|_| BrokenOff))),
-            Poll::Pending => stream.poll_reset(cx).map(|_| Some(Err(BrokenOff))),
+            Poll::Ready(frame) => Poll::Ready(frame.map(|frame| frame.map_err(|_| BrokenOff::Origin))),
+            Poll::Pending => stream.poll_reset(cx).map(|_| Some(Err(BrokenOff::Client))),
         })
         .await;
         let Some(frame) = frame.transpose()? else {
-            return stream.send_data(Bytes::new(), true).map_err(|_| BrokenOff);
+            return stream.send_data(Bytes::new(), true).map_err(|_| BrokenOff::Client);
         };
         match frame.into_data() {
             Ok(data) => {
@@ -238,7 +312,7 @@ async fn send_body(
             }
             Err(frame) => {
                 let Ok(trailers) = frame.into_trailers() else { continue };
-                return stream.send_trailers(trailers).map_err(|_| BrokenOff);
+                return stream.send_trailers(trailers).map_err(|_| BrokenOff::Client);
             }
         }
     }
@@ -254,18 +328,19 @@ async fn send_data(
     loop {
         stream.reserve_capacity(data.len());
         if data.is_empty() || stream.capacity() >= data.len() {
-            return stream.send_data(data, is_last).map_err(|_| BrokenOff);
+            return stream.send_data(data, is_last).map_err(|_| BrokenOff::Client);
         }
         let room = match stream.capacity() {
             0 => match timeout(patience, poll_fn(|cx| stream.poll_capacity(cx))).await {
                 Ok(Some(Ok(room))) => room,
-                _ => return Err(BrokenOff),
+                Ok(_) => return Err(BrokenOff::Client),
+                Err(_) => return Err(BrokenOff::Origin),
             },
             room => room,
         };
         let part = data.split_to(room.min(data.len()));
         let ends = is_last && data.is_empty();
-        stream.send_data(part, ends).map_err(|_| BrokenOff)?;
+        stream.send_data(part, ends).map_err(|_| BrokenOff::Client)?;
         if ends || data.is_empty() {
             return Ok(());
         }

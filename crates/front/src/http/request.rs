@@ -30,8 +30,6 @@ const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const VIA: HeaderValue = HeaderValue::from_static("1.1 varnish-gateway");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
-/// The most bytes of a path with its query. Beyond: 414.
-const URL_BYTES: usize = 16 << 10;
 
 /// One connection of a client: what is the same for all its requests.
 #[derive(Debug)]
@@ -125,8 +123,17 @@ pub(crate) fn admit(
             "this gateway is no forward proxy: CONNECT is not served",
         ));
     }
-    admit_target(parts)?;
+    if parts.headers.len() > client.limits.headers {
+        return Err(refused(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "the request has more headers than this gateway accepts",
+        ));
+    }
+    admit_target(parts, client.limits.url_bytes)?;
     admit_framing(parts, has_body)?;
+    if let Some(most) = client.limits.body_bytes {
+        admit_size(&parts.headers, most)?;
+    }
     admit_host(parts)?;
     let websocket =
         !has_body && (asks_for_websocket(parts) || parts.extensions.get::<ExtendedConnect>().is_some());
@@ -152,7 +159,7 @@ pub(crate) fn refused(status: StatusCode, message: &str) -> Own {
 }
 
 /// A path, a URL, or an asterisk for OPTIONS. `GET internal:8080` is none of them: its target would become the Host.
-fn admit_target(parts: &Parts) -> Result<(), Own> {
+fn admit_target(parts: &Parts, longest: usize) -> Result<(), Own> {
     let uri = &parts.uri;
     if uri.authority().is_some() && uri.scheme().is_none() {
         return Err(refused(StatusCode::BAD_REQUEST, "the request's target is neither a path nor a URL"));
@@ -161,8 +168,11 @@ fn admit_target(parts: &Parts) -> Result<(), Own> {
     if url == "*" && parts.method != Method::OPTIONS {
         return Err(refused(StatusCode::BAD_REQUEST, "the target * is for OPTIONS only"));
     }
-    if url.len() > URL_BYTES {
-        return Err(refused(StatusCode::URI_TOO_LONG, "the request's URL is longer than 16 KiB"));
+    if url.len() > longest {
+        return Err(refused(
+            StatusCode::URI_TOO_LONG,
+            "the request's URL is longer than this gateway accepts",
+        ));
     }
     Ok(())
 }
@@ -201,6 +211,18 @@ fn admit_length(parts: &mut Parts, has_body: bool) -> Result<(), Own> {
         .map_err(|_| refused(StatusCode::BAD_REQUEST, "the request's Content-Length is not valid"))?;
     parts.headers.insert(header::CONTENT_LENGTH, length);
     Ok(())
+}
+
+/// The answer to a body with too many bytes.
+pub(crate) fn too_large() -> Own {
+    refused(StatusCode::PAYLOAD_TOO_LARGE, "the request's body is larger than this gateway accepts")
+}
+
+/// By its length, where it has one; other bodies are counted as they come.
+fn admit_size(headers: &HeaderMap, most: u64) -> Result<(), Own> {
+    let Some(length) = headers.get(header::CONTENT_LENGTH) else { return Ok(()) };
+    let length = std::str::from_utf8(length.as_bytes()).ok().and_then(|text| text.parse::<u64>().ok());
+    if length.is_some_and(|length| length <= most) { Ok(()) } else { Err(too_large()) }
 }
 
 /// One Host header, in lower case, whatever form the request has.

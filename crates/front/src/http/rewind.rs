@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
 use super::h1::Wire;
+use crate::HttpLimits;
 
 /// What an HTTP/2 client says first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -27,9 +28,12 @@ pub(crate) struct Rewind<S> {
 }
 
 /// Reads until it is known which protocol it is: true for HTTP/2. `None`: the client is gone, or silent.
-pub(crate) async fn sniff<S: AsyncRead + Unpin>(mut stream: S) -> Option<(Rewind<S>, bool)> {
+pub(crate) async fn sniff<S: AsyncRead + Unpin>(
+    mut stream: S,
+    limits: &HttpLimits,
+) -> Option<(Rewind<S>, bool)> {
     let mut first = Vec::with_capacity(READ);
-    let mut patience = FIRST_BYTE;
+    let mut patience = FIRST_BYTE.min(limits.idle_timeout);
     let is_h2 = loop {
         match timeout(patience, stream.read_buf(&mut first)).await {
             Ok(Ok(1..)) => {}
@@ -37,7 +41,7 @@ pub(crate) async fn sniff<S: AsyncRead + Unpin>(mut stream: S) -> Option<(Rewind
             _ if !first.is_empty() => break false,
             _ => return None,
         }
-        patience = REST;
+        patience = REST.min(limits.head_timeout);
         let known = first.len().min(PREFACE.len());
         if first[..known] != PREFACE[..known] {
             break false;

@@ -131,7 +131,7 @@ async fn varnishd_serves_curl_and_knows_who_it_is() {
         let version = if tls.contains("1.2") { "tlsv1.2" } else { "tlsv1.3" };
         for line in [
             "client: 127.0.0.1".to_owned(),
-            format!("port: {port}"),
+            "port: 443".to_owned(),
             "name: shop.test".to_owned(),
             format!("alpn: {alpn}"),
             format!("tls: {version}"),

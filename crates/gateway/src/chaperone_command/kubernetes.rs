@@ -344,8 +344,10 @@ impl Last {
                         "the base of the routing.json that was kept is not there: what was kept is served on"
                     );
                 }
-                let own_ports = front.listener_ports().into_iter().chain(self.own_ports.iter().copied());
-                let own_ports: BTreeSet<u16> = own_ports.collect();
+                let listeners = front.listener_ports();
+                let in_pod = listeners.iter().map(|port| front.pod_port(*port));
+                let own_ports: BTreeSet<u16> =
+                    in_pod.chain(listeners.iter().copied()).chain(self.own_ports.iter().copied()).collect();
                 let index = EndpointIndex::new(slices.iter().map(AsRef::as_ref));
                 let index = index.refusing(own_ports.iter().copied());
                 let base =
@@ -359,7 +361,8 @@ impl Last {
                 (serde_json::to_vec(&ghost)?.into(), base, groups)
             }
         };
-        let found = self.pairs.tls(front, certificates, &groups, None);
+        let mut found = self.pairs.tls(front, certificates, &groups, None);
+        found.front.open_on(|port| front.pod_port(port));
         for notice in found.notices {
             tracing::warn!("{notice}");
         }

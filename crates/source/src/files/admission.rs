@@ -218,13 +218,14 @@ fn check(id: &ObjectId, value: &mut Value, violations: &mut Violations) {
         Kind::TlsRoute => tls_route::rules(value, violations),
         Kind::BackendTlsPolicy => backend_tls_policy::rules(value, violations),
         Kind::CachePolicy => cache::policy_rules(value, violations),
+        Kind::Parameters => gateway_class::parameter_rules(value, violations),
         Kind::CacheInvalidation => cache::invalidation_rules(value, violations),
         Kind::Service => service::rules(value, violations),
         Kind::EndpointSlice => endpoint_slice::rules(value, violations),
         Kind::Secret | Kind::ConfigMap => secret::rules(value, violations),
         Kind::Ingress => ingress::rules(value, violations),
         Kind::IngressClass => ingress::class_rules(value, violations),
-        Kind::GatewayClass | Kind::ReferenceGrant | Kind::Parameters | Kind::Namespace => {}
+        Kind::GatewayClass | Kind::ReferenceGrant | Kind::Namespace => {}
     }
 }
 

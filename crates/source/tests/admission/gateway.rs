@@ -221,3 +221,56 @@ fn numbers_of_parameters_have_the_limits_of_their_definition() {
         refused(&of("spec: {tls: {idleTimeout: soon}}")).starts_with("spec.tls.idleTimeout \"soon\" must be")
     );
 }
+
+#[test]
+fn limits_and_proxy_protocol_have_the_rules_of_their_definition() {
+    let of = |spec: &str| object("gateway.varnish-software.com/v1alpha1", "GatewayClassParameters", spec);
+    admitted(&of(
+        "spec: {limits: {maxBodySize: 10Mi, maxUrlBytes: 64, maxHeaderBytes: 1024, headerTimeout: 5s}}",
+    ));
+    admitted(&of("spec: {proxyProtocol: {trustedSources: [10.0.0.0/8, 'fd00::/8', 192.0.2.1, 0.0.0.0/0]}}"));
+    for (spec, message) in [
+        ("spec: {limits: {maxUrlBytes: 1}}", "spec.limits.maxUrlBytes 1 must be between 64 and 65535"),
+        (
+            "spec: {limits: {maxUrlBytes: 4096, maxHeaderBytes: 1024}}",
+            "spec.limits.maxUrlBytes 4096 must not be larger than maxHeaderBytes, which is 1024",
+        ),
+        (
+            "spec: {limits: {maxConnectionsPerAddress: 11, maxConnections: 10}}",
+            "spec.limits.maxConnectionsPerAddress 11 must not be larger than maxConnections, which is 10",
+        ),
+        (
+            "spec: {limits: {maxConnections: 10}, tls: {maxConnections: 10}}",
+            "spec.tls.maxConnections is the same limit as limits.maxConnections; remove it",
+        ),
+        (
+            "spec: {limits: {maxBodySize: 10MB}}",
+            "spec.limits.maxBodySize \"10MB\" must be a size such as 512Ki, 10Mi or 1Gi",
+        ),
+        (
+            "spec: {limits: {stallTimeout: 0s}}",
+            "spec.limits.stallTimeout must not be zero; write a longer time",
+        ),
+        (
+            "spec: {limits: {maxURLBytes: 100}}",
+            "spec.limits.maxURLBytes is an unknown field (did you mean `maxUrlBytes`?)",
+        ),
+        (
+            "spec: {proxyProtocol: {mode: Required}}",
+            "spec.proxyProtocol.trustedSources is missing; it is required",
+        ),
+        (
+            "spec: {proxyProtocol: {trustedSources: [10.0.0.0/33]}}",
+            "spec.proxyProtocol.trustedSources[0] \"10.0.0.0/33\" must be a network such as 10.0.0.0/8 or fd00::/8, or one \
+             address",
+        ),
+    ] {
+        assert_eq!(refused(&of(spec)), message);
+    }
+    assert!(
+        refused(&of("spec: {proxyProtocol: {trustedSources: []}}"))
+            .starts_with("spec.proxyProtocol.trustedSources")
+    );
+    let mode = refused(&of("spec: {proxyProtocol: {trustedSources: [10.0.0.1], mode: Off}}"));
+    assert!(mode.starts_with("spec.proxyProtocol.mode"), "{mode}");
+}

@@ -1,19 +1,19 @@
-//! The ports of a pod: a container listens on the very ports of its Gateway, so what is internal keeps out of their way.
+//! The ports of a pod: a container listens on the very ports of its Gateway, so what is internal keeps out of their way. Where the
+//! front owns all ports it is the other way round: internal ports stay, so that no listener changes the pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::names::socket_parts;
+use model::names::{ADMIN_PORT, HEALTH_PORT, socket_parts};
 use model::routing::Routing;
 
 use crate::infra::{Infra, Socket};
-
-const HEALTH_PORT: u16 = 8081;
-const ADMIN_PORT: u16 = 6082;
 
 #[derive(Debug)]
 pub(super) struct Ports<'a> {
     /// Socket names by port, of all listeners that are served.
     pub(super) public: BTreeMap<u16, String>,
+    /// The pod's own ports for some of them, where they are others.
+    moved: BTreeMap<u16, u16>,
     /// varnishd's own sockets. The front opens and closes its sockets without a restart.
     pub(super) varnishd: Vec<&'a Socket>,
     pub(super) health: u16,
@@ -32,6 +32,14 @@ impl<'a> Ports<'a> {
                 public.entry(port).or_insert_with(|| socket.to_owned());
             }
         }
+        let moved: BTreeMap<u16, u16> = public
+            .keys()
+            .map(|port| (*port, routing.pod_port(*port)))
+            .filter(|(port, of_pod)| port != of_pod)
+            .collect();
+        if routing.http_in_front {
+            return Self { public, moved, varnishd, health: HEALTH_PORT, admin: None };
+        }
         let mut taken: BTreeSet<u16> = public.keys().copied().collect();
         // A listener on the usual port moves the internal one, which rolls the pods: two sockets cannot share a port.
         let mut free = |usual: u16| {
@@ -41,7 +49,12 @@ impl<'a> Ports<'a> {
         };
         let health = free(HEALTH_PORT);
         let admin = free(ADMIN_PORT);
-        Self { public, varnishd, health, admin: (admin != ADMIN_PORT).then_some(admin) }
+        Self { public, moved, varnishd, health, admin: (admin != ADMIN_PORT).then_some(admin) }
+    }
+
+    /// Where pods listen for a port of the Service.
+    pub(super) fn target(&self, port: u16) -> u16 {
+        self.moved.get(&port).copied().unwrap_or(port)
     }
 
     /// `VARNISH_LISTEN`: `http-80=:80,http;http-8080=:8080,http`, or `none` where all listeners are the front's.
@@ -69,6 +82,19 @@ mod tests {
         assert_eq!((ports.health, ports.admin), (8083, Some(6083)));
         assert_eq!(ports.public[&8082], "https-8082");
         assert_eq!(ports.listen(), "http-80=:80,http;http-6082=:6082,http;http-8081=:8081,http");
+    }
+
+    #[test]
+    fn where_the_front_owns_all_ports_internal_ones_stay_whatever_listeners_there_are() {
+        let listeners = vec![listener("http-8081"), listener("https-6082")];
+        let routing = Routing { listeners, http_in_front: true, ..Routing::default() };
+        let infra = Infra::default();
+        let ports = Ports::new(&infra, &routing);
+        assert_eq!((ports.health, ports.admin), (8081, None));
+        assert_eq!(
+            ports.public.keys().map(|port| ports.target(*port)).collect::<Vec<_>>(),
+            [6082 + 10_000, 18081]
+        );
     }
 
     #[test]

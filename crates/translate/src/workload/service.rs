@@ -17,11 +17,11 @@ pub(super) fn service(owner: &Owner<'_>, settings: &Workload, ports: &Ports<'_>)
         load_balancer_source_ranges,
         external_traffic_policy,
     } = &settings.service;
-    let ports = ports.public.iter().map(|(port, socket)| ServicePort {
+    let of_listeners = ports.public.iter().map(|(port, socket)| ServicePort {
         name: Some(socket.clone()),
         port: i32::from(*port),
         protocol: Some("TCP".to_owned()),
-        target_port: Some(IntOrString::Int(i32::from(*port))),
+        target_port: Some(IntOrString::Int(i32::from(ports.target(*port)))),
         ..ServicePort::default()
     });
     Service {
@@ -33,7 +33,7 @@ pub(super) fn service(owner: &Owner<'_>, settings: &Workload, ports: &Ports<'_>)
         spec: Some(ServiceSpec {
             type_: Some((*kind).to_owned()),
             selector: Some(owner.pod_labels()),
-            ports: Some(ports.collect()),
+            ports: Some(of_listeners.collect()),
             load_balancer_class: load_balancer_class.clone(),
             load_balancer_source_ranges: load_balancer_source_ranges.clone(),
             external_traffic_policy: external_traffic_policy.map(str::to_owned),

@@ -183,6 +183,34 @@ pub(crate) fn ip_address(text: &str) -> Checked {
     check(text.parse::<IpAddr>().is_ok(), "must be an IP address")
 }
 
+/// `10.0.0.0/8`, or one address.
+pub(crate) fn network(text: &str) -> Checked {
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let fits = |address: IpAddr| {
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        length.is_none_or(|length| {
+            let digits = !length.is_empty() && length.bytes().all(|b| b.is_ascii_digit());
+            digits && length.parse::<u8>().is_ok_and(|length| length <= longest)
+        })
+    };
+    check(
+        address.parse::<IpAddr>().is_ok_and(fits),
+        "must be a network such as 10.0.0.0/8 or fd00::/8, or one address",
+    )
+}
+
+/// As storages have it: `512Ki`, `10Mi`.
+pub(crate) fn size(text: &str) -> Checked {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let units = ["", "Ki", "Mi", "Gi", "Ti", "k", "M", "G", "T"];
+    let fits = !number.is_empty() && !number.starts_with('0') && units.contains(&unit);
+    check(fits, "must be a size such as 512Ki, 10Mi or 1Gi")
+}
+
 /// The name of a port: IANA's service names.
 pub(crate) fn port_name(text: &str) -> Checked {
     let fits = text.len() <= 15

@@ -1,0 +1,130 @@
+//! How many connections each client has open.
+//!
+//! Counted at accept alone, and only where there is a limit. An entry exists as long as its client has a connection, so there are
+//! never more entries than connections.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+/// Threads that accept at the same moment rarely meet.
+const SHARDS: usize = 64;
+
+/// One client: an address of IPv4, or the upper half of one of IPv6, as one client usually has all addresses of a /64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    V4(u32),
+    V6(u64),
+}
+
+impl Key {
+    fn new(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(ip) => Self::V4(ip.to_bits()),
+            IpAddr::V6(ip) => Self::V6((ip.to_bits() >> 64) as u64),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    /// Clients must not know which of them share a shard.
+    state: RandomState,
+    shards: Vec<Mutex<HashMap<Key, u32>>>,
+}
+
+/// One connection of a client. Given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    addresses: &'a Addresses,
+    key: Key,
+}
+
+impl Default for Addresses {
+    fn default() -> Self {
+        Self { state: RandomState::new(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+}
+
+impl Addresses {
+    /// None where the client has as many connections as it may have.
+    pub(crate) fn enter(&self, address: IpAddr, most: u32) -> Option<Place<'_>> {
+        let key = Key::new(address);
+        self.with(key, |open| {
+            let count = open.entry(key).or_insert(0);
+            let has_room = *count < most.max(1);
+            if has_room {
+                *count += 1;
+            }
+            has_room
+        })
+        .then(|| Place { addresses: self, key })
+    }
+
+    fn with<T>(&self, key: Key, change: impl FnOnce(&mut HashMap<Key, u32>) -> T) -> T {
+        let at = self.state.hash_one(key) as usize % SHARDS;
+        let mut open = self.shards[at].lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut open)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.addresses.with(self.key, |open| {
+            if let Some(count) = open.get_mut(&self.key) {
+                *count -= 1;
+                if *count == 0 {
+                    open.remove(&self.key);
+                }
+            }
+            // The memory of a crowd that has left.
+            if open.capacity() > 64 && open.len() < open.capacity() / 8 {
+                open.shrink_to(open.len() * 2);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(addresses: &Addresses) -> usize {
+        addresses.shards.iter().map(|shard| shard.lock().unwrap().len()).sum()
+    }
+
+    #[test]
+    fn a_client_gets_as_many_as_it_may_have_and_again_when_one_is_given_back() {
+        let addresses = Addresses::default();
+        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        let first = addresses.enter(a, 2).unwrap();
+        let _second = addresses.enter(a, 2).unwrap();
+        // However often it asks.
+        assert!((0..5).all(|_| addresses.enter(a, 2).is_none()));
+        assert!(addresses.enter("::ffff:192.0.2.1".parse().unwrap(), 2).is_none());
+        let _other = addresses.enter(b, 2).unwrap();
+        drop(first);
+        assert!(addresses.enter(a, 2).is_some());
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_of_64_bits_are_one_client() {
+        let addresses = Addresses::default();
+        let _first = addresses.enter("2001:db8::1".parse().unwrap(), 1).unwrap();
+        assert!(addresses.enter("2001:db8::ffff:1:2:3".parse().unwrap(), 1).is_none());
+        assert!(addresses.enter("2001:db8:0:1::1".parse().unwrap(), 1).is_some());
+    }
+
+    #[test]
+    fn clients_without_a_connection_take_no_memory() {
+        let addresses = Addresses::default();
+        let held: Vec<_> =
+            (0..100_000u32).map(|n| addresses.enter(IpAddr::V4(n.into()), 1).unwrap()).collect();
+        assert_eq!(entries(&addresses), 100_000);
+        drop(held);
+        assert_eq!(entries(&addresses), 0);
+        assert!(addresses.shards.iter().all(|shard| shard.lock().unwrap().capacity() <= 64));
+    }
+}

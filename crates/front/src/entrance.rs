@@ -1,0 +1,74 @@
+//! Before the first byte of a client: who it is, by its connection or by a PROXY header, and whether it may have one more.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use router::forwarded::TrustedProxies;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::addresses::Place;
+use crate::gate::Gate;
+use crate::run::Shared;
+use crate::{Refusal, proxy};
+
+/// A header that comes by pieces is looked at again after this time, and later after longer ones.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// PROXY protocol from load balancers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyProtocol {
+    /// Whose headers are believed. Of others, a header is the beginning of what they say.
+    pub sources: TrustedProxies,
+    /// Connections from these networks without a valid header are closed.
+    pub required: bool,
+}
+
+/// Who the client is, and its place among the connections of its address. `socket_peer` is at the other end of the connection.
+pub(crate) async fn enter<'s>(
+    stream: &mut TcpStream,
+    socket_peer: SocketAddr,
+    gate: &Gate,
+    shared: &'s Shared,
+) -> Result<(SocketAddr, Option<Place<'s>>), Refusal> {
+    let mut client = socket_peer;
+    if let Some(by) = shared.proxy_protocol.load_full()
+        && by.sources.contains(socket_peer.ip())
+    {
+        let patience = gate.limits.handshake_timeout;
+        let read = timeout(patience, Box::pin(client_of(stream, by.required))).await;
+        client = read.unwrap_or(Err(Refusal::ProxyHeader))?.unwrap_or(socket_peer);
+    }
+    let place = match gate.limits.connections_per_address {
+        None => None,
+        Some(most) => Some(shared.addresses.enter(client.ip(), most).ok_or(Refusal::PerAddress)?),
+    };
+    Ok((client, place))
+}
+
+/// Takes the header off the stream, and nothing else. None: the peer itself is the client.
+async fn client_of(stream: &mut TcpStream, required: bool) -> Result<Option<SocketAddr>, Refusal> {
+    // The bytes are only looked at until the header is complete: the rest is read by others.
+    let mut bytes = vec![0; proxy::MAXIMUM];
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let count = stream.peek(&mut bytes).await.map_err(|_| Refusal::ProxyHeader)?;
+        let seen = bytes.get(..count).unwrap_or_default();
+        match proxy::received(seen) {
+            _ if seen.is_empty() => return Err(Refusal::ProxyHeader),
+            Ok(Some((client, length))) => {
+                let header = bytes.get_mut(..length).ok_or(Refusal::ProxyHeader)?;
+                stream.read_exact(header).await.map_err(|_| Refusal::ProxyHeader)?;
+                return Ok(client);
+            }
+            Ok(None) => {
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            Err(proxy::Error::Signature) if !required => return Ok(None),
+            Err(_) => return Err(Refusal::ProxyHeader),
+        }
+    }
+}
