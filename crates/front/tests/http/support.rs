@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use front::{BackendSide, Config, Event, Host, Http, Limits, Listener, Shutdown, run_counted};
+use front::{BackendSide, Config, Counters, Event, Host, Http, Limits, Listener, Shutdown, run_counted};
 use model::ghost;
 use router::Router;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -99,6 +99,7 @@ fn message(bytes: &[u8]) -> Option<usize> {
 pub(crate) struct Front {
     pub(crate) port: u16,
     pub(crate) http: Arc<Http>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) shutdown: watch::Sender<Shutdown>,
     _config: watch::Sender<Arc<Config>>,
 }
@@ -171,17 +172,18 @@ impl Front {
         let (shutdown, shutdowns) = watch::channel(Shutdown::Run);
         let (tell, mut events) = mpsc::unbounded_channel();
         let report = move |event| drop(tell.send(event));
+        let counters: Arc<Counters> = Arc::default();
         tokio::spawn(run_counted(
             configs,
             nowhere,
             Some(Arc::clone(&http)),
             report,
             shutdowns,
-            Arc::default(),
+            Arc::clone(&counters),
         ));
         let event = timeout(PATIENCE, events.recv()).await.unwrap().unwrap();
         assert!(matches!(event, Event::Listening { .. }), "{event:?}");
-        Self { port, http, shutdown, _config: config }
+        Self { port, http, counters, shutdown, _config: config }
     }
 
     pub(crate) async fn connect(&self) -> TcpStream {
