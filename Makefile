@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
-.PHONY: help setup build demo docs test-docs test test-rust test-browser test-trixie bless bench bench-router bench-cluster fmt lint deny clean deploy-render docker docker-push bump release test-chart \
+.PHONY: help setup build demo docs test-docs test test-rust test-browser test-h2spec test-trixie bless bench bench-router bench-cluster fmt lint deny clean deploy-render docker docker-push bump release test-chart \
   test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
 
 help: ## Show the habits
@@ -25,6 +25,10 @@ test-rust:
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace
 	VARNISH_GATEWAY_DEFAULT_DATA_PATH=Varnish $(CARGO) test --workspace --test end-to-end
+
+test-h2spec: ## h2spec against `serve` with dataPath Auto, on a plain and an HTTPS port
+	$(CARGO) build --workspace
+	scripts/h2spec
 
 test-browser: setup ## Headless Chromium against `serve`
 	$(CARGO) build --workspace

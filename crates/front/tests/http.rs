@@ -9,8 +9,14 @@ mod chunks;
 mod clients;
 #[path = "http/corpus.rs"]
 mod corpus;
+#[path = "http/crowds.rs"]
+mod crowds;
 #[path = "http/direct.rs"]
 mod direct;
+#[path = "http/floods.rs"]
+mod floods;
+#[path = "http/frames.rs"]
+mod frames;
 #[path = "http/framing.rs"]
 mod framing;
 #[path = "http/headers.rs"]

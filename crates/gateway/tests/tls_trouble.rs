@@ -47,12 +47,12 @@ impl Site {
     }
 }
 
-fn open_files(pid: u32) -> u64 {
+pub(crate) fn open_files(pid: u32) -> u64 {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as u64
 }
 
 /// Sets the soft limit, and gives the one before.
-fn limit_files(pid: u32, most: u64) -> u64 {
+pub(crate) fn limit_files(pid: u32, most: u64) -> u64 {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();

@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 /// What a header is to the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// `X-Gateway-*` and `X-Ghost-*`: nobody but the gateway may set them.
+    /// `X-Gateway-*` and `X-Ghost-*`: nobody but the gateway may set them. Also `Content_Length` and the like: CGI reads them as the
+    /// headers that say where the body ends, or which gateways the request has passed.
     Own,
     /// `Forwarded` and `X-Forwarded-*`: the gateway's own word, or a trusted proxy's.
     Forwarded,
@@ -66,6 +67,9 @@ const ADDRESSES: [&str; 14] = [
     "fastly-client-ip",
 ];
 
+/// Headers whose spelling with `-` is read and checked elsewhere. The spelling with `_` must not reach an origin beside it.
+const CHECKED: [&str; 3] = ["content-length", "transfer-encoding", "cdn-loop"];
+
 /// `None` for most headers.
 pub fn kind(name: &[u8]) -> Option<Kind> {
     // Most headers end here.
@@ -75,6 +79,8 @@ pub fn kind(name: &[u8]) -> Option<Kind> {
     if is(name, "forwarded") || begins(name, "x-forward") {
         Some(Kind::Forwarded)
     } else if begins(name, "x-gateway-") || begins(name, "x-ghost-") {
+        Some(Kind::Own)
+    } else if name.contains(&b'_') && CHECKED.iter().any(|known| is(name, known)) {
         Some(Kind::Own)
     } else if OVERRIDES.iter().any(|known| is(name, known))
         || OVERRIDE_PREFIXES.iter().any(|prefix| begins(name, prefix))
@@ -170,6 +176,13 @@ mod tests {
             ("X_Gateway_Route", Some(Kind::Own)),
             ("x-gateway_listener", Some(Kind::Own)),
             ("X_GHOST-Pass", Some(Kind::Own)),
+            ("Content_Length", Some(Kind::Own)),
+            ("transfer_encoding", Some(Kind::Own)),
+            ("CDN_Loop", Some(Kind::Own)),
+            ("Content-Length", None),
+            ("Transfer-Encoding", None),
+            ("CDN-Loop", None),
+            ("Content_Lengths", None),
             ("X-Original-URL", Some(Kind::Override)),
             ("x_rewrite_url", Some(Kind::Override)),
             ("X-HTTP-Method-Override", Some(Kind::Override)),

@@ -27,7 +27,7 @@ pub(crate) struct Rewind<S> {
     at: usize,
 }
 
-/// Reads until it is known which protocol it is: true for HTTP/2. `None`: the client is gone, or silent.
+/// Reads until it is known which protocol it is: true for HTTP/2. `None`: the client is gone or silent, or speaks neither.
 pub(crate) async fn sniff<S: AsyncRead + Unpin>(
     mut stream: S,
     limits: &HttpLimits,
@@ -44,6 +44,9 @@ pub(crate) async fn sniff<S: AsyncRead + Unpin>(
         patience = REST.min(limits.head_timeout);
         let known = first.len().min(PREFACE.len());
         if first[..known] != PREFACE[..known] {
+            if is_neither(&first) {
+                return None;
+            }
             break false;
         }
         if known == PREFACE.len() {
@@ -51,6 +54,22 @@ pub(crate) async fn sniff<S: AsyncRead + Unpin>(
         }
     };
     Some((Rewind { stream, first, at: 0 }, is_h2))
+}
+
+/// Methods that a request without a version may have. Such a request gets an answer.
+const METHODS: [&[u8]; 9] =
+    [b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"TRACE", b"CONNECT"];
+
+/// The first line is there, and no HTTP/1 client sends one like it: no common method and no `HTTP/`. The connection closes
+/// without an answer, as RFC 9113, 3.4 wants it for an invalid preface: what an HTTP/2 client would read as frames must not come.
+fn is_neither(first: &[u8]) -> bool {
+    let start = first.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(first.len());
+    let rest = &first[start..];
+    let Some(end) = rest.iter().position(|b| *b == b'\n') else { return false };
+    let line = rest[..end].trim_ascii_end();
+    let method = line.split(|b| *b == b' ').next().unwrap_or_default();
+    !METHODS.iter().any(|known| method.eq_ignore_ascii_case(known))
+        && !line.windows(5).any(|five| five.eq_ignore_ascii_case(b"HTTP/"))
 }
 
 impl<S: Wire> Wire for Rewind<S> {
@@ -103,5 +122,32 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_first_line_without_method_and_version_is_neither_protocol() {
+        for (first, expected) in [
+            ("INVALID CONNECTION PREFACE\r\n\r\n", true),
+            ("SSH-2.0-OpenSSH_9.2\r\n", true),
+            ("{\"a\": 1}\n", true),
+            ("\r\n\r\nHELO a\r\n", true),
+            ("PRI * SMTP\r\n", true),
+            ("INVALID CONNECTION PREFACE", false),
+            ("", false),
+            ("\r\n", false),
+            ("GET /\r\n", false),
+            ("get /\r\n", false),
+            ("GET\r\n", true),
+            ("BREW / HTTP/1.1\r\n", false),
+            ("BREW / http/1.1\r\n", false),
+            ("PRI * HTTP/2.0\n", false),
+        ] {
+            assert_eq!(is_neither(first.as_bytes()), expected, "{first:?}");
+        }
     }
 }

@@ -341,6 +341,11 @@ pub(crate) fn refuses(name: &str, sent: impl AsRef<[u8]>, status: u16) -> Case {
     case(name, sent, &[status])
 }
 
+/// Nothing reaches the origin, and the connection closes without a word.
+pub(crate) fn closes(name: &str, sent: impl AsRef<[u8]>) -> Case {
+    case(name, sent, &[])
+}
+
 /// Nothing reaches the origin; what comes next on the connection is served.
 pub(crate) fn refuses_and_goes_on(name: &str, sent: impl AsRef<[u8]>, status: u16) -> Case {
     Case { stays_open: true, ..case(name, sent, &[status]) }

@@ -1,6 +1,8 @@
 //! Request lines: methods, targets, versions, and what stands around them.
 
-use crate::corpus::{Case, forwards, forwards_then_refuses, hold, joined, refuses, refuses_and_goes_on};
+use crate::corpus::{
+    Case, closes, forwards, forwards_then_refuses, hold, joined, refuses, refuses_and_goes_on,
+};
 
 /// This request line, with a Host.
 fn line(line: impl AsRef<[u8]>) -> Vec<u8> {
@@ -94,14 +96,22 @@ async fn methods_are_tokens() {
         ("a request line that begins with a tab", b"\tGET / HTTP/1.1"),
         ("no target", b"GET HTTP/1.1"),
         ("a method alone", b"GET"),
-        ("a TLS handshake", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"),
         ("a status line", b"HTTP/1.1 200 OK"),
+    ] {
+        cases.push(refuses(&format!("{what} is refused"), line(bytes), 400));
+    }
+    for (what, bytes) in [
+        ("a TLS handshake", &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"[..]),
         ("garbage", b"\x01\x02\x03\x04"),
         ("a header line first", b"Host: b"),
         ("a line of JSON", b"{\"a\": 1}"),
         ("a line of SSH", b"SSH-2.0-OpenSSH_9.2"),
+        ("a broken preface of HTTP/2", b"INVALID CONNECTION PREFACE"),
     ] {
-        cases.push(refuses(&format!("{what} is refused"), line(bytes), 400));
+        cases.push(closes(
+            &format!("{what} is no HTTP: the connection closes without an answer"),
+            line(bytes),
+        ));
     }
     hold(cases).await;
 }
