@@ -12,7 +12,10 @@ use api::{
     TimeoutParameters, TlsParameters, UserVclConfigMapRef,
 };
 use model::names::API_GROUP;
-use model::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths, Timeouts, TlsLimits};
+use model::{
+    Arrangement, DotSegments, DuplicateSlashes, EncodedSeparators, Paths, ThroughVarnishd, Timeouts,
+    TlsLimits,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Key, Snapshot};
@@ -100,6 +103,8 @@ pub(crate) struct Parameters<'a> {
     pub(crate) paths: Option<Paths>,
     /// The front owns all ports and carries HTTP.
     pub(crate) http_in_front: bool,
+    /// Why it does not, where the parameters are the reason.
+    pub(crate) through_varnishd: Option<ThroughVarnishd>,
     pub(crate) varnishd_args: Vec<String>,
     pub(crate) user_vcl: UserVclText<'a>,
     /// For whoever runs the Gateway in pods.
@@ -163,6 +168,7 @@ impl<'a> Parameters<'a> {
         let kept = known.then(|| serde_json::to_string(&both).ok()).flatten().map(Arc::from);
         let layers = Layers { own: both.own.as_deref(), class: both.class.as_deref() };
 
+        let arrangement = arrangement(layers, snapshot);
         let mut problems = Vec::new();
         let timeouts = timeouts(layers, &mut problems);
         let upgrade_idle = layers.timeout(|t| t.upgrade_idle.as_ref());
@@ -193,7 +199,8 @@ impl<'a> Parameters<'a> {
                 .unwrap_or(true),
             trace_sampling: trace_sampling(layers, &mut problems),
             paths: paths(layers),
-            http_in_front: http_in_front(layers, snapshot),
+            http_in_front: arrangement.http_in_front,
+            through_varnishd: arrangement.through_varnishd,
             varnishd_args,
             // Nobody knows which VCL is wanted where parameters are missing.
             user_vcl: layers
@@ -365,14 +372,25 @@ fn trace_sampling(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<f64>
 ///
 /// Decided by the parameters alone, not by whether the ConfigMap with user VCL is there: pods would roll whenever it comes or
 /// goes.
-fn http_in_front(layers: Layers<'_>, snapshot: &Snapshot) -> bool {
+fn arrangement(layers: Layers<'_>, snapshot: &Snapshot) -> Arrangement {
     let chosen = layers.field(|spec| spec.data_path.as_ref()).copied();
     let data_path = chosen.or(snapshot.default_data_path).unwrap_or(DEFAULT_DATA_PATH);
-    let needs_varnishd = snapshot.reads_varnishd_log
-        || layers.field(|spec| spec.user_vcl_config_map_ref.as_ref()).is_some()
-        || layers.field(|spec| spec.logging.as_ref()).is_some()
-        || layers.field(|spec| spec.tracing.as_ref()).is_some();
-    data_path == DataPath::Auto && !needs_varnishd
+    let needed = if layers.field(|spec| spec.user_vcl_config_map_ref.as_ref()).is_some() {
+        Some(ThroughVarnishd::UserVcl)
+    } else if layers.field(|spec| spec.logging.as_ref()).is_some() {
+        Some(ThroughVarnishd::Logging)
+    } else if layers.field(|spec| spec.tracing.as_ref()).is_some() {
+        Some(ThroughVarnishd::Tracing)
+    } else if snapshot.reads_varnishd_log {
+        Some(ThroughVarnishd::LogReader)
+    } else {
+        None
+    };
+    let through_varnishd = match data_path {
+        DataPath::Auto => needed,
+        DataPath::Varnish => chosen.map(|_| ThroughVarnishd::DataPath),
+    };
+    Arrangement { http_in_front: data_path == DataPath::Auto && needed.is_none(), through_varnishd }
 }
 
 /// Each setting is a field of its own, too. Nothing is written where all are the defaults.

@@ -9,7 +9,7 @@ use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use router::answer::Own;
-use router::counters::{OTHER, PASS};
+use router::counters::{HIT, MISS, OTHER, PASS, Way};
 use router::{Action, Routed, Url, random};
 
 use super::body::{AnswerBody, ClientBody};
@@ -40,7 +40,7 @@ pub(crate) async fn exchange(
     request: Request<ClientBody>,
     upgrade: Option<ClientSide>,
 ) -> Response<AnswerBody> {
-    let record = Record::begin(client);
+    let mut record = Record::begin(client);
     let Some(table) = client.http.table.load_full() else {
         let why = refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway has no configuration yet");
         return response::own(why, None, None, record);
@@ -51,6 +51,7 @@ pub(crate) async fn exchange(
         Err(why) => return response::refusal(why, &table, record),
     };
     let decided = decide(&parts, !body.is_empty(), client, &admitted, &table);
+    record.is_for(decided.group);
     if decided.asks_cache {
         return ask_cache(client, parts, &admitted, &table, decided, record).await;
     }
@@ -161,8 +162,9 @@ async fn direct(
     table: &Arc<Table>,
     (rule, group): (RuleId, usize),
     request: Request<ClientBody>,
-    record: Record,
+    mut record: Record,
 ) -> Response<AnswerBody> {
+    record.goes(Way::Direct);
     let sent = origin::send(&client.http, table, (rule, group), request, true).await;
     deliver(sent, table, rule, record)
 }
@@ -218,6 +220,7 @@ async fn ask_cache(
     decided: Decided,
     mut record: Record,
 ) -> Response<AnswerBody> {
+    record.goes(Way::Cache);
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
     parts.uri =
         PathAndQuery::try_from(request::url(&parts.uri).into_owned()).map(Uri::from).unwrap_or(parts.uri);
@@ -230,6 +233,8 @@ async fn ask_cache(
                 Ok(is_clear) => {
                     let idle = Patience::from(table.router().timeouts()).idle;
                     let lease = Some(lease).filter(|_| is_clear);
+                    let cache = if is_hit(&parts.headers) { HIT } else { MISS };
+                    record.answered_by_cache(table, decided.rule, parts.status.as_u16(), cache);
                     Response::from_parts(parts, AnswerBody::upstream(body, lease, idle, record))
                 }
                 Err(Ambiguous) => {
@@ -239,6 +244,8 @@ async fn ask_cache(
         }
         Err(request) => request.into_parts().0,
     };
+    // Nobody was asked yet.
+    record.goes(Way::Own);
     let (Action::Forward { group }, Some(rule)) = (decided.action, decided.rule) else {
         return answer(client, &original, table, &decided, record);
     };
@@ -256,4 +263,10 @@ async fn ask_cache(
         Some(request) => direct(client, table, (rule, group), request, record).await,
         None => response::own(no_url(), Some(table), Some(rule), record),
     }
+}
+
+/// varnishd names two transactions where the object came with an earlier one.
+fn is_hit(headers: &http::HeaderMap) -> bool {
+    let ids = headers.get("x-varnish").and_then(|ids| ids.to_str().ok()).unwrap_or_default();
+    ids.split_ascii_whitespace().count() == 2
 }

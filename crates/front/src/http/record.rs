@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use router::counters::OTHER;
+use router::counters::{OTHER, Way};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::request::Client;
@@ -16,6 +16,9 @@ pub(crate) struct Record {
     client: Arc<Client>,
     began: Instant,
     counted: Option<Counted>,
+    way: Way,
+    /// The group of the rule that the request is for.
+    group: Option<usize>,
     /// On the way past a cache that is not there.
     place: Option<OwnedSemaphorePermit>,
     bytes: u64,
@@ -27,18 +30,50 @@ struct Counted {
     rule: Option<RuleId>,
     status: u16,
     cache: u8,
+    /// ghost counts it for its route.
+    by_ghost: bool,
 }
 
 impl Record {
     pub(crate) fn begin(client: &Arc<Client>) -> Self {
         client.http.in_flight.fetch_add(1, Ordering::Relaxed);
         client.movement.begins();
-        Self { client: Arc::clone(client), began: Instant::now(), counted: None, place: None, bytes: 0 }
+        Self {
+            client: Arc::clone(client),
+            began: Instant::now(),
+            counted: None,
+            way: Way::Own,
+            group: None,
+            place: None,
+            bytes: 0,
+        }
+    }
+
+    /// The request leaves this way. Until it does, the gateway answers itself.
+    pub(crate) fn goes(&mut self, way: Way) {
+        self.way = way;
+    }
+
+    /// The request is for this group of its rule.
+    pub(crate) fn is_for(&mut self, group: Option<usize>) {
+        self.group = group;
+    }
+
+    /// varnishd answers, and ghost counts the request for its route; here it is counted by its way alone.
+    pub(crate) fn answered_by_cache(
+        &mut self,
+        table: &Arc<Table>,
+        rule: Option<RuleId>,
+        status: u16,
+        cache: u8,
+    ) {
+        let table = Arc::clone(table);
+        self.counted = Some(Counted { table, rule, status, cache, by_ghost: true });
     }
 
     /// This is its answer. `cache` is a position in [`model::stats::CACHE_RESULTS`].
     pub(crate) fn answered(&mut self, table: &Arc<Table>, rule: Option<RuleId>, status: u16, cache: u8) {
-        self.counted = Some(Counted { table: Arc::clone(table), rule, status, cache });
+        self.counted = Some(Counted { table: Arc::clone(table), rule, status, cache, by_ghost: false });
     }
 
     pub(crate) fn is_tunnel(&mut self, table: &Arc<Table>, rule: Option<RuleId>) {
@@ -60,10 +95,14 @@ impl Drop for Record {
     fn drop(&mut self) {
         self.client.http.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.client.movement.ends();
-        if let Some(Counted { table, rule, status, cache }) = &self.counted
-            && let Some(counters) = table.counters(*rule)
-        {
+        let Some(Counted { table, rule, status, cache, by_ghost }) = &self.counted else { return };
+        if let Some(counters) = table.counters(*rule).filter(|_| !by_ghost) {
             counters.answered(*status, *cache, self.bytes, self.began.elapsed().as_secs_f64());
+            counters.took(self.way);
+        }
+        let group = self.group.filter(|_| self.way != Way::Own);
+        for flow in table.flows(&self.client.socket, *rule, group) {
+            flow.answered(self.way, *status, *cache);
         }
     }
 }
