@@ -29,6 +29,8 @@ spec:
   hostnames: [${host}]
   rules: [{matches: [{path: {value: ${path}}}], backendRefs: [{name: ${service}, port: 80}]}]
 `;
+const controller = "{controllerName: varnish-software.com/gateway}";
+
 async function start(more) {
   const board = await freePort();
   const lines = [`dashboard: http://127.0.0.1:${board}/`, "Gateway default/web: reloaded"];
@@ -48,7 +50,12 @@ async function main() {
   ];
   write(
     "all.yaml",
-    `${gateway(listeners, endpoint)}${secret(certificates("certificates"))}---
+    `${gateway(listeners, endpoint).replace(controller, `${controller.slice(0, -1)}, parametersRef: {group: gateway.varnish-software.com, kind: GatewayClassParameters, name: front}}`)}apiVersion: gateway.varnish-software.com/v1alpha1
+kind: GatewayClassParameters
+metadata: {name: front}
+spec: {dataPath: Auto}
+---
+${secret(certificates("certificates"))}---
 apiVersion: gateway.varnish-software.com/v1alpha1
 kind: VarnishCachePolicy
 metadata: {name: shop}
@@ -68,7 +75,10 @@ ${route("shop", "shop.test", "/", "origin")}${route("broken", "shop.test", "/bro
   page.on("request", (request) => request.url().startsWith(url) || elsewhere.push(request.url()));
   page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
   page.on("pageerror", (error) => complaints.push(error.message));
+  const began = Date.now();
   await page.goto(url);
+  await page.locator("#pictures svg.path").waitFor();
+  console.log(`the data path was drawn after ${Date.now() - began} ms`);
   const text = (selector) => page.locator(selector).innerText();
   const shows = async (what, selector, part) => {
     const there = until(`${what}: ${part}`, async () => (await text(selector)).includes(part));
@@ -120,8 +130,23 @@ ${route("shop", "shop.test", "/", "origin")}${route("broken", "shop.test", "/bro
   });
   await until("the whole too", async () => (await page.locator("#totals svg.plot").count()) === 4);
   await shows("the endpoint's health", "#route-table", "up");
-  await until("the cache's fill", async () => /[1-9]\d* objects?/.test(await text("#gateway-list")));
+  await until("the cache's fill", async () => /[1-9]\d* objects? in [1-9]/.test(await text("#gateway-list")));
   console.log("ok: requests, hits, latency and errors are plotted");
+
+  await page.locator("#path-details summary").click();
+  await until("all ways are drawn", async () => {
+    for (let n = 0; n < 5; n += 1) await get(port, "shop.test", "/page");
+    await get(port, "shop.test", "/broken");
+    await get(port, "nobody.test", "/");
+    const lines = await page.locator("#pictures svg.path .line:not(.idle) title").allTextContents();
+    return ["plain → Cache", "plain → Direct", "plain → Own", "Direct → default/origin:80"].every((line) => lines.some((title) => title.startsWith(line)));
+  });
+  assert.ok((await page.locator("#pictures svg.path .line.many").count()) > 0, "errors have their colour");
+  await shows("the same as a table", "#path-table", "default/origin:80");
+  await shows("the arrangement", "#pictures", "data path Front (dataPath: Auto)");
+  await shows("the way of a route", "#route-table", "way: direct");
+  await page.locator("#path").screenshot({ path: join(pictures, "dashboard-path.png") });
+  console.log("ok: the data path is drawn with its ways");
 
   // By keyboard alone: the first stop skips to the content, and every stop can be seen.
   await page.reload();
@@ -137,6 +162,7 @@ ${route("shop", "shop.test", "/", "origin")}${route("broken", "shop.test", "/bro
   await page.keyboard.type("/broken/1");
   await page.keyboard.press("Enter");
   await shows("the explanation", "#explained", "HTTPRoute default/broken, rule 0");
+  await shows("the way", "#explained", "direct: the rule has no cache policy");
   await page.locator("#explained summary").first().focus();
   await page.keyboard.press("Enter");
   await shows("why not the other", "#explained", "default/shop");

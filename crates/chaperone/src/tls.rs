@@ -239,6 +239,7 @@ fn tls_listeners(routing: &Routing) -> impl Iterator<Item = (&Listener, &Listene
 /// The ports of plain HTTP listeners, where they are the front's. Listeners of one port share its socket.
 fn add_http_listeners(config: &mut front::Config, routing: &Routing, bind: Option<IpAddr>) {
     config.http = routing.http_in_front;
+    config.through_varnishd = routing.through_varnishd;
     for socket in routing.http_sockets().filter(|_| routing.http_in_front) {
         let Some((_, port)) = socket_parts(socket) else { continue };
         if config.listeners.iter().all(|known| known.port != port) {

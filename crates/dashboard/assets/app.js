@@ -1,10 +1,13 @@
 // The page. What it shows comes from /api; whatever is text stays text.
-import { plot } from "/plot.js";
+import { describe, draw, rows as pathRows, summary } from "/picture.js";
+import { chart, plot } from "/plot.js";
 
 const PAGE = 50;
 const EVENTS = 300;
+// Gateways whose data path is drawn, the busiest first; all are in the table.
+const PICTURES = 4;
 const $ = (id) => document.getElementById(id);
-const seen = { state: null, kept: 180, totals: new Map(), rules: new Map(), offset: 0, rows: [], total: 0 };
+const seen = { state: null, kept: 180, totals: new Map(), paths: new Map(), rules: new Map(), offset: 0, rows: [], total: 0 };
 
 // An element with attributes and children. Texts become text nodes: nothing is ever parsed as HTML.
 function el(name, attributes = {}, ...children) {
@@ -59,16 +62,18 @@ function gatewayCard(gateway) {
   const [kind, word] = stateOf(gateway);
   const { counts } = gateway;
   const facts = [
+    ["Data path", gateway.arrangement?.name ? `${gateway.arrangement.name} (${gateway.arrangement.why})` : "–"],
     ["Listeners", number(gateway.listeners.length)],
     ["Routes", `${number(counts.routes)} (${plural(counts.rules, "match", "matches")}, ${plural(counts.hosts, "host")})`],
     ["Endpoints", `${number(counts.endpoints)} of ${plural(counts.services, "Service")}`],
   ];
   if (gateway.last_reload) facts.push(["Last reload", `${clock(gateway.last_reload.at)}, ${milliseconds(gateway.last_reload.milliseconds)}`]);
   if (gateway.cache) {
-    const { used, free, objects, evicted } = gateway.cache;
-    const share = used + free > 0 ? ` (${percent(used / (used + free))})` : "";
-    const gone = evicted > 0 ? `, ${plural(evicted, "object")} evicted` : "";
-    facts.push(["Cache", `${bytes(used)}${share}, ${plural(objects, "object")}${gone}`]);
+    const { used, objects, stored, limit, transient, transient_limit, evicted } = gateway.cache;
+    const of = (value, most) => (most > 0 ? `${bytes(value)} of ${bytes(most)} (${percent(value / most)})` : `${bytes(value)}, no limit`);
+    facts.push(["Cache", `${plural(objects, "object")} in ${bytes(used)}${evicted > 0 ? `, ${plural(evicted, "object")} evicted` : ""}`]);
+    facts.push(["Storage", of(stored, limit)]);
+    facts.push(["Transient", `${of(transient, transient_limit)}; objects with a TTL below 10 s, and uncached responses`]);
   }
   return el(
     "article",
@@ -132,7 +137,46 @@ function showState(state) {
   fill($("certificate-table"), gateways.flatMap((gateway) => gateway.certificates.map((one) => certificateRow(gateway, one, state.now))), "No certificate is shown to clients.");
   $("tls-routes").replaceChildren(...tlsTable(gateways));
   $("purge").hidden = !state.allow_actions;
+  showPaths();
+  for (const name of seen.paths.keys()) if (!gateways.some((gateway) => gateway.name === name)) seen.paths.delete(name);
   for (const name of seen.totals.keys()) if (!gateways.some((gateway) => gateway.name === name)) seen.totals.delete(name);
+}
+
+// ---- the data path
+
+const NO_TRAFFIC = { sockets: [], services: [] };
+
+function showPaths() {
+  const gateways = (seen.state?.gateways ?? []).filter((gateway) => gateway.serving || seen.paths.has(gateway.name));
+  const all = gateways.map((gateway) => {
+    const path = seen.paths.get(gateway.name) ?? { picture: NO_TRAFFIC, inFront: gateway.arrangement?.name === "Front" };
+    const described = describe(gateway, path);
+    const busy = described.ways.reduce((total, way) => total + way.total.requests, 0);
+    return { gateway, described, busy, uncounted: path.uncounted, arrangement: path.inFront ? "Front" : "Varnish" };
+  });
+  const drawn = [...all].sort((one, other) => other.busy - one.busy).slice(0, PICTURES);
+  const width = $("pictures").clientWidth;
+  const figures = drawn.map(({ gateway, described, uncounted, arrangement }) => {
+    const caption = [el("strong", {}, gateway.name), ` data path ${arrangement}${gateway.arrangement?.why ? ` (${gateway.arrangement.why})` : ""}`];
+    if (uncounted) return el("p", { class: "empty" }, ...caption, ": requests are not counted, as metrics.perRoute is false.");
+    const picture = draw(described, summary(gateway.name, arrangement, described), width);
+    return el("figure", { "data-gateway": gateway.name }, el("figcaption", {}, ...caption), el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `data path of ${gateway.name}` }, picture));
+  });
+  if (all.length > drawn.length) figures.push(el("p", { class: "quiet" }, `${plural(all.length - drawn.length, "Gateway")} with fewer requests: in the table.`));
+  $("pictures").replaceChildren(...(figures.length > 0 ? figures : [el("p", { class: "empty" }, "No Gateway is served.")]));
+  if (!$("path-details").open) return;
+  const row = ({ gateway }, { from, to, requests, errors, hits }) =>
+    el(
+      "tr",
+      {},
+      el("td", {}, gateway.name),
+      el("th", { scope: "row" }, from),
+      el("td", {}, to),
+      el("td", { class: "number" }, number(requests)),
+      el("td", { class: errors > 0 ? "number error" : "number" }, number(errors)),
+      el("td", { class: "number" }, percent(hits)),
+    );
+  fill($("path-table"), all.flatMap((one) => pathRows(one.described).map((path) => row(one, path))), "No Gateway is served.");
 }
 
 // ---- routes
@@ -162,7 +206,7 @@ const ruleKey = (gateway, kind, route, rule) => [gateway, kind, route, rule].joi
 const COLUMNS = [
   ["rate", (value) => number(value ?? 0), "requests a second", 1],
   ["hits", percent, "hit ratio", 1],
-  ["p95", milliseconds, "latency, 95 of 100 below", 1],
+  ["p95", milliseconds, "latency, p95", 1],
   ["errors", (value) => number(value ?? 0), "errors a second", 1],
 ];
 
@@ -200,7 +244,7 @@ function routeRow(row) {
     el("th", { scope: "row" }, `${row.kind} ${row.route}`, el("div", { class: "quiet" }, `${rule}, Gateway ${row.gateway}`)),
     el("td", { class: "number" }, String(row.priority)),
     el("td", {}, backends(row.groups)),
-    el("td", {}, row.cache ?? el("span", { class: "quiet" }, "passed by")),
+    el("td", {}, row.cache ?? el("span", { class: "quiet" }, "bypassed"), row.way ? el("div", { class: "quiet" }, `way: ${row.way}`) : null),
     cells,
   );
 }
@@ -242,19 +286,21 @@ function showTotals() {
           el("h3", {}, label[0].toUpperCase() + label.slice(1)),
           el("p", { class: "quiet" }, column === "rate" ? `${name}, ${number(inFlight, 0)} in flight` : name),
           el("p", { class: "number" }, now),
-          plot(`${label} of ${name}, last ${seen.kept / 60} minutes; now ${now}`, values, seen.kept, most),
+          chart(`${label} of ${name}, last ${seen.kept / 60} minutes; now ${now}`, values, seen.kept, most, format),
         ),
       );
     }
   }
-  $("totals").replaceChildren(...(cards.length > 0 ? cards : [el("p", { class: "empty" }, "No numbers yet.")]));
+  $("totals").replaceChildren(...(cards.length > 0 ? cards : [el("p", { class: "empty" }, "Waiting for data.")]));
 }
 
 async function loadTraffic() {
   const { kept, gateways } = await ask("/api/traffic");
   seen.kept = kept;
   seen.totals = new Map(gateways.map(({ gateway, total, in_flight, per_route }) => [gateway, { series: total, inFlight: in_flight, uncounted: !per_route }]));
+  for (const { gateway, picture, in_front, per_route } of gateways) seen.paths.set(gateway, { picture, inFront: in_front, uncounted: !per_route });
   showTotals();
+  showPaths();
 }
 
 const SILENT = { rate: 0, errors: 0, hits: null, mean: null, p95: null };
@@ -285,7 +331,11 @@ function takeSecond(second) {
     told.add(row.key);
     if (!document.hidden) traffic(row.cells, series);
   }
-  if (!document.hidden) showTotals();
+  seen.paths.set(second.gateway, { picture: second.picture, inFront: second.in_front, uncounted: second.uncounted ?? false });
+  if (!document.hidden) {
+    showTotals();
+    showPaths();
+  }
 }
 
 // ---- events
@@ -322,7 +372,7 @@ async function explain(event) {
         el(
           "dl",
           {},
-          [["Path", one.path], ["Host", one.host], ["Route", one.route], ["Answer", one.answer], ["Problem", one.problem], ["Cache", one.cache]]
+          [["Path", one.path], ["Host", one.host], ["Route", one.route], ["Answer", one.answer], ["Problem", one.problem], ["Way", one.way], ["Cache", one.cache]]
             .filter(([, value]) => value)
             .map(([name, value]) => [el("dt", {}, name), el("dd", { "data-fact": name.toLowerCase() }, value)]),
         ),
@@ -420,13 +470,22 @@ const refresh = once(async () => {
   await loadRoutes();
 });
 
+const measure = once(loadTraffic);
+
+function start() {
+  refresh();
+  measure();
+}
+
 function follow() {
   const events = new EventSource("/api/events");
+  let first = true;
   events.addEventListener("open", () => {
     $("connection").className = "";
     $("connection").textContent = "live";
-    refresh();
-    once(loadTraffic)();
+    // At the beginning both were asked for already.
+    if (!first) start();
+    first = false;
   });
   events.addEventListener("error", () => lost("no connection; what is shown may be old"));
   events.addEventListener("entry", (event) => showEvent(JSON.parse(event.data)));
@@ -455,4 +514,8 @@ $("next").addEventListener("click", () => {
 $("explain-form").addEventListener("submit", explain);
 $("purge-form").addEventListener("submit", purge);
 $("only-problems").addEventListener("change", (event) => $("event-list").classList.toggle("only-problems", event.target.checked));
+$("path-details").addEventListener("toggle", showPaths);
+window.addEventListener("resize", showPaths);
+// Without waiting for the stream of events: it may take a moment to open.
+start();
 follow();

@@ -38,3 +38,19 @@ export function plot(label, points, length, most = 0) {
   }
   return svg;
 }
+
+// A plot with its scale: the largest value, 0, and the time.
+export function chart(label, points, length, most, format) {
+  const top = Math.max(most, ...points.map((value) => value ?? 0)) || 1;
+  const part = (name, text) => {
+    const element = document.createElement("span");
+    element.className = name;
+    element.textContent = text;
+    return element;
+  };
+  const element = document.createElement("div");
+  element.className = "chart";
+  const minutes = length / 60;
+  element.append(part("top", format(top)), part("bottom", "0"), plot(label, points, length, most), part("from", `${minutes} minutes ago`), part("to", "now"));
+  return element;
+}

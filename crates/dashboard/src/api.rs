@@ -11,7 +11,7 @@ use crate::answer::{self, Answer};
 use crate::board::{Board, Watched, lock};
 use crate::explain::{Asked, Explained, explain};
 use crate::names;
-use crate::view::{Measured, MeasuredGateway, Routes, Row, Top, rows};
+use crate::view::{Measured, MeasuredGateway, Routes, Row, Second, Top, arrangement, rows};
 
 /// The most rows of one answer.
 const MOST_ROWS: usize = 1000;
@@ -66,7 +66,8 @@ pub(crate) fn routes(board: &Board, query: &Query) -> Answer {
         let config = watched.current();
         let backends = lock(&watched.backends);
         let health = |address| backends.health(address);
-        for row in rows(&watched.name, &config, &health).filter(|row| fits(row, &wanted)) {
+        let in_front = watched.is_in_front();
+        for row in rows(&watched.name, &config, in_front, &health).filter(|row| fits(row, &wanted)) {
             if found.total >= offset && found.rows.len() < limit {
                 found.rows.push(row);
             }
@@ -140,10 +141,11 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
         // Not held meanwhile: whoever reports must not wait for us.
         let state = watched.state.borrow().clone();
         let names = names::of_front(&state.configuration.tls);
+        let arrangement = arrangement(&state.configuration.tls);
         for socket in sockets(&config, &state).values() {
             let here = socket_parts(socket).map(|(_, port)| port);
             if port.is_none() || port == here {
-                all.push(explain(&router, &names, &faults, (&watched.name, socket), &asked));
+                all.push(explain(&router, &names, &faults, (&watched.name, socket), arrangement, &asked));
             }
         }
     }
@@ -177,6 +179,8 @@ pub(crate) fn traffic(board: &Board, query: &Query) -> Answer {
             in_flight: traffic.in_flight,
             per_route: !traffic.is_uncounted(),
             total: traffic.total(),
+            in_front: watched.is_in_front(),
+            picture: traffic.picture(),
         });
     }
     answer::json(&all)
@@ -187,9 +191,10 @@ pub(crate) fn top(board: &Board, query: &Query) -> Answer {
         (Ok(seconds), Ok(limit)) => (seconds.clamp(1, crate::traffic::KEPT), limit.min(MOST_ROWS)),
         (Err(why), _) | (_, Err(why)) => return bad(&why),
     };
-    let mut top = Top::default();
+    let mut top = Top { by_way: true, ..Top::default() };
     for watched in asked_for(board, query) {
-        top.gateways.push(lock(&watched.traffic).second(&watched.name, seconds, limit));
+        let second = lock(&watched.traffic).second(&watched.name, seconds, limit);
+        top.gateways.push(Second { in_front: watched.is_in_front(), ..second });
     }
     answer::json(&top)
 }

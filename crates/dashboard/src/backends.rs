@@ -9,7 +9,7 @@ use crate::view::{Cache, Health};
 
 /// Stevedores, by the names of their counters.
 const STORES: [&str; 4] = ["SMA", "SMF", "SMU", "MSE"];
-/// What is too short-lived for the cache.
+/// The storage of short-lived objects, and of uncached responses under way.
 const TRANSIENT: &str = "Transient";
 
 /// Of one varnishd.
@@ -71,17 +71,26 @@ fn address(instance: &str) -> Option<SocketAddr> {
     name.split('+').next()?.parse().ok()
 }
 
+/// varnishd counts objects of all storages together, so the bytes that belong to them are those of all storages.
 fn cache(counters: &[Counter]) -> Option<Cache> {
-    let of_stores = |name: &str| -> u64 {
-        let stores =
-            counters.iter().filter(|c| STORES.contains(&c.group.as_str()) && c.instance != TRANSIENT);
-        stores.filter(|c| c.name == name).map(|c| c.value).sum()
+    let of_stores = |name: &str, transient: bool| -> u64 {
+        let stores = counters.iter().filter(|c| STORES.contains(&c.group.as_str()));
+        stores.filter(|c| (c.instance == TRANSIENT) == transient && c.name == name).map(|c| c.value).sum()
     };
     let main = |name: &str| counters.iter().find(|c| c.group == "MAIN" && c.name == name).map(|c| c.value);
+    // varnishd reports no free space where a storage has no limit.
+    let with_limit = |transient: bool| {
+        let (used, free) = (of_stores("g_bytes", transient), of_stores("g_space", transient));
+        (used, if free == 0 && transient { 0 } else { used.saturating_add(free) })
+    };
+    let ((stored, limit), (transient, transient_limit)) = (with_limit(false), with_limit(true));
     Some(Cache {
-        used: of_stores("g_bytes"),
-        free: of_stores("g_space"),
+        used: stored.saturating_add(transient),
         objects: main("n_object")?,
+        stored,
+        limit,
+        transient,
+        transient_limit,
         evicted: main("n_lru_nuked").unwrap_or(0),
     })
 }
@@ -129,14 +138,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_transient_does_not_fill_the_cache() {
+    fn the_bytes_of_the_cache_are_those_of_all_its_objects() {
         let mut backends = Backends::default();
-        backends.take(&[
+        let counters = [
             counter("SMA", "s0", "g_bytes", 5),
             counter("SMA", "s0", "g_space", 95),
             counter("SMA", "Transient", "g_bytes", 7),
+            counter("SMA", "Transient", "g_space", 0),
             counter("MAIN", "", "n_object", 2),
-        ]);
-        assert_eq!(backends.cache, Some(Cache { used: 5, free: 95, objects: 2, evicted: 0 }));
+        ];
+        backends.take(&counters);
+        let expected = Cache {
+            used: 12,
+            objects: 2,
+            stored: 5,
+            limit: 100,
+            transient: 7,
+            transient_limit: 0,
+            evicted: 0,
+        };
+        assert_eq!(backends.cache, Some(expected));
+        let bounded = [counter("SMA", "Transient", "g_space", 13), counters[2].clone(), counters[4].clone()];
+        backends.take(&bounded);
+        let cache = backends.cache.unwrap();
+        assert_eq!((cache.stored, cache.limit, cache.transient, cache.transient_limit), (0, 0, 7, 20));
     }
 }

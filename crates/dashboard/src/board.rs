@@ -9,7 +9,7 @@ use chaperone::{Configuration, Event, Severity, State};
 use model::ghost::Config;
 use model::invalidation::{Invalidation, Outcome};
 use router::Router;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::task::AbortHandle;
 
 use crate::backends::Backends;
@@ -17,7 +17,7 @@ use crate::changes::{self, Endpoints, Shown};
 use crate::explain::Faults;
 use crate::journal::{Journal, now};
 use crate::traffic::Traffic;
-use crate::view::{self, Gateway, Overview, Reload};
+use crate::view::{self, Gateway, Overview, Reload, Second};
 
 /// Changes of configuration are looked at together.
 const GATHER: Duration = Duration::from_millis(300);
@@ -51,6 +51,8 @@ pub struct Board {
     pub(crate) version: watch::Sender<u64>,
     /// Milliseconds since 1970 when somebody last asked.
     asked: AtomicU64,
+    /// Somebody asks after a pause.
+    asks: Notify,
     /// Numbers of each second, as JSON.
     pub(crate) samples: broadcast::Sender<Arc<str>>,
 }
@@ -103,6 +105,7 @@ impl Board {
             reloads: Mutex::default(),
             version: watch::Sender::default(),
             asked: AtomicU64::new(0),
+            asks: Notify::new(),
             samples: broadcast::Sender::new(16),
         })
     }
@@ -192,7 +195,11 @@ impl Board {
 
     /// Somebody looks.
     pub(crate) fn look(&self) {
+        let was_looked_at = self.is_looked_at();
         self.asked.store(now(), Ordering::Relaxed);
+        if !was_looked_at {
+            self.asks.notify_waiters();
+        }
     }
 
     fn is_looked_at(&self) -> bool {
@@ -240,6 +247,11 @@ impl Board {
 }
 
 impl Watched {
+    /// Does the front carry HTTP?
+    pub(crate) fn is_in_front(&self) -> bool {
+        self.state.borrow().configuration.tls.http
+    }
+
     /// What is served now, read.
     pub(crate) fn current(&self) -> Arc<Config> {
         let configuration = self.state.borrow().configuration.clone();
@@ -323,6 +335,7 @@ async fn measure(board: Arc<Board>, watched: Weak<Watched>) {
         }
         let second = traffic.second(&watched.name, 1, MOST_RULES);
         drop(traffic);
+        let second = Second { in_front: watched.is_in_front(), ..second };
         if let Ok(json) = serde_json::to_string(&second) {
             let _ = board.samples.send(json.into());
         }
@@ -347,6 +360,9 @@ async fn look(board: Arc<Board>, watched: Weak<Watched>) {
                 board.changed();
             }
         }
-        tokio::time::sleep(EVERY.max(begun.elapsed() * REST)).await;
+        tokio::select! {
+            () = tokio::time::sleep(EVERY.max(begun.elapsed() * REST)) => {}
+            () = board.asks.notified() => {}
+        }
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::RouteKind;
 use model::names::socket_parts;
+use model::{Arrangement, RouteKind};
+use router::counters::Way;
 use router::{Action, Candidate, Decision, Request, Routed, Router, Rule, TooLong, Verdict, random};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,9 @@ pub struct Explained {
     /// Why the route leads nowhere, in whole or in part, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Which way the request takes, and why; absent where there is no HTTP request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     /// The other rules, closest first.
@@ -64,6 +68,7 @@ pub fn explain(
     names: &[Name],
     faults: &Faults,
     (gateway, socket): (&str, &str),
+    arrangement: Arrangement,
     asked: &Asked,
 ) -> Explained {
     let mut request = At { asked, socket, url: asked.path.as_bytes() };
@@ -78,7 +83,8 @@ pub fn explain(
     };
     if !router::is_host(asked.host.as_bytes()) {
         let answer = format!("400, `{}` is no host", asked.host);
-        return without_route("whatever the listener", None, answer);
+        let way = Some(own_way(arrangement, "the Host header is not valid"));
+        return Explained { way, ..without_route("whatever the listener", None, answer) };
     }
     if let Some((protocol, port)) = socket_parts(socket)
         && protocol != "http"
@@ -115,7 +121,8 @@ pub fn explain(
     };
     if let Action::Refused(why) = decision.action() {
         let answer = format!("400, {}", why.message());
-        return Explained { host, ..without_route(&listener, None, answer) };
+        let way = Some(own_way(arrangement, why.message()));
+        return Explained { host, way, ..without_route(&listener, None, answer) };
     }
     let others = explanation.candidates.iter().filter_map(|Candidate { rule, verdict }| {
         let why = match verdict {
@@ -135,6 +142,7 @@ pub fn explain(
         route: decision.rule().map(shown),
         answer: answer(&request, decision),
         problem: decision.rule().and_then(|rule| problem(rule, faults)),
+        way: Some(way(&request, decision, arrangement)),
         cache: matches!(decision.action(), Action::Forward { .. }).then(|| cache(&request, decision)),
         others: others.take(SHOWN).collect(),
         more: count.saturating_sub(SHOWN),
@@ -150,7 +158,7 @@ impl fmt::Display for Explained {
             }
         }
         writeln!(f, "  answer: {}", self.answer)?;
-        for (name, value) in [("problem", &self.problem), ("cache", &self.cache)] {
+        for (name, value) in [("problem", &self.problem), ("way", &self.way), ("cache", &self.cache)] {
             if let Some(value) = value {
                 writeln!(f, "  {name}: {value}")?;
             }
@@ -218,27 +226,77 @@ fn problem(rule: &Rule, faults: &Faults) -> Option<String> {
 
 /// As the postamble of main.vcl decides it; user VCL may decide otherwise.
 fn cache(request: &At<'_>, decision: &Decision<'_>) -> String {
+    match (bypasses(request, decision), decision.cache()) {
+        (None, Some(cache)) => {
+            let mut url = Vec::new();
+            cache.write_url(request.url(), &mut url);
+            format!("asked, for `{}`", String::from_utf8_lossy(&url))
+        }
+        (why, _) => format!("bypassed: {}", why.unwrap_or_default()),
+    }
+}
+
+/// Why the cache is not asked, if so. The conditions are those of [`Decision::asks_cache`].
+fn bypasses(request: &At<'_>, decision: &Decision<'_>) -> Option<String> {
     if decision.is_ambiguous() {
-        return "passed by, the path has encoded separators or dot segments".to_owned();
+        return Some("the path has encoded separators or dot segments".to_owned());
     }
-    let Some(cache) = decision.cache() else {
-        return "passed by, there is no cache policy".to_owned();
-    };
+    let Some(cache) = decision.cache() else { return Some("the rule has no cache policy".to_owned()) };
+    let has = |name| request.any_header(name, &mut |_| true);
     if !matches!(request.method(), b"GET" | b"HEAD") {
-        return "passed by, the method is neither GET nor HEAD".to_owned();
+        return Some(format!("{} is never answered from the cache", request.asked.method));
     }
-    if request.any_header("Authorization", &mut |_| true) {
-        return "passed by, the request has an Authorization".to_owned();
+    let why = if has("Authorization") {
+        "the request has an Authorization header"
+    } else if cache.is_bypassed_by(request) {
+        "the policy's bypass names a header of the request"
+    } else if cache.cookies_pass() && has("Cookie") {
+        "the request has a Cookie header, and the Ingress has no cache policy"
+    } else {
+        return None;
+    };
+    Some(why.to_owned())
+}
+
+/// The way that the request takes, and why.
+fn way(request: &At<'_>, decision: &Decision<'_>, arrangement: Arrangement) -> String {
+    let is_own = decision.cache().is_none() && !matches!(decision.action(), Action::Forward { .. });
+    if is_own {
+        let why = match decision.action() {
+            Action::Redirect => "the rule redirects",
+            Action::NoBackend | Action::Unavailable => "no backend of the rule has endpoints",
+            Action::NotFound => "no route matches",
+            Action::Misdirected => "the connection was made for another listener",
+            Action::Loop => "the request has been through this gateway before",
+            Action::TooLong(_) => "the request is too long for a regular expression of the routes",
+            Action::Refused(why) => why.message(),
+            Action::Forward { .. } => "the gateway answers",
+        };
+        return own_way(arrangement, why);
     }
-    if cache.is_bypassed_by(request) {
-        return "passed by, the policy's bypass has a header of the request".to_owned();
+    if !arrangement.http_in_front {
+        return format!("through varnishd: {}", arrangement.why());
     }
-    if cache.cookies_pass() && request.any_header("Cookie", &mut |_| true) {
-        return "passed by, the request has a Cookie, and the Ingress has no cache policy".to_owned();
+    let upgrades = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(b"websocket");
+    if request.any_header("Upgrade", &mut |value| upgrades(value)) {
+        return format!("{}: a WebSocket is never answered from the cache", Way::Direct.name());
     }
-    let mut url = Vec::new();
-    cache.write_url(request.url(), &mut url);
-    format!("asked, for `{}`", String::from_utf8_lossy(&url))
+    match bypasses(request, decision) {
+        Some(why) => format!("{}: {why}", Way::Direct.name()),
+        None => {
+            let policy = match decision.cache() {
+                Some(cache) if cache.cookies_pass() => "an Ingress without a cache policy",
+                _ => "a cache policy",
+            };
+            format!("{}: {} with {policy}", Way::Cache.name(), request.asked.method)
+        }
+    }
+}
+
+/// The gateway answers itself: the front, or ghost in varnishd.
+fn own_way(arrangement: Arrangement, why: &str) -> String {
+    let way = if arrangement.http_in_front { "own" } else { "own, through varnishd" };
+    format!("{way}: {why}")
 }
 
 fn answer(request: &At<'_>, decision: &Decision<'_>) -> String {

@@ -13,6 +13,7 @@ mod changes;
 mod door;
 mod events;
 mod explain;
+mod flows;
 mod journal;
 pub mod names;
 mod patient;

@@ -4,9 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use chaperone::stats::Sample;
 use model::RouteKind;
-use model::stats::{BOUNDS_MICROS, BUCKETS, Counts, Stats};
+use model::stats::{BOUNDS_MICROS, BUCKETS, Counts, Stats, WAYS};
 use serde::{Deserialize, Serialize};
 
+use crate::flows::{Flows, Picture};
 use crate::view::{Second, SecondOf};
 
 /// Seconds that are kept.
@@ -31,6 +32,17 @@ pub struct Point {
     /// Milliseconds to the answer's last byte: the mean, and what 95 of 100 stay below.
     pub mean: Option<f64>,
     pub p95: Option<f64>,
+    /// Requests per second by way.
+    #[serde(default)]
+    pub ways: ByWay,
+}
+
+/// Requests per second by way: one field for each of [`WAYS`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ByWay {
+    pub cache: f64,
+    pub direct: f64,
+    pub own: f64,
 }
 
 /// The same, as columns: a plot is a column.
@@ -48,7 +60,7 @@ struct Series {
     points: VecDeque<Counted>,
 }
 
-/// What is kept of one second: 80 bytes.
+/// What is kept of one second: 96 bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
     requests: u32,
@@ -59,6 +71,7 @@ struct Counted {
     hits: u32,
     sum_micros: u64,
     buckets: [u32; BUCKETS],
+    ways: [u32; WAYS.len()],
     seconds: f32,
 }
 
@@ -68,6 +81,7 @@ pub struct Traffic {
     before: Option<Sample>,
     total: Series,
     rules: HashMap<Rule, Series>,
+    flows: Flows,
     pub(crate) in_flight: u64,
     per_route: bool,
 }
@@ -79,6 +93,7 @@ impl Traffic {
             self.before = None;
             self.in_flight = 0;
             self.total.push(Counted::silent(1.0));
+            self.flows.silent(1.0);
             self.rules.values_mut().for_each(|series| series.push(Counted::silent(1.0)));
             return;
         };
@@ -87,6 +102,7 @@ impl Traffic {
         // Without one before it nobody knows in which time these were counted.
         let Some(before) = self.before.replace(sample.clone()) else { return };
         let seconds = sample.at.saturating_duration_since(before.at).as_secs_f64().max(0.001);
+        self.flows.take(&before.stats, &sample.stats, seconds);
         let (was, nothing) = (by_rule(&before.stats), Counts::default());
         let since = |rule: &Rule, now: &Counts| {
             Counted::between(was.get(rule).copied().unwrap_or(&nothing), now, seconds)
@@ -133,6 +149,11 @@ impl Traffic {
         self.rules.get(rule).map(Series::columns)
     }
 
+    /// Where the requests of the last seconds came from, and where they went.
+    pub(crate) fn picture(&self) -> Picture {
+        self.flows.picture()
+    }
+
     /// Is counting switched off?
     pub(crate) fn is_uncounted(&self) -> bool {
         self.before.is_some() && !self.per_route
@@ -150,8 +171,10 @@ impl Traffic {
             gateway: gateway.to_owned(),
             total: self.total.over(seconds),
             in_flight: self.in_flight,
+            in_front: false,
             uncounted: self.is_uncounted(),
             rules: rules.collect(),
+            picture: self.picture(),
         }
     }
 
@@ -226,6 +249,7 @@ impl Counted {
             hits: capped(hit + stale),
             sum_micros: more.seconds.sum_micros,
             buckets: more.seconds.buckets.map(capped),
+            ways: more.ways.map(capped),
             seconds: seconds as f32,
         }
     }
@@ -237,6 +261,7 @@ impl Counted {
         self.hits = self.hits.saturating_add(other.hits);
         self.sum_micros = self.sum_micros.saturating_add(other.sum_micros);
         self.buckets.iter_mut().zip(other.buckets).for_each(|(to, from)| *to = to.saturating_add(from));
+        self.ways.iter_mut().zip(other.ways).for_each(|(to, from)| *to = to.saturating_add(from));
         self.seconds += other.seconds;
     }
 
@@ -249,11 +274,15 @@ impl Counted {
             hits: (self.asked > 0).then(|| round(f64::from(self.hits) / f64::from(self.asked))),
             mean: (measured > 0).then(|| round(self.sum_micros as f64 / measured as f64 / 1000.0)),
             p95: below(&self.buckets, 0.95).map(round),
+            ways: {
+                let [cache, direct, own] = self.ways.map(|count| round(f64::from(count) / seconds));
+                ByWay { cache, direct, own }
+            },
         }
     }
 }
 
-fn round(value: f64) -> f64 {
+pub(crate) fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 

@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::traffic::{Columns, Point};
+pub use crate::flows::{NamedRates, Others, Picture, Rate, Rates};
+pub use crate::traffic::{ByWay, Columns, Point};
 
-pub(crate) use gateway::gateway;
+pub(crate) use gateway::{arrangement, gateway};
 pub(crate) use routes::rows;
 
 /// A Gateway by the configuration that it is to have, for whoever has no varnishd of it.
@@ -19,8 +20,8 @@ pub fn of_config(name: &str, state: &chaperone::State, config: &model::ghost::Co
 }
 
 /// All its rows. Nobody has tried its endpoints.
-pub fn all_rows(name: &str, config: &model::ghost::Config) -> Vec<Row> {
-    rows(name, config, &|_| Health::Untried).collect()
+pub fn all_rows(name: &str, config: &model::ghost::Config, in_front: bool) -> Vec<Row> {
+    rows(name, config, in_front, &|_| Health::Untried).collect()
 }
 
 /// `/api/state`
@@ -45,6 +46,9 @@ pub struct Gateway {
     /// The newest configuration is not served, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Which process carries HTTP.
+    #[serde(default)]
+    pub arrangement: Arrangement,
     /// What else keeps it from serving all that it is to serve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
@@ -62,6 +66,20 @@ pub struct Gateway {
     /// TLSRoutes' names, and where their connections go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tls_hosts: Vec<TlsHost>,
+}
+
+/// Which process carries HTTP, and why.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrangement {
+    /// `Front` or `Varnish`.
+    pub name: String,
+    pub why: String,
+}
+
+impl From<model::Arrangement> for Arrangement {
+    fn from(of: model::Arrangement) -> Self {
+        Self { name: of.name().to_owned(), why: of.why().to_owned() }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,12 +159,19 @@ pub struct MeasuredGateway {
     /// False where counting for each route is switched off.
     pub per_route: bool,
     pub total: Columns,
+    /// The front carries HTTP; otherwise all requests go through varnishd.
+    #[serde(default)]
+    pub in_front: bool,
+    pub picture: Picture,
 }
 
 /// `/api/top`: over the last seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Top {
     pub gateways: Vec<Second>,
+    /// Requests are counted by way. They are not in the metrics of pods.
+    #[serde(default)]
+    pub by_way: bool,
     /// What is not in these numbers, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -158,11 +183,17 @@ pub struct Second {
     pub gateway: String,
     pub total: Point,
     pub in_flight: u64,
+    /// The front carries HTTP; otherwise all requests go through varnishd.
+    #[serde(default)]
+    pub in_front: bool,
     /// `metrics.perRoute: false` has switched counting off: the numbers say nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncounted: bool,
     /// Those with requests, the busiest first.
     pub rules: Vec<SecondOf>,
+    /// Where requests come from, and where they go.
+    #[serde(default)]
+    pub picture: Picture,
 }
 
 /// … and of one rule of it.
@@ -204,7 +235,11 @@ pub struct Row {
     /// What its filters do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
-    /// Its cache policy; absent: passed by.
+    /// The way of its requests in the Front arrangement: `cache`, for those that the cache may answer, or `direct`; `own` where
+    /// the gateway answers. Otherwise `varnishd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<String>,
+    /// Its cache policy; absent: bypassed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     pub groups: Vec<Group>,
@@ -246,14 +281,19 @@ pub enum Health {
     Failing,
 }
 
-/// How full it is.
+/// How full the cache is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
-    /// Bytes.
+    /// Bytes of all objects that are stored: `stored` and `transient`.
     pub used: u64,
-    /// Bytes; 0 where there is no limit.
-    pub free: u64,
+    /// All objects, those in Transient, too.
     pub objects: u64,
-    /// Objects that had to go for want of room.
+    /// Bytes in the configured storage, and its limit; 0 where it has none.
+    pub stored: u64,
+    pub limit: u64,
+    /// Bytes in Transient, which holds short-lived objects and uncached responses under way; and its limit, 0 where it has none.
+    pub transient: u64,
+    pub transient_limit: u64,
+    /// Objects that were evicted because the storage was full.
     pub evicted: u64,
 }

@@ -19,6 +19,8 @@ pub struct Config {
     pub http2: bool,
     /// Does the front carry HTTP itself? Otherwise varnishd gets the bytes of HTTPS listeners, and plain ones are its own.
     pub http: bool,
+    /// Why it does not, for those who show it.
+    pub through_varnishd: Option<model::ThroughVarnishd>,
     /// By port: what clients must show, for all its hosts with [`Action::Terminate`].
     pub client_validation: BTreeMap<u16, ClientValidation>,
     /// Where absent no PROXY header is read.
@@ -32,6 +34,7 @@ impl Default for Config {
             limits: Limits::default(),
             http2: true,
             http: false,
+            through_varnishd: None,
             client_validation: BTreeMap::new(),
             proxy_protocol: None,
         }

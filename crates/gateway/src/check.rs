@@ -26,6 +26,8 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     for (key, plan) in &translation.gateways {
         notices.extend(input::ghost(plan, &endpoints).1);
         notices.extend(translate::resolve_tls(&plan.routing, &endpoints).1);
+        let arrangement = plan.routing.arrangement();
+        writeln!(to, "note: Gateway {key}: data path {} ({})", arrangement.name(), arrangement.why())?;
         bad += usize::from(!check_vcl(&mut to, key, plan, &arguments.varnish)?);
     }
     for (at, notice) in notices.iter().enumerate() {

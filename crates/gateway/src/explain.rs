@@ -75,7 +75,8 @@ fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result<Vec<E
         let sockets: BTreeMap<u16, &str> = sockets.filter_map(|s| Some((socket_parts(s)?.1, s))).collect();
         for (_, socket) in sockets.into_iter().filter(|(p, _)| arguments.port.is_none_or(|port| port == *p)) {
             let at = (key.as_str(), socket);
-            all.push(dashboard::explain(&compiled.router, &names, &faults, at, asked));
+            let arrangement = plan.routing.arrangement();
+            all.push(dashboard::explain(&compiled.router, &names, &faults, at, arrangement, asked));
         }
     }
     Ok(all)

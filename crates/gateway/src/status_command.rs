@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dashboard::view::{Gateway, Group, Listener, Row};
+use dashboard::view::{Arrangement, Gateway, Group, Listener, Row};
 use serde_json::json;
 
 use crate::cli::{Output, StatusArguments};
@@ -31,12 +31,14 @@ pub(crate) async fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> 
 }
 
 fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<()> {
-    let mut table = Table::new(&["GATEWAY", "STATE", "LISTENERS", "ROUTES", "ENDPOINTS", "LAST RELOAD"]);
+    let mut table =
+        Table::new(&["GATEWAY", "STATE", "DATA PATH", "LISTENERS", "ROUTES", "ENDPOINTS", "LAST RELOAD"]);
     for status in gateways {
         let Gateway { name, listeners, counts, .. } = &status.gateway;
         table.row(vec![
             name.clone(),
             state(status),
+            data_path(&status.gateway.arrangement),
             listeners.len().to_string(),
             counts.routes.to_string(),
             counts.endpoints.to_string(),
@@ -88,7 +90,7 @@ fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<(
     }
     below(to, &table)?;
 
-    let mut table = Table::new(&["ROUTE", "GATEWAY", "HOST", "MATCH", "BACKENDS"]);
+    let mut table = Table::new(&["ROUTE", "GATEWAY", "HOST", "MATCH", "WAY", "BACKENDS"]);
     for row in rows.iter().take(SHOWN) {
         let hosts = match row.hosts.as_slice() {
             [one] => one.clone(),
@@ -96,7 +98,8 @@ fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<(
             [] => "*".to_owned(),
         };
         let route = format!("{} {}, rule {}", row.kind, row.route, row.rule);
-        table.row(vec![route, row.gateway.clone(), hosts, row.conditions.clone(), backends(row)]);
+        let way = row.way.clone().unwrap_or_else(|| "-".to_owned());
+        table.row(vec![route, row.gateway.clone(), hosts, row.conditions.clone(), way, backends(row)]);
     }
     below(to, &table)?;
     more(to, rows.len())?;
@@ -112,6 +115,11 @@ fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<(
         }
     }
     below(to, &table)
+}
+
+/// `Front (dataPath: Auto)`
+fn data_path(Arrangement { name, why }: &Arrangement) -> String {
+    if name.is_empty() { "-".to_owned() } else { format!("{name} ({why})") }
 }
 
 fn more(to: &mut impl Write, all: usize) -> io::Result<()> {

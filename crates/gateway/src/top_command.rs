@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dashboard::view::{Point, Second, Top};
+use dashboard::view::{ByWay, Point, Second, Top};
 
 use crate::cli::{Output, TopArguments};
 use crate::progress;
@@ -76,21 +76,24 @@ fn print(to: &mut impl Write, top: &Top, limit: usize, width: Option<usize>) -> 
     if top.gateways.is_empty() {
         return Ok(());
     }
-    let head = ["ROUTE", "REQUESTS/S", "HITS", "MEAN", "P95", "ERRORS/S"];
+    let head = ["ROUTE", "REQUESTS/S", "WAY", "HITS", "MEAN", "P95", "ERRORS/S"];
+    let head: Vec<&str> = head.into_iter().filter(|column| top.by_way || *column != "WAY").collect();
     let mut table = Table::new(&head);
-    for Second { gateway, total, in_flight, .. } in &top.gateways {
-        table.row(cells(format!("Gateway {gateway}, {in_flight} in flight"), total));
+    let cells = |name, point: &Point, in_front| {
+        let way = top.by_way.then(|| way(point.ways, in_front));
+        cells(name, point, way)
+    };
+    for Second { gateway, total, in_flight, in_front, .. } in &top.gateways {
+        table.row(cells(format!("Gateway {gateway}, {in_flight} in flight"), total, *in_front));
     }
-    let mut rules: Vec<_> = top
-        .gateways
-        .iter()
-        .flat_map(|second| second.rules.iter().map(move |rule| (&second.gateway, rule)))
-        .collect();
+    let mut rules: Vec<_> =
+        top.gateways.iter().flat_map(|second| second.rules.iter().map(move |rule| (second, rule))).collect();
     rules.sort_by(|(_, one), (_, other)| other.point.rate.total_cmp(&one.point.rate));
     let several = top.gateways.len() > 1;
-    for (gateway, rule) in rules.into_iter().take(limit) {
-        let of = if several { format!(" ({gateway})") } else { String::new() };
-        table.row(cells(format!("{} {}, rule {}{of}", rule.kind, rule.route, rule.rule), &rule.point));
+    for (second, rule) in rules.into_iter().take(limit) {
+        let of = if several { format!(" ({})", second.gateway) } else { String::new() };
+        let name = format!("{} {}, rule {}{of}", rule.kind, rule.route, rule.rule);
+        table.row(cells(name, &rule.point, second.in_front));
     }
     table.write(to, width)?;
     for Second { gateway, .. } in top.gateways.iter().filter(|second| second.uncounted) {
@@ -102,14 +105,46 @@ fn print(to: &mut impl Write, top: &Top, limit: usize, width: Option<usize>) -> 
     top.notes.iter().try_for_each(|note| writeln!(to, "{note}"))
 }
 
-fn cells(name: String, point: &Point) -> Vec<String> {
+/// `direct`, or `cache 80 %, direct 20 %`. In the Varnish arrangement all requests go through varnishd.
+fn way(ways: ByWay, in_front: bool) -> String {
+    let cache = if in_front { "cache" } else { "varnishd" };
+    let mut all = [(cache, ways.cache), ("direct", ways.direct), ("own", ways.own)];
+    all.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let total: f64 = all.iter().map(|(_, rate)| rate).sum();
+    let taken: Vec<_> = all.into_iter().filter(|(_, rate)| *rate > 0.0).collect();
+    match taken.as_slice() {
+        [] => "-".to_owned(),
+        [(name, _)] => (*name).to_owned(),
+        several => {
+            let share = |(name, rate): &(&str, f64)| format!("{name} {:.0} %", 100.0 * rate / total);
+            several.iter().map(share).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn cells(name: String, point: &Point, way: Option<String>) -> Vec<String> {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    vec![
-        name,
-        format!("{:.1}", point.rate),
+    let mut all = vec![name, format!("{:.1}", point.rate)];
+    all.extend(way);
+    all.extend([
         or_dash(point.hits.map(|share| format!("{:.1} %", 100.0 * share))),
         or_dash(point.mean.map(|ms| format!("{ms:.1} ms"))),
         or_dash(point.p95.map(|ms| format!("{ms:.1} ms"))),
         format!("{:.1}", point.errors),
-    ]
+    ]);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_is_named_with_shares_where_there_are_several() {
+        let ways = |cache, direct, own| ByWay { cache, direct, own };
+        assert_eq!(way(ways(0.0, 3.0, 0.0), true), "direct");
+        assert_eq!(way(ways(1.0, 3.0, 0.0), true), "direct 75 %, cache 25 %");
+        assert_eq!(way(ways(3.0, 0.0, 1.0), false), "varnishd 75 %, own 25 %");
+        assert_eq!(way(ByWay::default(), true), "-");
+    }
 }

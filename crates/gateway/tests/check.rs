@@ -3,7 +3,8 @@
 use std::process::Output;
 
 use crate::support::{
-    Origin, Program, Scene, class, gateway, parameters, route, route_to, service, user_vcl,
+    Origin, Program, Scene, class, front_carries_http, gateway, parameters, route, route_to, service,
+    user_vcl,
 };
 
 fn check(scene: &Scene, arguments: &[&str]) -> (bool, String) {
@@ -38,15 +39,20 @@ fn good_manifests_end_with_success() {
         [class(), gateway("web", &[8080]), service("shop", &[shop.address()]), route_to("shop", "/", "shop")];
     let (good, text) = check(&Scene::new(&all.concat()), &[]);
     assert!(good, "{text}");
+    let data_path =
+        if front_carries_http() { "Front (dataPath: Auto)" } else { "Varnish (dataPath is not set)" };
     assert_eq!(
         text,
-        "\
+        format!(
+            "\
 ok: GatewayClass varnish: accepted
 ok: Gateway default/web: accepted
 ok: HTTPRoute default/shop: accepted by Gateway default/web
+note: Gateway default/web: data path {data_path}
 ok: Gateway default/web: the VCL compiles
 All is well.
 "
+        )
     );
 }
 

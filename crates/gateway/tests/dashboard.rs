@@ -383,6 +383,95 @@ fn status_top_and_explain_ask_what_runs() {
 }
 
 #[test]
+fn the_ways_of_requests_are_shown() {
+    let (port, board) = (free_port(), free_port());
+    let origin = Origin::new("shop");
+    let objects = [
+        parameters("{dataPath: Auto}"),
+        gateway("web", &[port]),
+        service("shop", &[origin.address()]),
+        route_to("shop", "/", "shop"),
+        route_to("cached", "/cached", "shop"),
+        cache_policy("cached", "cached", "  forcedTTL: 1h"),
+    ];
+    let scene = Scene::new(&objects.concat());
+    let address = format!("127.0.0.1:{board}");
+    let program = scene.start_with(&["--dashboard", &address]);
+    program.wait_for_line(&["Gateway default/web: reloaded"]);
+    let (_, text) = command(&scene, &["status"]);
+    let line = |text: &str, parts: &[&str]| {
+        let found = text.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(found, "{parts:?} in\n{text}");
+    };
+    line(&text, &["GATEWAY", "STATE", "DATA PATH"]);
+    line(&text, &["default/web", "Front (dataPath: Auto)"]);
+    line(&text, &["HTTPRoute default/shop, rule 0", "direct", "default/shop:80"]);
+    line(&text, &["HTTPRoute default/cached, rule 0", "cache", "default/shop:80"]);
+
+    let picture = wait_for("all ways are drawn", || {
+        for _ in 0..4 {
+            get(port, "x", "/cached");
+        }
+        get(port, "x", "/");
+        Ask::get("x", "/x/..%2fy").send(port);
+        let traffic: Value = serde_json::from_slice(&get(board, "localhost", "/api/traffic").body).unwrap();
+        let web = &traffic["gateways"][0];
+        assert_eq!(web["in_front"], true);
+        let socket = &web["picture"]["sockets"][0];
+        let rate = |way: &str| socket[way]["requests"].as_f64().unwrap_or_default();
+        let all = rate("cache") > 0.0 && rate("direct") > 0.0 && rate("own") > 0.0;
+        let hits = socket["hits"].as_f64().unwrap_or_default() > 0.0;
+        (all && hits).then(|| web["picture"].clone())
+    });
+    assert_eq!(picture["sockets"][0]["name"], format!("http-{port}"));
+    assert_eq!(picture["services"].as_array().unwrap().len(), 1, "{picture}");
+    assert_eq!(picture["services"][0]["name"], "default/shop:80");
+    assert_eq!(picture["services"][0]["own"]["requests"], 0.0, "no Service has seen it");
+    let (_, text) = command(&scene, &["top", "--interval", "30"]);
+    line(&text, &["ROUTE", "REQUESTS/S", "WAY", "HITS"]);
+    line(&text, &["HTTPRoute default/shop, rule 0", " direct "]);
+    line(&text, &["HTTPRoute default/cached, rule 0", " cache "]);
+    let (_, text) = command(&scene, &["explain", "--host", "x", "--path", "/cached"]);
+    line(&text, &["way: cache: GET with a cache policy"]);
+
+    origin.answer_with(503, &[]);
+    wait_for("errors are drawn", || {
+        get(port, "x", "/");
+        let traffic: Value = serde_json::from_slice(&get(board, "localhost", "/api/traffic").body).unwrap();
+        let errors = &traffic["gateways"][0]["picture"]["services"][0]["direct"]["errors"];
+        (errors.as_f64().unwrap_or_default() > 0.0).then_some(())
+    });
+}
+
+#[test]
+fn user_vcl_is_named_as_what_sends_every_request_through_varnishd() {
+    let (port, board) = (free_port(), free_port());
+    let origin = Origin::new("shop");
+    let vcl = user_vcl("sub vcl_deliver { set resp.http.X-User = \"yes\"; }");
+    let class = vcl.replacen("{userVCLConfigMapRef", "{dataPath: Auto, userVCLConfigMapRef", 1);
+    let rest = [gateway("web", &[port]), service("shop", &[origin.address()]), route_to("shop", "/", "shop")];
+    let scene = Scene::new(&[class, rest.concat()].concat());
+    let program = scene.start_with(&["--dashboard", &format!("127.0.0.1:{board}")]);
+    program.wait_for_line(&["Gateway default/web: reloaded"]);
+    let (_, text) = command(&scene, &["status"]);
+    assert!(text.contains("Varnish (user VCL)"), "{text}");
+    let (_, text) = command(&scene, &["explain", "--host", "x", "--path", "/"]);
+    assert!(text.contains("way: through varnishd: user VCL"), "{text}");
+    let picture = wait_for("requests are drawn", || {
+        assert_eq!(get(port, "x", "/").header("X-User"), Some("yes"));
+        let traffic: Value = serde_json::from_slice(&get(board, "localhost", "/api/traffic").body).unwrap();
+        let web = &traffic["gateways"][0];
+        assert_eq!(web["in_front"], false);
+        let services = web["picture"]["services"].as_array()?;
+        (!services.is_empty()).then(|| web["picture"].clone())
+    });
+    assert_eq!(picture["sockets"][0]["name"], format!("http-{port}"));
+    assert_eq!(picture["services"][0]["name"], "default/shop:80");
+    let (_, text) = command(&scene, &["top", "--interval", "30"]);
+    assert!(text.lines().any(|line| line.contains("rule 0") && line.contains(" varnishd ")), "{text}");
+}
+
+#[test]
 fn numbers_that_nobody_counts_are_not_shown_as_zero() {
     let (port, origin) = (free_port(), Origin::new("shop"));
     let class = parameters("{metrics: {perRoute: false}}");

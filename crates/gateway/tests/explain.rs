@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::support::{Program, Scene, cache_policy, class, gateway, route, service};
+use crate::support::{Program, Scene, cache_policy, class, gateway, parameters, route, service};
 
 fn scene() -> Scene {
     let at = |port: u16| [SocketAddr::from(([127, 0, 0, 1], port))];
@@ -87,11 +87,53 @@ fn the_cache_policy_is_told() {
         explain(&scene, &[&["--host", "shop.example.com", "--path", "/x?b=1&utm=2&a=3"], more].concat()).1
     };
     has(&about(&[]), &["cache: asked, for `/x?a=3&b=1`"]);
-    has(&about(&["--method", "DELETE"]), &["cache: passed by", "method"]);
-    has(&about(&["--header", "Authorization: x"]), &["cache: passed by", "Authorization"]);
-    has(&about(&["--header", "Cookie: x"]), &["cache: passed by", "bypass"]);
+    has(&about(&["--method", "DELETE"]), &["cache: bypassed: DELETE is never answered from the cache"]);
+    has(&about(&["--header", "Authorization: x"]), &["cache: bypassed", "Authorization"]);
+    has(&about(&["--header", "Cookie: x"]), &["cache: bypassed", "the policy's bypass"]);
     scene.remove("policy.yaml");
-    has(&about(&[]), &["cache: passed by, there is no cache policy"]);
+    has(&about(&[]), &["cache: bypassed: the rule has no cache policy"]);
+}
+
+/// The scene with these parameters of its class.
+fn with_parameters(spec: &str) -> Scene {
+    let scene = scene();
+    // One file takes the place of the class.
+    let all = std::fs::read_to_string(scene.manifest("all.yaml")).unwrap();
+    scene.write("all.yaml", &all.replacen(&class(), &parameters(spec), 1));
+    scene
+}
+
+#[test]
+fn the_way_of_a_request_is_named_with_its_reason() {
+    let scene = with_parameters("{dataPath: Auto}");
+    scene.write("policy.yaml", &cache_policy("shop", "shop", "  defaultTTL: 1m"));
+    let about = |host: &str, path: &str, more: &[&str]| {
+        explain(&scene, &[&["--host", host, "--path", path], more].concat()).1
+    };
+    let shop = "shop.example.com";
+    has(&about(shop, "/x", &[]), &["way: cache: GET with a cache policy"]);
+    has(&about(shop, "/x", &["--method", "POST"]), &["way: direct: POST is never answered from the cache"]);
+    let authorization = ["--header", "Authorization: x"];
+    has(&about(shop, "/x", &authorization), &["way: direct: the request has an Authorization header"]);
+    let upgrade = ["--header", "Upgrade: websocket"];
+    has(&about(shop, "/x", &upgrade), &["way: direct: a WebSocket is never answered from the cache"]);
+    has(&about(shop, "/old", &[]), &["way: own: the rule redirects"]);
+    has(&about("a b", "/", &[]), &["way: own: the Host header is not valid"]);
+    has(&about("elsewhere.example.com", "/", &[]), &["way: own: no backend of the rule has endpoints"]);
+    scene.remove("policy.yaml");
+    has(&about(shop, "/x", &[]), &["way: direct: the rule has no cache policy"]);
+}
+
+#[test]
+fn what_sends_every_request_through_varnishd_is_named() {
+    let asked = ["--host", "shop.example.com", "--path", "/x"];
+    for (spec, why) in [
+        ("{dataPath: Varnish}", "dataPath: Varnish"),
+        ("{dataPath: Auto, userVCLConfigMapRef: {name: my-vcl}}", "user VCL"),
+    ] {
+        let (_, text) = explain(&with_parameters(spec), &asked);
+        has(&text, &[&format!("way: through varnishd: {why}")]);
+    }
 }
 
 #[test]

@@ -502,5 +502,5 @@ spec: {targetRef: {group: networking.k8s.io, kind: Ingress, name: long}, default
     assert_eq!(cache("long.example", "Cookie"), "HIT");
     let explain = ["explain", "--host", "plain.example", "--path", "/", "--header", "Cookie: x=1"];
     let (_, text) = run(&scene, &explain);
-    assert!(text.contains("cache: passed by, the request has a Cookie"), "{text}");
+    assert!(text.contains("cache: bypassed: the request has a Cookie"), "{text}");
 }

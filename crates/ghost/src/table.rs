@@ -10,7 +10,7 @@ use model::ghost::Config;
 use model::names::{LISTENER_HEADER, ROUTE_HEADER, socket_parts};
 use model::stats::Stats;
 use model::{Version, check_version};
-use router::counters::RouteCounters;
+use router::counters::{FlowCounters, RouteCounters};
 use router::{Action, Compiled, Decision, Router};
 
 use crate::answer::Answer;
@@ -234,6 +234,19 @@ impl Table {
     pub(crate) fn counters_of(&self, decision: Option<&Decision<'_>>) -> Option<&Arc<Counters>> {
         let table = decision.map_or(self, |decision| self.layer(decision));
         table.counters.of(decision.and_then(Decision::rule_id))
+    }
+
+    /// What counts a request by its way: for its socket, and for its Service unless ghost answers itself.
+    pub(crate) fn flows_of(
+        &self,
+        decision: &Decision<'_>,
+        is_own: bool,
+    ) -> impl Iterator<Item = &FlowCounters> {
+        let counters = &self.layer(decision).counters;
+        let socket = decision.listener().and_then(|listener| counters.socket(listener.socket()));
+        let service = decision.rule_id().zip(decision.group()).filter(|_| !is_own);
+        let service = service.and_then(|(rule, group)| counters.service(rule, group));
+        socket.into_iter().chain(service)
     }
 
     /// What was counted until now, in both layers.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use model::identity::Identity;
+use router::counters::Way;
 use router::{Action, Decision, Routed, Rule, Url};
 
 use crate::ffi::{self, Ctx};
@@ -156,6 +157,12 @@ unsafe extern "C" fn ghost_task_fini(task: *mut c_void, bytes: u64, seconds: f64
             && let Some(counters) = table.counters_of(decision.as_ref())
         {
             counters.answered(status, cache, bytes, seconds);
+            let is_own = cache == stats::OTHER && status != PIPED;
+            let way = if is_own { Way::Own } else { Way::Cache };
+            counters.took(way);
+            for flow in decision.iter().flat_map(|decision| table.flows_of(decision, is_own)) {
+                flow.answered(way, status, cache);
+            }
         }
         retire::release(table);
     });

@@ -97,6 +97,7 @@ impl Routing {
             authorities: _,
             unready_without_routes: _,
             http_in_front: _,
+            through_varnishd: _,
             base: _,
             removed: _,
             removed_backend_tls: _,
@@ -144,6 +145,7 @@ impl Routing {
             default: self.default.clone(),
             unready_without_routes: self.unready_without_routes,
             http_in_front: self.http_in_front,
+            through_varnishd: self.through_varnishd,
             ..Self::default()
         }
     }

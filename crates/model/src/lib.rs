@@ -4,6 +4,7 @@
 //! This crate takes nothing and decides nothing. It guarantees that both halves of the gateway read the same
 //! words, and that a file of another version is told apart before anything else in it is believed.
 
+mod data_path;
 mod difference;
 pub mod filters;
 pub mod ghost;
@@ -19,6 +20,7 @@ pub mod stats;
 mod tls;
 mod version;
 
+pub use data_path::{Arrangement, ThroughVarnishd};
 pub use limits::{ClientLimits, ProxyProtocol};
 pub use paths::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths};
 pub use report::Report;

@@ -8,8 +8,8 @@ use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
 use crate::names::{ADMIN_PORT, HEALTH_PORT, socket_parts};
 use crate::{
-    BackendTls, Balancing, CachePolicy, ClientLimits, ClientValidation, Listener, ListenerTls, Paths,
-    ProxyProtocol, RouteKind, Timeouts, TlsBackend, TlsLimits, TlsListener, VERSION,
+    Arrangement, BackendTls, Balancing, CachePolicy, ClientLimits, ClientValidation, Listener, ListenerTls,
+    Paths, ProxyProtocol, RouteKind, ThroughVarnishd, Timeouts, TlsBackend, TlsLimits, TlsListener, VERSION,
 };
 
 /// The whole file.
@@ -85,6 +85,9 @@ pub struct Routing {
     /// The front owns the ports of plain HTTP listeners, too, and carries HTTP. Otherwise they are varnishd's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub http_in_front: bool,
+    /// Why it does not, where parameters are the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through_varnishd: Option<ThroughVarnishd>,
 }
 
 impl Routing {
@@ -92,6 +95,10 @@ impl Routing {
     pub fn routes(&self) -> impl Iterator<Item = &Route> {
         let of_hosts = self.vhosts.values().flat_map(|host| host.routes.iter().chain(&host.default_route));
         of_hosts.chain(&self.default)
+    }
+
+    pub fn arrangement(&self) -> Arrangement {
+        Arrangement { http_in_front: self.http_in_front, through_varnishd: self.through_varnishd }
     }
 
     /// The ports of all listeners, by the names of their sockets (`https-443`).
@@ -212,6 +219,7 @@ impl Default for Routing {
             default: None,
             unready_without_routes: false,
             http_in_front: false,
+            through_varnishd: None,
         }
     }
 }

@@ -15,6 +15,9 @@ pub const CACHE_RESULTS: [&str; 5] = ["hit", "miss", "pass", "stale", "other"];
 /// Why an answer that was to be kept was not: `size`, its Content-Length is over the limit; `outgrown`, it has no Content-Length, and
 /// its fetch was ended at the limit; `index`, it has too many tags, or the index of objects is full.
 pub const NOT_KEPT: [&str; 3] = ["size", "outgrown", "index"];
+/// The ways that a request can take. `cache`: varnishd was asked. `direct`: the front sent it straight to an endpoint. `own`: the
+/// gateway answered itself, for example with a redirect or 404, and no backend was asked.
+pub const WAYS: [&str; 3] = ["cache", "direct", "own"];
 /// Upper bounds of all but the last bucket, in microseconds.
 pub const BOUNDS_MICROS: [u64; 12] = [
     1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
@@ -61,6 +64,62 @@ pub struct Stats {
     pub unrouted: Counts,
     /// In no order. Rules that no request has come to are left out.
     pub routes: Vec<RouteStats>,
+    /// Requests by way: of each socket of a listener (`http-80`), and of each Service (`namespace/name:port`; empty for a backend
+    /// that is not valid). In no order; without those that no request has come to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<NamedFlow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<NamedFlow>,
+}
+
+/// Requests by the way that they took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Flow {
+    /// By [`WAYS`].
+    pub requests: [u64; WAYS.len()],
+    /// Of these, responses with 5xx.
+    pub errors: [u64; WAYS.len()],
+    /// Requests of the cache way that the cache answered alone, fresh or stale: no backend was asked.
+    pub hits: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedFlow {
+    pub name: String,
+    #[serde(flatten)]
+    pub flow: Flow,
+}
+
+impl Flow {
+    pub fn total(&self) -> u64 {
+        self.requests.iter().sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What was counted since then. Fewer requests than then mean that counting has started again.
+    pub fn since(&self, before: &Self) -> Self {
+        if self.total() < before.total() {
+            return *self;
+        }
+        let less = |now: [u64; WAYS.len()], was: [u64; WAYS.len()]| {
+            std::array::from_fn(|way| now[way].saturating_sub(was[way]))
+        };
+        Self {
+            requests: less(self.requests, before.requests),
+            errors: less(self.errors, before.errors),
+            hits: self.hits.saturating_sub(before.hits),
+        }
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.requests.iter_mut().zip(other.requests).for_each(|(to, from)| *to += from);
+        self.errors.iter_mut().zip(other.errors).for_each(|(to, from)| *to += from);
+        self.hits += other.hits;
+    }
 }
 
 /// One rule of one route, over all its matches and hosts.
@@ -83,6 +142,8 @@ pub struct Counts {
     pub codes: [u64; CODES.len()],
     /// The same ones by [`CACHE_RESULTS`].
     pub cache: [u64; CACHE_RESULTS.len()],
+    /// The same ones by [`WAYS`].
+    pub ways: [u64; WAYS.len()],
     /// Bytes of answers, heads and bodies.
     pub bytes: u64,
     /// From the request's head to the answer's last byte.
@@ -136,6 +197,7 @@ impl Counts {
         }
         more.codes.iter_mut().zip(before.codes).for_each(|(now, was)| *now = now.saturating_sub(was));
         more.cache.iter_mut().zip(before.cache).for_each(|(now, was)| *now = now.saturating_sub(was));
+        more.ways.iter_mut().zip(before.ways).for_each(|(now, was)| *now = now.saturating_sub(was));
         more.bytes = more.bytes.saturating_sub(before.bytes);
         more.seconds = more.seconds.since(&before.seconds);
         more.backend = more.backend.since(&before.backend);
@@ -146,6 +208,7 @@ impl Counts {
     pub fn add(&mut self, other: &Self) {
         self.codes.iter_mut().zip(other.codes).for_each(|(to, from)| *to += from);
         self.cache.iter_mut().zip(other.cache).for_each(|(to, from)| *to += from);
+        self.ways.iter_mut().zip(other.ways).for_each(|(to, from)| *to += from);
         self.bytes += other.bytes;
         self.seconds.add(&other.seconds);
         self.backend.add(&other.backend);
@@ -162,6 +225,9 @@ impl Stats {
         self.upgrades_refused += of_front.upgrades_refused;
         self.loops += of_front.loops;
         self.unrouted.add(&of_front.unrouted);
+        // The front counts all requests by socket and Service, those that ghost saw, too.
+        self.sockets.clone_from(&of_front.sockets);
+        self.services.clone_from(&of_front.services);
         let mut places: HashMap<(RouteKind, String, u32), usize> = HashMap::with_capacity(self.routes.len());
         for (at, route) in self.routes.iter().enumerate() {
             places.insert((route.kind, route.route.clone(), route.rule), at);
@@ -204,8 +270,35 @@ mod tests {
             rule: 2,
             counts,
         });
+        let flow = Flow { requests: [5, 2, 1], errors: [0, 1, 0], hits: 4 };
+        stats.sockets.push(NamedFlow { name: "http-80".to_owned(), flow });
         let json = serde_json::to_string(&stats).unwrap();
         assert_eq!(serde_json::from_str::<Stats>(&json).unwrap(), stats);
         assert_eq!(stats.total().requests(), 3);
+    }
+
+    #[test]
+    fn flows_grow_and_begin_again() {
+        let before = Flow { requests: [5, 2, 1], errors: [0, 1, 0], hits: 4 };
+        let now = Flow { requests: [9, 2, 1], errors: [1, 1, 0], hits: 7 };
+        assert_eq!(now.since(&before), Flow { requests: [4, 0, 0], errors: [1, 0, 0], hits: 3 });
+        let restarted = Flow { requests: [0, 3, 0], ..Flow::default() };
+        assert_eq!(restarted.since(&before), restarted);
+        let mut sum = before;
+        sum.add(&restarted);
+        assert_eq!((sum.total(), sum.requests), (11, [5, 5, 1]));
+    }
+
+    #[test]
+    fn what_the_front_counts_by_way_is_not_added_to_what_ghost_counts() {
+        let named = |requests| {
+            vec![NamedFlow {
+                name: "http-80".to_owned(),
+                flow: Flow { requests: [requests, 0, 0], ..Flow::default() },
+            }]
+        };
+        let mut of_ghost = Stats { sockets: named(3), services: named(2), ..Stats::default() };
+        of_ghost.add(&Stats { sockets: named(5), ..Stats::default() });
+        assert_eq!((of_ghost.sockets, of_ghost.services), (named(5), Vec::new()));
     }
 }

@@ -1,6 +1,6 @@
-//! Counts requests, for each rule of each route.
+//! Counts requests, for each rule of each route; and by the way that they took, for each socket and each Service.
 //!
-//! A request costs four additions at its end, without a lock or an allocation. Counters are found once, when a
+//! A request costs seven additions at its end, without a lock or an allocation. Counters are found once, when a
 //! configuration is made. They belong to a [`Registry`], not to a configuration: a reload continues counting where the
 //! configuration before it stopped. Counters that no configuration names are dropped.
 
@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::RouteKind;
-use model::stats::{BUCKETS, CACHE_RESULTS, CODES, Counts, Histogram, RouteStats, Stats, bucket, code};
+use model::stats::{
+    BUCKETS, CACHE_RESULTS, CODES, Counts, Flow, Histogram, NamedFlow, RouteStats, Stats, WAYS, bucket, code,
+};
 
 use crate::{Router, Rule};
 
@@ -19,6 +21,24 @@ pub const MISS: u8 = 1;
 pub const PASS: u8 = 2;
 pub const STALE: u8 = 3;
 pub const OTHER: u8 = 4;
+
+/// The way of a request: a position in [`WAYS`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Way {
+    Cache = 0,
+    Direct = 1,
+    #[default]
+    Own = 2,
+}
+
+impl Way {
+    pub const ALL: [Self; WAYS.len()] = [Self::Cache, Self::Direct, Self::Own];
+
+    pub fn name(self) -> &'static str {
+        WAYS[self as usize]
+    }
+}
 
 /// Aligned, so that two routes do not share a line of the processor's cache.
 #[derive(Debug, Default)]
@@ -30,6 +50,44 @@ pub struct Counters {
     seconds: Times,
     backend: Times,
     backend_failures: AtomicU64,
+    /// By [`Way`].
+    ways: [AtomicU64; WAYS.len()],
+}
+
+/// For each rule of each route. The ways took no room: it was there for the alignment.
+const _: () = assert!(size_of::<Counters>() == 512);
+
+/// Counts the requests of one socket or of one Service, by way.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct FlowCounters {
+    requests: [AtomicU64; WAYS.len()],
+    errors: [AtomicU64; WAYS.len()],
+    hits: AtomicU64,
+}
+
+const _: () = assert!(size_of::<FlowCounters>() == 64);
+
+impl FlowCounters {
+    /// A request is over. `cache` is a position in [`CACHE_RESULTS`].
+    pub fn answered(&self, way: Way, status: u16, cache: u8) {
+        self.requests[way as usize].fetch_add(1, Ordering::Relaxed);
+        if matches!(status, 500..=599) {
+            self.errors[way as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        if way == Way::Cache && matches!(cache, HIT | STALE) {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn read(&self) -> Flow {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Flow {
+            requests: self.requests.each_ref().map(read),
+            errors: self.errors.each_ref().map(read),
+            hits: read(&self.hits),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +118,11 @@ impl Counters {
         self.seconds.add(seconds);
     }
 
+    /// The same request took this way.
+    pub fn took(&self, way: Way) {
+        self.ways[way as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// An origin has said something, or nothing.
     pub fn fetched(&self, seconds: f64, answered: bool) {
         // A refused connection is quick, and says nothing of an origin's speed.
@@ -76,6 +139,7 @@ impl Counters {
             seconds: self.seconds.read(),
             backend: self.backend.read(),
             backend_failures: self.backend_failures.load(Ordering::Relaxed),
+            ways: self.ways.each_ref().map(|counter| counter.load(Ordering::Relaxed)),
             ..Counts::default()
         };
         for (code, of_code) in self.requests.iter().enumerate() {
@@ -97,6 +161,29 @@ type Id = (RouteKind, Box<str>, u32);
 pub struct Registry {
     known: Mutex<Option<HashMap<Id, Weak<Counters>>>>,
     unrouted: Mutex<Option<Arc<Counters>>>,
+    sockets: Named,
+    services: Named,
+}
+
+/// Flows by name, as long as a configuration has them.
+#[derive(Debug)]
+struct Named(Mutex<Option<HashMap<Box<str>, Weak<FlowCounters>>>>);
+
+impl Named {
+    /// Looks up many names under one lock.
+    fn find<R>(&self, with: impl FnOnce(&mut dyn FnMut(&str) -> Arc<FlowCounters>) -> R) -> R {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get_or_insert_default();
+        known.retain(|_, flow| flow.strong_count() > 0);
+        with(&mut |name| match known.get(name).and_then(Weak::upgrade) {
+            Some(flow) => flow,
+            None => {
+                let new = Arc::default();
+                known.insert(name.into(), Arc::downgrade(&new));
+                new
+            }
+        })
+    }
 }
 
 impl Default for Registry {
@@ -107,7 +194,12 @@ impl Default for Registry {
 
 impl Registry {
     pub const fn new() -> Self {
-        Self { known: Mutex::new(None), unrouted: Mutex::new(None) }
+        Self {
+            known: Mutex::new(None),
+            unrouted: Mutex::new(None),
+            sockets: Named(Mutex::new(None)),
+            services: Named(Mutex::new(None)),
+        }
     }
 }
 
@@ -117,6 +209,11 @@ pub struct RouteCounters {
     /// By rule; empty where it is switched off.
     by_rule: Box<[Arc<Counters>]>,
     unrouted: Option<Arc<Counters>>,
+    /// By name. A Gateway has few.
+    sockets: Box<[(Box<str>, Arc<FlowCounters>)]>,
+    /// Of the groups of all rules, one after the other; and where those of each rule begin.
+    services: Box<[Arc<FlowCounters>]>,
+    first_service: Box<[u32]>,
 }
 
 impl RouteCounters {
@@ -150,7 +247,19 @@ impl RouteCounters {
             by_rule.push(counters);
             before = Some(rule);
         }
-        Self { by_rule: by_rule.into(), unrouted: Some(unrouted) }
+        let (sockets, (services, first_service)) = (sockets(router, registry), services(router, registry));
+        Self { by_rule: by_rule.into(), unrouted: Some(unrouted), sockets, services, first_service }
+    }
+
+    /// Of a listener's socket (`http-80`). `None` where it is switched off, and for sockets that no listener has.
+    pub fn socket(&self, name: &str) -> Option<&FlowCounters> {
+        self.sockets.iter().find(|(known, _)| **known == *name).map(|(_, flow)| &**flow)
+    }
+
+    /// Of the Service of a rule's group.
+    pub fn service(&self, rule: u32, group: usize) -> Option<&FlowCounters> {
+        let first = *self.first_service.get(rule as usize)? as usize;
+        self.services.get(first + group).map(|flow| &**flow)
     }
 
     /// Of a rule, or of requests without one. `None` where it is switched off.
@@ -165,6 +274,7 @@ impl RouteCounters {
     pub fn read(&self, router: &Router, below: Option<(&Self, &Router)>) -> Stats {
         let mut seen: HashSet<_> = self.unrouted.iter().map(Arc::as_ptr).collect();
         let mut routes = Vec::new();
+        let (sockets, services) = self.read_flows(router, below);
         let below =
             below.into_iter().flat_map(|(counters, router)| router.rules().iter().zip(&counters.by_rule));
         for (rule, counters) in router.rules().iter().zip(&self.by_rule).chain(below) {
@@ -181,9 +291,62 @@ impl RouteCounters {
             per_route: self.unrouted.is_some(),
             unrouted: self.unrouted.as_ref().map(|counters| counters.read()).unwrap_or_default(),
             routes,
+            sockets,
+            services,
             ..Stats::default()
         }
     }
+
+    fn read_flows(
+        &self,
+        router: &Router,
+        below: Option<(&Self, &Router)>,
+    ) -> (Vec<NamedFlow>, Vec<NamedFlow>) {
+        let mut seen = HashSet::new();
+        let mut read = |to: &mut Vec<NamedFlow>, name: &str, counters: &Arc<FlowCounters>| {
+            if seen.insert(Arc::as_ptr(counters)) {
+                let flow = counters.read();
+                if !flow.is_empty() {
+                    to.push(NamedFlow { name: name.to_owned(), flow });
+                }
+            }
+        };
+        let (mut sockets, mut services) = (Vec::new(), Vec::new());
+        for (counters, router) in std::iter::once((self, router)).chain(below) {
+            for (name, flow) in &counters.sockets {
+                read(&mut sockets, name, flow);
+            }
+            let names = router.rules().iter().flat_map(|rule| rule.groups().iter().map(crate::Group::name));
+            for (name, flow) in names.zip(&counters.services) {
+                read(&mut services, name, flow);
+            }
+        }
+        (sockets, services)
+    }
+}
+
+fn sockets(router: &Router, registry: &Registry) -> Box<[(Box<str>, Arc<FlowCounters>)]> {
+    registry.sockets.find(|flow_of| {
+        let mut all: Vec<(Box<str>, Arc<FlowCounters>)> = Vec::new();
+        for listener in router.listeners() {
+            if all.iter().all(|(known, _)| **known != *listener.socket()) {
+                all.push((listener.socket().into(), flow_of(listener.socket())));
+            }
+        }
+        all.into()
+    })
+}
+
+fn services(router: &Router, registry: &Registry) -> (Box<[Arc<FlowCounters>]>, Box<[u32]>) {
+    registry.services.find(|flow_of| {
+        let mut all = Vec::new();
+        let mut first = Vec::with_capacity(router.rules().len());
+        for rule in router.rules() {
+            first.push(u32::try_from(all.len()).unwrap_or(u32::MAX));
+            all.extend(rule.groups().iter().map(|group| flow_of(group.name())));
+        }
+        (all.into(), first.into())
+    })
 }
 
 fn is_same(a: &Rule, b: &Rule) -> bool {

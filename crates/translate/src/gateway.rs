@@ -141,6 +141,7 @@ impl<'a> Gateway<'a> {
             trace_sampling: parameters.trace_sampling,
             paths: parameters.paths,
             http_in_front: parameters.http_in_front,
+            through_varnishd: parameters.through_varnishd,
             ..Routing::default()
         };
         let insecure = clients.insecure_ports();

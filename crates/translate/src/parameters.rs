@@ -15,7 +15,8 @@ use api::{
 };
 use model::names::API_GROUP;
 use model::{
-    ClientLimits, DotSegments, DuplicateSlashes, EncodedSeparators, Paths, ProxyProtocol, Timeouts, TlsLimits,
+    Arrangement, ClientLimits, DotSegments, DuplicateSlashes, EncodedSeparators, Paths, ProxyProtocol,
+    ThroughVarnishd, Timeouts, TlsLimits,
 };
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,8 @@ pub(crate) struct Parameters<'a> {
     pub(crate) paths: Option<Paths>,
     /// The front owns all ports and carries HTTP.
     pub(crate) http_in_front: bool,
+    /// Why it does not, where the parameters are the reason.
+    pub(crate) through_varnishd: Option<ThroughVarnishd>,
     pub(crate) varnishd_args: Vec<String>,
     pub(crate) user_vcl: UserVclText<'a>,
     /// For whoever runs the Gateway in pods.
@@ -171,6 +174,7 @@ impl<'a> Parameters<'a> {
         let kept = known.then(|| serde_json::to_string(&both).ok()).flatten().map(Arc::from);
         let layers = Layers { own: both.own.as_deref(), class: both.class.as_deref() };
 
+        let arrangement = arrangement(layers, snapshot);
         let (mut problems, mut warnings) = (Vec::new(), Vec::new());
         let timeouts = timeouts(layers, &mut problems);
         let upgrade_idle = layers.timeout(|t| t.upgrade_idle.as_ref());
@@ -186,13 +190,17 @@ impl<'a> Parameters<'a> {
         varnishd_args.extend(extra_args);
         let drain = seconds("drain", layers.timeout(|t| t.drain.as_ref()), DRAIN_SECONDS, &mut problems);
         let workload = Workload::new(layers, drain, &mut problems);
-        let http_in_front = http_in_front(layers, snapshot);
         Self {
             timeouts,
             upgrade_idle_seconds: seconds("upgradeIdle", upgrade_idle, UPGRADE_IDLE_SECONDS, &mut problems),
             tls_limits: tls_limits(layers, &mut problems),
-            client_limits: limits::client_limits(layers, http_in_front, &mut problems),
-            proxy_protocol: limits::proxy_protocol(layers, http_in_front, &mut problems, &mut warnings),
+            client_limits: limits::client_limits(layers, arrangement.http_in_front, &mut problems),
+            proxy_protocol: limits::proxy_protocol(
+                layers,
+                arrangement.http_in_front,
+                &mut problems,
+                &mut warnings,
+            ),
             trusted_proxies: trusted_proxies(layers, &mut problems),
             cache_status_header: layers
                 .field(|spec| spec.cache_status_header.as_ref())
@@ -204,7 +212,8 @@ impl<'a> Parameters<'a> {
                 .unwrap_or(true),
             trace_sampling: trace_sampling(layers, &mut problems),
             paths: paths(layers),
-            http_in_front,
+            http_in_front: arrangement.http_in_front,
+            through_varnishd: arrangement.through_varnishd,
             varnishd_args,
             // Nobody knows which VCL is wanted where parameters are missing.
             user_vcl: layers
@@ -375,14 +384,25 @@ fn trace_sampling(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<f64>
 ///
 /// Decided by the parameters alone, not by whether the ConfigMap with user VCL is there: pods would roll whenever it comes or
 /// goes.
-fn http_in_front(layers: Layers<'_>, snapshot: &Snapshot) -> bool {
+fn arrangement(layers: Layers<'_>, snapshot: &Snapshot) -> Arrangement {
     let chosen = layers.field(|spec| spec.data_path.as_ref()).copied();
     let data_path = chosen.or(snapshot.default_data_path).unwrap_or(DEFAULT_DATA_PATH);
-    let needs_varnishd = snapshot.reads_varnishd_log
-        || layers.field(|spec| spec.user_vcl_config_map_ref.as_ref()).is_some()
-        || layers.field(|spec| spec.logging.as_ref()).is_some()
-        || layers.field(|spec| spec.tracing.as_ref()).is_some();
-    data_path == DataPath::Auto && !needs_varnishd
+    let needed = if layers.field(|spec| spec.user_vcl_config_map_ref.as_ref()).is_some() {
+        Some(ThroughVarnishd::UserVcl)
+    } else if layers.field(|spec| spec.logging.as_ref()).is_some() {
+        Some(ThroughVarnishd::Logging)
+    } else if layers.field(|spec| spec.tracing.as_ref()).is_some() {
+        Some(ThroughVarnishd::Tracing)
+    } else if snapshot.reads_varnishd_log {
+        Some(ThroughVarnishd::LogReader)
+    } else {
+        None
+    };
+    let through_varnishd = match data_path {
+        DataPath::Auto => needed,
+        DataPath::Varnish => chosen.map(|_| ThroughVarnishd::DataPath),
+    };
+    Arrangement { http_in_front: data_path == DataPath::Auto && needed.is_none(), through_varnishd }
 }
 
 /// Each setting is a field of its own, too. Nothing is written where all are the defaults.

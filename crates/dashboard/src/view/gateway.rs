@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use chaperone::State;
+use model::Arrangement;
 use model::ghost::{Config, Route};
 use model::names::socket_parts;
 
@@ -18,6 +19,7 @@ pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
         serving: state.serving,
         draining: state.draining,
         refused: state.refused.clone(),
+        arrangement: arrangement(tls).into(),
         problems: closed(state, config),
         listeners: listeners(state, config),
         certificates: certificates(&config.listeners, tls),
@@ -27,6 +29,10 @@ pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
         cache: None,
         tls_hosts: tls_hosts(tls),
     }
+}
+
+pub(crate) fn arrangement(tls: &front::Config) -> Arrangement {
+    Arrangement { http_in_front: tls.http, through_varnishd: tls.through_varnishd }
 }
 
 /// Why sockets of listeners are not open. What was said of others is over.

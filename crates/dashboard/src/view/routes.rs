@@ -8,12 +8,15 @@ use model::filters::{Filters, HeaderModifier, RequestRedirect, UrlRewrite};
 use model::ghost::{Config, Route};
 use model::matches::{PathMatch, PathMatchType, ValueMatch};
 
+use router::counters::Way;
+
 use super::{Endpoint, Group, Health, Row};
 
 /// All rows, in the order of hosts and precedence.
 pub(crate) fn rows<'c>(
     gateway: &'c str,
     config: &'c Config,
+    in_front: bool,
     health: &'c dyn Fn(SocketAddr) -> Health,
 ) -> impl Iterator<Item = Row> + 'c {
     let mut same: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -28,10 +31,21 @@ pub(crate) fn rows<'c>(
         vhost.routes.iter().chain(&vhost.default_route).map(move |route| (hosts.clone(), route))
     });
     let default = config.default.iter().map(|route| (vec!["*".to_owned()], route));
-    of_hosts
-        .chain(default)
-        .filter(|(_, route)| !route.route_name.is_empty())
-        .map(move |(hosts, route)| row(gateway, hosts, route, health))
+    of_hosts.chain(default).filter(|(_, route)| !route.route_name.is_empty()).map(move |(hosts, route)| Row {
+        way: Some(way(route, in_front).to_owned()),
+        ..row(gateway, hosts, route, health)
+    })
+}
+
+/// The usual one: single requests of a rule with a cache policy may go direct.
+fn way(route: &Route, in_front: bool) -> &'static str {
+    let redirects = route.filters.as_ref().is_some_and(|filters| filters.request_redirect.is_some());
+    match (in_front, &route.cache_policy) {
+        (false, _) => "varnishd",
+        (true, _) if redirects => Way::Own.name(),
+        (true, Some(_)) => Way::Cache.name(),
+        (true, None) => Way::Direct.name(),
+    }
 }
 
 fn row(gateway: &str, hosts: Vec<String>, route: &Route, health: &dyn Fn(SocketAddr) -> Health) -> Row {
@@ -62,6 +76,7 @@ fn row(gateway: &str, hosts: Vec<String>, route: &Route, health: &dyn Fn(SocketA
         priority: route.priority,
         listeners: listeners.clone(),
         filters: route.filters.as_ref().map(filters).unwrap_or_default(),
+        way: None,
         cache: route.cache_policy.as_ref().map(cache),
         groups: groups.collect(),
         traffic: None,

@@ -9,7 +9,7 @@ use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use router::answer::Own;
-use router::counters::{OTHER, PASS};
+use router::counters::{OTHER, PASS, Way};
 use router::{Action, Routed, Url, random};
 
 use super::body::{AnswerBody, ClientBody};
@@ -41,7 +41,7 @@ pub(crate) async fn exchange(
     request: Request<ClientBody>,
     upgrade: Option<ClientSide>,
 ) -> Response<AnswerBody> {
-    let record = Record::begin(client);
+    let mut record = Record::begin(client);
     let Some(table) = client.http.table.load_full() else {
         let why = refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway has no configuration yet");
         return response::own(why, None, None, record);
@@ -52,6 +52,7 @@ pub(crate) async fn exchange(
         Err(why) => return response::refusal(why, &table, record),
     };
     let decided = decide(&parts, !body.is_empty(), client, &admitted, &table);
+    record.is_for(decided.group);
     if decided.asks_cache {
         return ask_cache(client, parts, &admitted, &table, decided, record).await;
     }
@@ -163,9 +164,10 @@ async fn direct(
     table: &Arc<Table>,
     (rule, group): (RuleId, usize),
     request: Request<ClientBody>,
-    record: Record,
+    mut record: Record,
 ) -> Response<AnswerBody> {
     let upload = request.body().progress();
+    record.goes(Way::Direct);
     let sent = origin::send(&client.http, table, (rule, group), request, true).await;
     if matches!(sent, Err(Failure::Upload)) && upload.is_some_and(|upload| upload.is_too_large()) {
         let mut response = response::with_body(request::too_large(), Some(table), Some(rule), record, PASS);
@@ -226,6 +228,7 @@ async fn ask_cache(
     decided: Decided,
     mut record: Record,
 ) -> Response<AnswerBody> {
+    record.goes(Way::Cache);
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
     let asked = cache::ask(client, &parts, &request::url(&parts.uri)).await;
     if let Some((mut parts, reply)) = asked {
@@ -238,6 +241,8 @@ async fn ask_cache(
         let idle = Patience::from(table.router().timeouts()).idle;
         return Response::from_parts(parts, AnswerBody::of_cache(reply, idle, record));
     }
+    // No origin was asked yet.
+    record.goes(Way::Own);
     let (Action::Forward { group }, Some(rule)) = (decided.action, decided.rule) else {
         return answer(client, &parts, table, &decided, record);
     };

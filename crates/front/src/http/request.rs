@@ -30,7 +30,6 @@ const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const VIA: HeaderValue = HeaderValue::from_static("1.1 varnish-gateway");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
-
 /// One connection of a client: what is the same for all its requests.
 #[derive(Debug)]
 pub(crate) struct Client {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use model::stats::Stats;
-use router::counters::{Counters, Registry, RouteCounters};
+use router::counters::{Counters, FlowCounters, Registry, RouteCounters};
 use router::{Decision, Router, Rule};
 
 #[derive(Debug)]
@@ -87,6 +87,21 @@ impl Table {
 
     pub(crate) fn counters(&self, at: Option<RuleId>) -> Option<&Arc<Counters>> {
         self.layer(at.is_some_and(|at| at.of_base)).counters.of(at.map(|at| at.id))
+    }
+
+    /// What counts a request by its way: for its socket, and for the Service that it is for.
+    pub(crate) fn flows(
+        &self,
+        socket: &str,
+        rule: Option<RuleId>,
+        group: Option<usize>,
+    ) -> impl Iterator<Item = &FlowCounters> {
+        let of_base = || self.base.as_ref().and_then(|base| base.counters.socket(socket));
+        let of_socket = self.upper.counters.socket(socket).or_else(of_base);
+        let of_service = rule
+            .zip(group)
+            .and_then(|(rule, group)| self.layer(rule.of_base).counters.service(rule.id, group));
+        of_socket.into_iter().chain(of_service)
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -7,6 +7,7 @@ use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use router::counters::Way;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -67,6 +68,7 @@ pub(crate) async fn open(
         let why = refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway has as many WebSockets as it can");
         return response::own(why, Some(table), Some(rule), record);
     };
+    record.goes(Way::Direct);
     request.headers_mut().insert(header::UPGRADE, WEBSOCKET);
     request.headers_mut().insert(header::CONNECTION, UPGRADE);
     let (mut answer, lease) = match origin::send(&client.http, table, (rule, group), request, false).await {

@@ -214,7 +214,8 @@ impl Cluster {
             let sockets: BTreeMap<u16, &str> =
                 sockets.filter_map(|s| Some((socket_parts(s)?.1, s))).collect();
             for (_, socket) in sockets.into_iter().filter(|(at, _)| port.is_none_or(|port| port == *at)) {
-                all.push(dashboard::explain(&router, &names, &Faults::new(), (&name, socket), asked));
+                let (at, arrangement) = ((name.as_str(), socket), routing.arrangement());
+                all.push(dashboard::explain(&router, &names, &Faults::new(), at, arrangement, asked));
             }
         }
         Ok(all)

@@ -25,7 +25,9 @@ pub(super) fn of(
     if problems.is_empty() {
         problems.push("it has no listener that can be served: `varnish-gateway check` says more".to_owned());
     }
-    Some(Gateway { problems, ..view::of_config(&key.to_string(), &State::default(), config) })
+    let plan = translation.gateways.get(key);
+    let arrangement = plan.map(|plan| plan.routing.arrangement().into()).unwrap_or_default();
+    Some(Gateway { problems, arrangement, ..view::of_config(&key.to_string(), &State::default(), config) })
 }
 
 /// What its conditions say; one that was made for an IngressClass has those of the class.

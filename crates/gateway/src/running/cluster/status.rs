@@ -23,18 +23,16 @@ impl Cluster {
         }
         for (name, known) in known {
             let (namespace, short) = name.split_once('/').unwrap_or_default();
-            let (config, hash) = match &known.config {
-                Some(config) => {
-                    let (config, _, hash) = self.config(namespace, config).await?;
-                    (config, hash)
-                }
-                None => (model::ghost::Config::default(), String::new()),
+            let (config, routing, hash) = match &known.config {
+                Some(config) => self.config(namespace, config).await?,
+                None => Default::default(),
             };
             let pods = pods::of_gateway(self, namespace, short, &hash).await?;
             let mut state = State::default();
             state.serving = pods.iter().any(|pod| pod.ready);
             state.refused = pods.iter().find_map(|pod| pod.refused.clone());
             let mut gateway = view::of_config(&name, &state, &config);
+            gateway.arrangement = routing.arrangement().into();
             let addresses = self.addresses(namespace, short, &known).await;
             let closed = known.gateway.as_ref().map(closed).unwrap_or_default();
             let ip = addresses.iter().find_map(|address| address.parse::<IpAddr>().ok());
@@ -43,7 +41,7 @@ impl Cluster {
             {
                 listener.address = ip.map(|ip| SocketAddr::new(ip, listener.port));
             }
-            rows.extend(view::all_rows(&name, &config));
+            rows.extend(view::all_rows(&name, &config, routing.http_in_front));
             let problems = &mut gateway.problems;
             problems.extend(known.gateway.as_ref().map(self::problems).unwrap_or_default());
             problems.extend(self.no_more_pods(namespace, short).await);

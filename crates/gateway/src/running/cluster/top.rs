@@ -39,7 +39,7 @@ impl Cluster {
         }
         let notes = self.look().await?;
         let gateways = self.watched.iter().map(|(name, watched)| watched.traffic.second(name, 1, limit));
-        Ok(Top { gateways: gateways.collect(), notes })
+        Ok(Top { gateways: gateways.collect(), by_way: false, notes })
     }
 
     /// Returns what could not be seen.
