@@ -9,7 +9,7 @@ import manifests
 import processes
 from entrances import UNCACHED, UNCACHED_TLS
 from peers import Nginx
-from servers import EchoOrigin, Front, Origin
+from servers import Front, Origin
 
 # So many come first: what a server allocates once is not counted.
 FIRST = 1_000
@@ -43,9 +43,9 @@ def _measure(place, kind, request, plan):
     """A new server, since one that was busy before has memory to spare."""
     at = place / "server"
     at.mkdir(mode=0o755)
-    origin_port, echo_port, port = processes.free_ports(3)
-    origins = [Origin(place, origin_port).ready(), EchoOrigin(place, echo_port).ready()]
-    server = kind(at, port, origin_port, echo_port).ready()
+    origin_port, unused, port = processes.free_ports(3)
+    origin = Origin(place, origin_port).ready()
+    server = kind(at, port, origin_port, unused).ready()
     server.check(request)
     connections = []
     try:
@@ -57,8 +57,8 @@ def _measure(place, kind, request, plan):
     finally:
         for one in connections:
             one.close()
-    for process in [server, *origins]:
-        process.end()
+    server.end()
+    origin.end()
     if alive < len(connections):
         raise RuntimeError(f"{server.name} closed {len(connections) - alive} of {len(connections)} idle connections")
     return {"kib": (after - before) * 1024 / plan.idle, "before_mib": before, "after_mib": after}

@@ -4,9 +4,6 @@ import load
 import processes
 from servers import EchoOrigin, Origin
 
-# A run that other processes disturbed is repeated so often. All are published; the last one counts.
-REPEATS = 2
-
 
 def measure(directory, plan, scenarios):
     """Runs by name of scenario, or the reason why one cannot be measured."""
@@ -33,9 +30,9 @@ def measure(directory, plan, scenarios):
 def _start(place, scenarios):
     kinds = list(dict.fromkeys(kind for scenario in scenarios for kind in scenario.servers))
     ports = processes.free_ports(len(kinds) + 2)
-    origins = []
-    for kind, port in zip((Origin, EchoOrigin), ports):
-        origins.append(kind(place, port).ready())
+    origins = [Origin(place, ports[0]).ready()]
+    if any(scenario.request.entrance == "echo" for scenario in scenarios):
+        origins.append(EchoOrigin(place, ports[1]).ready())
     servers = {}
     for kind, port in zip(kinds, ports[2:]):
         at = place / kind.__name__.lower()
@@ -70,9 +67,9 @@ def _slowest(servers, scenario, plan):
 
 
 def _undisturbed(generator, server, scenario, origins, number, plan):
-    """One run that no other process disturbed, and before it those that one did."""
+    """One run that no other process disturbed, and before it those that one did. All are published; the last one counts."""
     runs = []
-    for _ in range(1 + REPEATS):
+    for _ in range(1 + plan.repeats):
         processes.wait_for_quiet(plan.patience)
         asked = origins[0].requests()
         result = load.run(generator, server, scenario.request, plan.seconds, origins)
