@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from load import BUSY
+from processes import DISTURBED
 
 # MiB that a server may grow while a body of gibibytes goes through it.
 GROWTH = 16
@@ -27,7 +28,8 @@ class Ratio(_OfTwo):
     def judge(self, medians):
         ours, peer = medians[self.ours.name], medians[self.peer.name]
         rate, cpu = ours["per_second"] / peer["per_second"], peer["cpu_us"] / ours["cpu_us"]
-        limited = min(ours["server_core_busy"], peer["server_core_busy"]) >= BUSY
+        # Not where other processes kept the core busy.
+        limited = all(one["server_core_busy"] >= BUSY and one["server_core_others"] <= DISTURBED for one in (ours, peer))
         counts, by = (rate, "throughput") if limited else (cpu, "CPU time")
         return str(self), f"{rate:.3f} by throughput, {cpu:.3f} by CPU time; {by} counts", counts >= self.bound
 

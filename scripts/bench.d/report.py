@@ -54,7 +54,7 @@ def scenario(part):
         f"## {part['title']}",
         f"`{part['load']}`, `{part['request']['path']}`. {part['note']}".strip(),
         table(["median", *(columns[key] for key in known)], medians),
-        table(["ratio of throughput", "by round"], by_round),
+        *([table(["ratio of throughput", "by round"], by_round)] if by_round else []),
         table(keys, [[run.get(key, "") for key in keys] for run in part["runs"]]),
     ])  # fmt: skip
 

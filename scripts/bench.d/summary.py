@@ -2,7 +2,7 @@
 
 from statistics import median
 
-KEYS = ("per_second", "cpu_us", "p50_ms", "p99_ms", "mean_ms", "server_core_busy", "load_core_busy", "rss_before_mib", "rss_most_mib", "sent_late_p99_ms")
+KEYS = ("per_second", "cpu_us", "p50_ms", "p99_ms", "mean_ms", "server_core_busy", "server_core_others", "load_core_busy", "rss_before_mib", "rss_most_mib", "sent_late_p99_ms")
 
 # Twice the most connections.
 UNFINISHED = 512

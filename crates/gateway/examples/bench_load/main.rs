@@ -33,11 +33,18 @@ fn main() -> Result<(), Failure> {
         ["websocket", address, host, path, connections, seconds] => {
             websocket::load(&wire::Target { address, host, path }, number(connections)?, number(seconds)?)?
         }
-        ["rate", address, host, path, connections, rate, seconds] => {
-            rate::load(&wire::Target { address, host, path }, number(connections)?, number(rate)?, number(seconds)?)?
+        ["rate", address, host, path, connections, rate, seconds] => rate::load(
+            &wire::Target { address, host, path },
+            number(connections)?,
+            number(rate)?,
+            number(seconds)?,
+        )?,
+        ["download", address, host, path, bytes] => {
+            bulk::download(&wire::Target { address, host, path }, number(bytes)?)?
         }
-        ["download", address, host, path, bytes] => bulk::download(&wire::Target { address, host, path }, number(bytes)?)?,
-        ["upload", address, host, path, bytes] => bulk::upload(&wire::Target { address, host, path }, number(bytes)?)?,
+        ["upload", address, host, path, bytes] => {
+            bulk::upload(&wire::Target { address, host, path }, number(bytes)?)?
+        }
         _ => return Err("usage: bench_load origin|websocket|rate|download|upload ADDRESS:PORT …".into()),
     };
     println!("{result}");

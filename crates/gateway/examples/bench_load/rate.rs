@@ -18,7 +18,12 @@ struct Wire {
     due: Option<Instant>,
 }
 
-pub(crate) fn load(target: &Target<'_>, connections: usize, rate: f64, seconds: f64) -> Result<Value, Failure> {
+pub(crate) fn load(
+    target: &Target<'_>,
+    connections: usize,
+    rate: f64,
+    seconds: f64,
+) -> Result<Value, Failure> {
     let request = target.request("GET", "");
     let mut wires = (0..connections).map(|_| open(target)).collect::<Result<Vec<_>, _>>()?;
     let (mut times, mut failed, mut sent, mut ready) = (Times::default(), 0, 0_u32, Vec::new());
@@ -26,7 +31,6 @@ pub(crate) fn load(target: &Target<'_>, connections: usize, rate: f64, seconds: 
     let begun = Instant::now();
     let end = begun + Duration::from_secs_f64(seconds);
     loop {
-
         let mut next = begun + Duration::from_secs_f64(f64::from(sent) / rate);
         for wire in wires.iter_mut().filter(|wire| wire.due.is_none()) {
             if next > Instant::now() || next >= end {
@@ -45,7 +49,8 @@ pub(crate) fn load(target: &Target<'_>, connections: usize, rate: f64, seconds: 
         if now > end + DRAIN {
             return Err(format!("{busy} requests have no answer after {DRAIN:?}").into());
         }
-        let timeout = if busy == wires.len() || next >= end { DRAIN } else { next.saturating_duration_since(now) };
+        let timeout =
+            if busy == wires.len() || next >= end { DRAIN } else { next.saturating_duration_since(now) };
         readable(wires.iter().map(|wire| &wire.stream), timeout, &mut ready)?;
         for nth in &ready {
             let Some(wire) = wires.get_mut(*nth) else { continue };
@@ -91,7 +96,8 @@ impl Wire {
         if (body.len() as u64) < length {
             return Ok(None);
         }
-        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or("a response has no status")?;
+        let status =
+            head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or("a response has no status")?;
         self.input.clear();
         Ok(Some(status))
     }

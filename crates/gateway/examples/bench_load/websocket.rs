@@ -12,7 +12,8 @@ use crate::wire::{Target, Times, read_head, readable};
 
 /// Key and accepted key are those of RFC 6455, 1.3.
 const ASK: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-pub(crate) const ACCEPTED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+pub(crate) const ACCEPTED: &[u8] =
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
 Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 const PAYLOAD: u8 = 64;
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
@@ -73,7 +74,9 @@ pub(crate) fn load(target: &Target<'_>, connections: usize, seconds: u64) -> Res
         }
     }
     let took = begun.elapsed().as_secs_f64();
-    Ok(json!({"count": times.count(), "seconds": took, "p50_ms": times.milliseconds(50), "p99_ms": times.milliseconds(99)}))
+    Ok(
+        json!({"count": times.count(), "seconds": took, "p50_ms": times.milliseconds(50), "p99_ms": times.milliseconds(99)}),
+    )
 }
 
 fn open(target: &Target<'_>) -> Result<Wire, Failure> {
@@ -131,7 +134,10 @@ fn answer_frames(input: &mut Vec<u8>, output: &mut Vec<u8>) -> bool {
             return false;
         }
         let end = mask_at + 4 + length;
-        let (Some(key), Some(payload)) = (input.get(mask_at..mask_at + 4), input.get(mask_at + 4..end)) else { break };
+        let (Some(key), Some(payload)) = (input.get(mask_at..mask_at + 4), input.get(mask_at + 4..end))
+        else {
+            break;
+        };
         output.extend([first, second & !MASKED]);
         output.extend(payload.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key));
         input.drain(..end);

@@ -67,10 +67,13 @@ pub(crate) fn readable<'a>(
     ready: &mut Vec<usize>,
 ) -> std::io::Result<()> {
     let mut polled: Vec<PollFd<'_>> = streams.map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
-    let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+    let timeout =
+        Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
     ready.clear();
     match poll(&mut polled, Some(&timeout)) {
-        Ok(_) => ready.extend(polled.iter().enumerate().filter(|(_, one)| !one.revents().is_empty()).map(|(nth, _)| nth)),
+        Ok(_) => ready.extend(
+            polled.iter().enumerate().filter(|(_, one)| !one.revents().is_empty()).map(|(nth, _)| nth),
+        ),
         Err(rustix::io::Errno::INTR) => {}
         Err(e) => return Err(e.into()),
     }
