@@ -39,3 +39,11 @@ def facts(repository):
         "rustc": said(["rustc", "-V"], r"rustc (\S+)"),
         "commit": commit + (" and uncommitted changes" if changed else ""),
     }
+
+
+def more_facts(envoy):
+    """Of programs that only `scripts/bench` uses."""
+    return {
+        "envoy": said([envoy, "--version"], r"/(\d+\.[\d.]+)/") if envoy else "not given",
+        "h2load": said(["h2load", "--version"], r"nghttp2/(\S+)"),
+    }

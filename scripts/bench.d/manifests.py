@@ -1,6 +1,6 @@
 """The configuration that is measured: 10,000 HTTPRoutes, each with a Service and an endpoint of its own.
 
-1,000 hosts have 10 path prefixes each. One route in the middle is the one that requests are measured on.
+1,000 hosts have 10 path prefixes each. Routes of one host in the middle are those that requests are measured on.
 """
 
 import json
@@ -8,7 +8,9 @@ import os
 from pathlib import Path
 
 HOSTS, PATHS = 1_000, 10
-MEASURED = (HOSTS // 2, PATHS // 2)
+# Paths of the measured host. The last one belongs to an origin of its own.
+UNCACHED, CACHED, KEYED, ECHO = 5, 6, 7, 8
+MEASURED = (HOSTS // 2, UNCACHED)
 SOCKET = "http"
 
 CACHING = """\
@@ -34,8 +36,8 @@ def all_routes():
 
 
 def address(h, p):
-    """A loopback address of the endpoint's own; the measured one is where the origin listens."""
-    if (h, p) == MEASURED:
+    """A loopback address of the endpoint's own; those of measured routes are where the origins listen."""
+    if h == MEASURED[0] and p in (UNCACHED, CACHED, KEYED, ECHO):
         return "127.0.0.1"
     nth = h * PATHS + p
     return f"127.{1 + nth // 62_500}.{nth // 250 % 250}.{1 + nth % 250}"
@@ -48,16 +50,15 @@ def place(file, text):
     os.rename(beside, file)
 
 
-def gateway(port, vcl=None, data_path="Varnish"):
+def gateway(port, vcl=None, data_path="Varnish", tls=None):
     reference = f"dataPath: {data_path}"
     if vcl:
         reference += "\n  userVCLConfigMapRef: {name: bench-vcl}"
-    config_map = ""
+    config_map, https = "", ""
     if vcl:
-        indented = "".join(f"    {line}\n" for line in vcl.splitlines())
-        config_map = (
-            f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: bench-vcl}}\ndata:\n  user.vcl: |\n{indented}"
-        )
+        config_map = f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: bench-vcl}}\ndata:\n  user.vcl: |\n{_indented(vcl)}"
+    if tls:
+        https = f"    - {{name: https, protocol: HTTPS, port: {tls}, tls: {{certificateRefs: [{{name: bench}}]}}}}\n"
     return f"""\
 apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass
@@ -79,7 +80,11 @@ spec:
   gatewayClassName: varnish
   listeners:
     - {{name: {SOCKET}, protocol: HTTP, port: {port}}}
-"""
+{https}"""
+
+
+def _indented(text):
+    return "".join(f"    {line}\n" for line in text.splitlines())
 
 
 def routes(mark=None):
@@ -106,20 +111,24 @@ spec:
     return "---\n".join(texts)
 
 
-def services(port):
+def services(port, echo=None):
     texts = (
         f"""\
 apiVersion: v1
 kind: Service
 metadata: {{name: service-{h}-{p}}}
-spec: {{ports: [{{port: 80, targetPort: {port}}}]}}
+spec: {{ports: [{{port: 80, targetPort: {_port(h, p, port, echo)}}}]}}
 """
         for h, p in all_routes()
     )
     return "---\n".join(texts)
 
 
-def endpoints(port, moved=()):
+def _port(h, p, origin, echo):
+    return echo if echo and (h, p) == (MEASURED[0], ECHO) else origin
+
+
+def endpoints(port, moved=(), echo=None):
     """`moved` are routes whose endpoint is at another address: 127.0.0.2 for the measured, 126 further for others."""
     texts = []
     for h, p in all_routes():
@@ -133,7 +142,7 @@ metadata:
   name: service-{h}-{p}-1
   labels: {{kubernetes.io/service-name: service-{h}-{p}}}
 addressType: IPv4
-ports: [{{port: {port}}}]
+ports: [{{port: {_port(h, p, port, echo)}}}]
 endpoints: [{{addresses: ["{at}"]}}]
 """)
     return "---\n".join(texts)
@@ -147,14 +156,42 @@ def write(directory, gateway_port, origin_port, vcl=None, data_path="Varnish"):
     place(directory / "endpoints.yaml", endpoints(origin_port))
 
 
-def policy(key=""):
-    """A cache policy for all routes of the Gateway."""
+def write_measured(directory, ports, origins, data_path, pems):
+    """All that is measured at once: plain and TLS, uncached and cached routes, and one of the origin of WebSockets and large bodies."""
+    directory.mkdir(mode=0o755)
+    certificate, key = (_indented(pem.read_text()) for pem in pems)
+    secret = f"""\
+apiVersion: v1
+kind: Secret
+metadata: {{name: bench}}
+type: kubernetes.io/tls
+stringData:
+  tls.crt: |
+{certificate}  tls.key: |
+{key}"""
+    place(directory / "gateway.yaml", gateway(ports[0], None, data_path, ports[1]))
+    place(directory / "routes.yaml", routes())
+    place(directory / "services.yaml", services(*origins))
+    place(directory / "endpoints.yaml", endpoints(origins[0], echo=origins[1]))
+    place(directory / "secret.yaml", secret)
+    place(directory / "policies.yaml", policy(CACHED) + "---\n" + policy(KEYED, KEY))
+
+
+KEY = """\
+  cacheKey:
+    headers: [Accept-Language, X-Device]
+    queryParameters: {exclude: [utm_source]}
+"""
+
+
+def policy(p, key=""):
+    """A cache policy for one route of the measured host."""
     return f"""\
 apiVersion: gateway.varnish-software.com/v1alpha1
 kind: VarnishCachePolicy
-metadata: {{name: bench}}
+metadata: {{name: bench-{p}}}
 spec:
-  targetRef: {{group: gateway.networking.k8s.io, kind: Gateway, name: web}}
+  targetRef: {{group: gateway.networking.k8s.io, kind: HTTPRoute, name: route-{MEASURED[0]}-{p}}}
   forcedTTL: 1h
 {key}"""
 

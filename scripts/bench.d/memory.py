@@ -3,10 +3,12 @@
 import subprocess
 import time
 
+import entrances
 import load
 import manifests
 import processes
-from servers import AnyOrigin, Bare, Chaperone, Gateway
+from peers import Bare
+from servers import AnyOrigin, Chaperone, Gateway
 
 MOST = 100.0
 # What two measurements of an idle varnishd may differ by: worker threads come and go, allocators keep pages.
@@ -22,11 +24,12 @@ def memory(directory, plan):
         place.mkdir(mode=0o755)
     origin = AnyOrigin(directory, origin_port).ready()
 
-    bare = Bare(places["bare"], bare_port, origin_port, "bare-hits.vcl").ready()
+    bare = Bare(places["bare"], bare_port, origin_port).ready()
+    bare.port = bare.port_of(entrances.HITS)
     without = _after_traffic(bare, plan)
     bare.end()
 
-    serve = Gateway(places["serve"], serve_port, origin_port, manifests.CACHING).ready()
+    serve = Gateway(places["serve"], serve_port, origin_port, vcl=manifests.CACHING).ready()
     with_serve = _after_traffic(serve, plan)
     curve = [{"reloads": 0, **with_serve, **_counted(serve)}]
     texts = _two_configurations(origin_port)
@@ -53,7 +56,7 @@ def _after_traffic(server, plan):
         wrong += server.get(f"{manifests.path(p)}/object", manifests.host(h)).status != 200
     if wrong:
         raise RuntimeError(f"{server.name}: {wrong} of the routes did not answer 200")
-    load.wrk(server, f"{manifests.path()}/object", manifests.host(), plan.fill_log or FILL_LOG)
+    load.run(load.Wrk(32), server, entrances.UNCACHED, plan.fill_log or FILL_LOG)
     found = _settled(server, plan)
     plan.say(f"  {server.name}: {found['pss']:.1f} MiB")
     return found

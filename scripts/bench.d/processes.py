@@ -1,7 +1,10 @@
 """Processes that the benchmark starts: on which core, what they use, and how they end."""
 
 import ctypes
+import itertools
 import os
+import random
+import resource
 import signal
 import socket
 import subprocess
@@ -15,21 +18,31 @@ DISTURBED = 0.05
 
 _libc = ctypes.CDLL(None)
 _started = []
+_ports = itertools.cycle(random.sample(range(10_000, 32_000), 22_000))
 
 
 def cores():
-    """Who runs where, the same for every peer: (server, load generator, origin)."""
+    """Which core is whose, the same for every peer: (server, load generator, origin)."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         raise SystemExit("The benchmark needs two cores: one for the server, one for load and origin.")
-    return allowed[0], allowed[1], allowed[2] if len(allowed) > 2 else allowed[1]
+    # With four cores a server with two threads shares none with the load.
+    return (allowed[0], *allowed[2:4]) if len(allowed) > 3 else (allowed[0], allowed[1], allowed[-1])
 
 
-def start(command, core, log, **options):
-    """Starts a process on one core. It ends with end() or end_all(), or when we do, however we end."""
+def server_cores(threads=1):
+    return sorted(os.sched_getaffinity(0))[:threads]
+
+
+def origin_cores():
+    return [cores()[2]]
+
+
+def start(command, cores, log, **options):
+    """Starts a process on the given cores. It ends with end() or end_all(), or when this process ends, in whatever way."""
 
     def prepare():
-        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, cores)
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
     process = subprocess.Popen(
@@ -139,14 +152,34 @@ def memory(pid):
 
 
 def free_ports(count, address="127.0.0.1"):
-    """Free at this moment; all are held until the last is known."""
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind((address, 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
+    """Ports below those that the kernel gives to outgoing connections. None is given twice."""
+    found = []
+    while len(found) < count:
+        port = next(_ports)
+        with socket.socket() as probe:
+            try:
+                probe.bind((address, port))
+            except OSError:
+                continue
+        found.append(port)
+    return found
+
+
+def allow_many_files():
+    """For thousands of connections; servers inherit it."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def rss(pids):
+    """MiB of the processes together; quicker than memory()."""
+    pages = 0
+    for pid in pids:
+        try:
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        except OSError:
+            continue
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def wait_for(condition, what, seconds=60.0):

@@ -27,7 +27,7 @@ sub vcl_recv {
 def reload(directory, plan):
     origin_port, port = processes.free_ports(2)
     origin = Origin(directory, origin_port).ready()
-    gateway = Gateway(directory, port, origin_port, VCL).ready()
+    gateway = Gateway(directory, port, origin_port, vcl=VCL).ready()
     times = [_one(gateway, number) for number in range(plan.single_reloads)]
     for one in times:
         plan.say(f"  reload: new answer after {one['new_answer_ms']:.0f} ms, ghost {one['ghost_ms']:.0f} ms")
@@ -102,4 +102,4 @@ def _under_load(gateway, origin_port, plan):
 def _client(gateway):
     paths = [f"{manifests.path()}/{kind}" for kind in ("pass", "cached")]
     command = [sys.executable, HERE / "steady.py", gateway.port, CONNECTIONS, PAUSE, manifests.host(), *paths]
-    return processes.start(command, processes.cores()[1], gateway.log, stdout=subprocess.PIPE)
+    return processes.start(command, [processes.cores()[1]], gateway.log, stdout=subprocess.PIPE)

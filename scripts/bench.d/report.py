@@ -17,8 +17,12 @@ def markdown(result):
         + (" A quick run checks the benchmark itself: its numbers are not results." if result["quick"] else ""),
         f"```\n{result['command']}\n```",
         table(["", ""], [(name, value) for name, value in result["machine"].items()]),
-        f"Server on core {result['cores'][0]}, wrk on core {result['cores'][1]}, origin on core {result['cores'][2]}: "
-        f"the same for every peer. It took {result['minutes']} minutes.",
+        f"Server on core {result['cores'][0]}, load on core {result['cores'][1]}, origin on core {result['cores'][2]}: the same for every "
+        f"peer. {result['rounds']} rounds of {result['seconds']} s, interleaved; medians. It took {result['minutes']} minutes.",
+        "The gateway has 10,000 HTTPRoutes and 10,000 endpoints, the peers one route; configurations are in scripts/bench.d. Throughput decides where "
+        f"the cores of both servers were at least {result['busy']:.0%} busy; else load or origin were the limit, and CPU time per request decides. "
+        "A run that other processes disturbed (more than 5 % of a core) is repeated, twice at most, and the last one counts. `busy`, `others` and "
+        "`stolen` are shares of the time; `others` are processes that are not part of the measurement.",
         "## Verdicts",
         table(
             ["target", "measured", "verdict"],
@@ -30,66 +34,49 @@ def markdown(result):
         ),
     ]
     for name, part in result["parts"].items():
-        parts.append(PARTS[name](part) if "failed" not in part else f"## {name}\n\nIt failed: {part['failed']}")
+        write = PARTS.get(name, scenario)
+        parts.append(write(part) if "failed" not in part else f"## {name}\n\nIt failed: {part['failed']}")
     return "\n\n".join(parts) + "\n"
 
 
-def throughput(title, explained):
-    def write(part):
-        medians = [
-            (
-                name,
-                f"{found['requests_per_second']:.0f}",
-                part["ratio_to_bare"][name],
-                found["server_cpu_us_per_request"],
-                found["p50_ms"],
-                found["p99_ms"],
-            )
-            for name, found in part["medians"].items()
-        ]
-        keys = (
-            "round", "server", "counts", "disturbed", "requests_per_second", "requests", "errors", "not_2xx", "p50_ms", "p99_ms",
-            "server_cpu_us_per_request", "server_core_busy", "server_core_others", "load_core_busy",
-            "load_core_others", "stolen", "origin_requests",
-        )  # fmt: skip
-        return "\n\n".join([
-            f"## {title}",
-            explained,
-            table(["median", "requests/s", "to bare varnishd", "server CPU µs/request", "p50 ms", "p99 ms"], medians),
-            f"Gateway to bare varnishd: {part['ratio_of_medians']:.3f} by medians, {part['median_ratio_by_round']:.3f} "
-            f"by rounds ({', '.join(f'{pair:.3f}' for pair in part['ratio_by_round'])}), {part['ratio_of_cpu']:.3f} by "
-            f"CPU time per request. {part['counted_although_disturbed']} of the runs that count were disturbed by other "
-            f"processes of the machine (more than 5% of a core); {part['runs_that_asked_the_origin_wrongly']} runs asked the "
-            "origin more or less often than they should.",
-            "Every run. A disturbed run is repeated, twice at most, and the last one counts. `busy`, `others` and `stolen` are "
-            "shares of the time; `others` are processes that are not part of the measurement.",
-            table(keys, [[one[key] for key in keys] for one in part["runs"]]),
-        ])  # fmt: skip
-
-    return write
-
-
-def policy(part):
-    medians = [
-        (name, f"{found['requests_per_second']:.0f}", found["server_cpu_us_per_request"], found["p50_ms"], found["p99_ms"])
-        for name, found in part["medians"].items()
-    ]
-    ratios = [
-        (name, found["of_medians"], ", ".join(f"{one:.3f}" for one in found["by_round"]), found["of_cpu"])
-        for name, found in part["ratios"].items()
-    ]
-    keys = (
-        "round", "server", "counts", "disturbed", "requests_per_second", "requests", "errors", "not_2xx",
-        "server_cpu_us_per_request", "server_core_others", "load_core_others", "stolen", "origin_requests",
-    )  # fmt: skip
+def scenario(part):
+    unit = part["unit"]
+    one = unit.removesuffix("s") if unit != "MiB" else unit
+    columns = {
+        "per_second": f"{unit}/s", "cpu_us": f"server CPU µs/{one}", "server_core_busy": "server's core busy", "load_core_busy": "load's core busy",
+        "p50_ms": "p50 ms", "p99_ms": "p99 ms", "mean_ms": "mean ms", "rss_most_mib": "RSS MiB, most",
+    }  # fmt: skip
+    known = [key for key in columns if any(key in found for found in part["medians"].values())]
+    medians = [(name, *(found.get(key, "") for key in known)) for name, found in part["medians"].items()]
+    by_round = [(goal, ", ".join(f"{ratio:.3f}" for ratio in ratios)) for goal, ratios in part["by_round"].items()]
+    keys = [key for key in RUN_KEYS if any(run.get(key) is not None for run in part["runs"])]
     return "\n\n".join([
-        "## Hits with a cache policy",
-        "The same object, out of a gateway with 10,000 HTTPRoutes and a VarnishCachePolicy for all of them (forcedTTL, no user "
-        "VCL): once with the default key, once with an excluded query parameter and two key headers, asked for with three "
-        "parameters and both headers. Bare varnishd gets the same requests.",
-        table(["median", "requests/s", "server CPU µs/request", "p50 ms", "p99 ms"], medians),
-        table(["to bare varnishd", "of medians", "by round", "of CPU time per request"], ratios),
-        table(keys, [[one[key] for key in keys] for one in part["runs"]]),
+        f"## {part['title']}",
+        f"`{part['load']}`, `{part['request']['path']}`. {part['note']}".strip(),
+        table(["median", *(columns[key] for key in known)], medians),
+        *([table(["ratio of throughput", "by round"], by_round)] if by_round else []),
+        table(keys, [[run.get(key, "") for key in keys] for run in part["runs"]]),
+    ])  # fmt: skip
+
+
+RUN_KEYS = (
+    "round", "server", "counts", "disturbed", "per_second", "count", "failed", "p50_ms", "p99_ms", "mean_ms", "sent_late_p99_ms", "cpu_us",
+    "server_core_busy", "server_core_others", "load_core_busy", "load_core_others", "stolen", "rss_before_mib", "rss_most_mib", "origin_requests",
+)  # fmt: skip
+
+
+def idle(part):
+    rows = [
+        (name, kind, f"{one['kib']:.2f}", f"{one['before_mib']:.1f}", f"{one['after_mib']:.1f}")
+        for name, kinds in part["found"].items()
+        for kind, one in kinds.items()
+    ]
+    return "\n\n".join([
+        "## Memory for an idle connection",
+        f"{part['connections']:,} connections are opened one after another, each with one request, and stay open. RSS of all processes before, and "
+        f"{part['settle_seconds']} s after the last one, divided by their number; 1,000 others came before them. nginx allocates the records of "
+        "all its connections (`worker_connections`) when it starts: these are not counted. Memory of the kernel is not counted.",
+        table(["", "", "KiB a connection", "RSS MiB before", "RSS MiB after"], rows),
     ])  # fmt: skip
 
 
@@ -154,21 +141,4 @@ def router(part):
     ])  # fmt: skip
 
 
-PARTS = {
-    "hits": throughput(
-        "Cached hits",
-        "A 1 KiB object, `wrk -t1 -c32`, connections kept. The gateway has 10,000 HTTPRoutes and 10,000 endpoints; user "
-        "VCL switches the cache on. Bare varnishd has default parameters and a VCL of three lines. Configurations of all "
-        "peers: scripts/bench.d.",
-    ),
-    "pass": throughput(
-        "Pass",
-        "The same object from the origin at every request. The gateway has no user VCL; bare varnishd says "
-        "`return (pass)`; nginx and HAProxy proxy with kept connections. Where `load_core_busy` is 1, wrk and the origin "
-        "were the limit, not the server.",
-    ),
-    "policy": policy,
-    "reload": reload,
-    "memory": memory,
-    "router": router,
-}
+PARTS = {"idle": idle, "reload": reload, "memory": memory, "router": router}

@@ -16,7 +16,7 @@ def router(directory, plan):
     short = ["--", "--warm-up-time", "0.2", "--measurement-time", "0.5", "--sample-size", "10"] if plan.quick else []
     with open(directory / "router.log", "ab+") as log:
         run = processes.start(
-            bench + short, processes.cores()[0], log, stdout=subprocess.PIPE, cwd=plan.repository, env=environment
+            bench + short, processes.server_cores(), log, stdout=subprocess.PIPE, cwd=plan.repository, env=environment
         )
         text = run.communicate(timeout=900)[0].decode()
         processes.end(run)

@@ -1,32 +1,38 @@
-"""The servers that are compared, and their origin. Each runs on a core of its own kind, with its files in one directory."""
+"""Servers that are measured, and their origins. Each has its files in one directory."""
 
 import http.client
 import json
 import os
 import shutil
+import ssl
+import subprocess
 import sys
 from pathlib import Path
 from string import Template
 
+import entrances
 import manifests
 import processes
 
 HERE = Path(__file__).parent
 BODY = "x" * 1024
+_UNVERIFIED = ssl._create_unverified_context()
 
 
 class Server:
-    """A process that answers on a loopback port."""
+    """A process that answers on loopback ports."""
 
     name = "?"
-    # What requests have beside path and host.
-    query = ""
-    headers = ()
+    # By entrance; `port` for all others.
+    ports = {}
 
-    def __init__(self, directory, port, core, command, **options):
+    def __init__(self, directory, port, cores, command, **options):
         self.directory, self.port = directory, port
         self.log = open(directory / f"{type(self).__name__.lower()}.log", "ab+")
-        self.process = processes.start(command, core, self.log, **options)
+        self.process = processes.start(command, cores, self.log, **options)
+
+    def port_of(self, request):
+        return self.ports.get(request.entrance, self.port)
 
     def ready(self):
         processes.wait_for(self._answers, f"an answer of {self.name}: see {self.log.name}")
@@ -41,14 +47,21 @@ class Server:
             return False
 
     def get(self, path, host=manifests.host()):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        try:
-            connection.request("GET", path, headers={"Host": host})
-            answer = connection.getresponse()
-            answer.body = answer.read()
-            return answer
-        finally:
-            connection.close()
+        return _get(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10), path, {"Host": host})
+
+    def check(self, request):
+        """Whether the server answers the request as it should. HTTP/2 and WebSockets are checked by their load generators."""
+        if request.entrance in ("http2", "echo"):
+            return
+        for _ in range(2):
+            port = self.port_of(request)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            if request.scheme == "https":
+                connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=_UNVERIFIED)
+            headers = {"Host": manifests.host(), **dict(line.split(": ") for line in request.headers)}
+            answer = _get(connection, request.path, headers)
+            if answer.status != 200 or answer.body.decode() != "x" * request.length:
+                raise RuntimeError(f"{self.name} answers {request.path} with {answer.status}, {len(answer.body)} bytes")
 
     def said(self):
         return Path(self.log.name).read_text(errors="replace")
@@ -58,78 +71,81 @@ class Server:
         self.log.close()
 
 
+def _get(connection, path, headers):
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        answer.body = answer.read()
+        return answer
+    finally:
+        connection.close()
+
+
 def filled(template, file, **values):
-    """A configuration out of its template beside this file."""
+    """A configuration from its template beside this file."""
     file.write_text(Template((HERE / template).read_text()).substitute(values))
     return file
+
+
+def certificate(directory):
+    """Makes a key and a certificate, ECDSA P-256, once for all servers of a directory's parent."""
+    key, certificate, both = (directory.parent / name for name in ("key.pem", "cert.pem", "both.pem"))
+    if not both.exists():
+        names = ["-subj", "/CN=bench", "-addext", f"subjectAltName=DNS:{manifests.host()}"]
+        kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
+        subprocess.run(["openssl", "req", *kind, "-keyout", key, "-out", certificate, *names], check=True, capture_output=True)
+        both.write_text(certificate.read_text() + key.read_text())
+    return certificate, key, both
 
 
 class Origin(Server):
     name = "origin (nginx)"
 
     def __init__(self, directory, port):
-        conf = filled("origin.conf", directory / "origin.conf", dir=directory, port=port, body=BODY)
-        super().__init__(directory, port, processes.cores()[2], ["nginx", "-p", directory, "-c", conf])
+        bodies = {"body": BODY, "body_16k": "$kib" * 16, "path_16k": entrances.UNCACHED_16K.path}
+        conf = filled("origin.conf", directory / "origin.conf", dir=directory, port=port, **bodies)
+        super().__init__(directory, port, processes.origin_cores(), ["nginx", "-p", directory, "-c", conf])
 
     def requests(self):
         """How many it has answered, this question included."""
         return int(self.get("/origin-status").body.split()[9])
 
 
+class EchoOrigin(Server):
+    name = "origin of WebSockets and large bodies"
+    program = None
+
+    def __init__(self, directory, port):
+        super().__init__(directory, port, processes.origin_cores(), [self.program, "origin", f"127.0.0.1:{port}"])
+
+
 class AnyOrigin(Server):
     name = "origin at every loopback address"
 
     def __init__(self, directory, port):
-        super().__init__(directory, port, processes.cores()[2], [sys.executable, HERE / "any_origin.py", port])
-
-
-class Bare(Server):
-    name = "bare varnishd"
-
-    def __init__(self, directory, port, origin, vcl):
-        file = filled(vcl, directory / vcl, origin=origin)
-        state = directory / "bare"
-        command = ["varnishd", "-F", "-n", state, "-a", f"127.0.0.1:{port}", "-f", file]
-        super().__init__(directory, port, processes.cores()[0], command)
-
-
-class Nginx(Server):
-    name = "nginx"
-
-    def __init__(self, directory, port, origin, cached):
-        cache = "proxy_cache bench; proxy_cache_valid 200 1h;" if cached else ""
-        conf = filled(
-            "nginx.conf", directory / "nginx.conf", dir=directory, port=port, origin=origin, cache=cache
-        )
-        super().__init__(directory, port, processes.cores()[0], ["nginx", "-p", directory, "-c", conf])
-
-
-class Haproxy(Server):
-    name = "haproxy"
-
-    def __init__(self, directory, port, origin, cached):
-        use, store = "http-request cache-use bench", "http-response cache-store bench"
-        lines = {"use": use, "store": store} if cached else {"use": "", "store": ""}
-        conf = filled("haproxy.cfg", directory / "haproxy.cfg", port=port, origin=origin, **lines)
-        super().__init__(directory, port, processes.cores()[0], ["haproxy", "-db", "-f", conf])
+        super().__init__(directory, port, processes.origin_cores(), [sys.executable, HERE / "any_origin.py", port])
 
 
 class Gateway(Server):
     """`varnish-gateway serve` with the manifests in `directory/manifests`."""
 
-    name = "gateway"
+    name = "gateway, dataPath Varnish"
     program = None
     data_path = "Varnish"
+    threads = 1
 
-    def __init__(self, directory, port, origin, vcl=None, policy=None):
+    def __init__(self, directory, port, origin, echo=None, vcl=None):
         self.manifests = directory / "manifests"
         self.state = directory / "state" / "default_web"
-        manifests.write(self.manifests, port, origin, vcl, self.data_path)
-        if policy:
-            manifests.place(self.manifests / "policy.yaml", policy)
+        if echo:
+            [tls] = processes.free_ports(1)
+            self.ports = {"tls": tls, "hits-tls": tls}
+            manifests.write_measured(self.manifests, (port, tls), (origin, echo), self.data_path, certificate(directory)[:2])
+        else:
+            manifests.write(self.manifests, port, origin, vcl, self.data_path)
         command = [self.program, "--log", "json", "serve", "-f", self.manifests]
         command += ["--bind", "127.0.0.1", "--state-dir", directory / "state"]
-        super().__init__(directory, port, processes.cores()[0], command)
+        super().__init__(directory, port, processes.server_cores(self.threads), command)
 
     def events(self, kind):
         lines = (json.loads(line) for line in self.said().splitlines() if line.startswith("{"))
@@ -150,10 +166,15 @@ class Gateway(Server):
 
 
 class Front(Gateway):
-    """The same with `dataPath: Auto`: the front owns the port and carries HTTP."""
+    """The front owns all ports and carries HTTP."""
 
     name = "gateway, dataPath Auto"
     data_path = "Auto"
+
+
+class FrontOnTwo(Front):
+    name = "gateway, dataPath Auto, two threads"
+    threads = 2
 
 
 class Chaperone(Gateway):
@@ -182,4 +203,4 @@ class Chaperone(Gateway):
             "WORK_DIR": str(self.state),
         }
         command = [self.program, "--log", "json", "chaperone"]
-        Server.__init__(self, directory, port, processes.cores()[0], command, env=environment)
+        Server.__init__(self, directory, port, processes.server_cores(), command, env=environment)

