@@ -64,14 +64,15 @@ pub(crate) unsafe fn set(
     }
 }
 
-/// A trusted proxy's chain with the client's address in the place of the session's, which Varnish has appended. Sessions of the
-/// front have no address of a client.
+/// A trusted proxy's chain with the client's address in the place of the session's, which Varnish has appended, except after
+/// std.rollback(req). Sessions of the front have no address of a client.
 fn appended(chain: &[u8], of_session: &[u8], client: &[u8]) -> Vec<u8> {
-    let sent = chain.strip_suffix(of_session).and_then(|rest| rest.strip_suffix(b", "));
-    match sent {
-        Some(sent) if !sent.is_empty() => [sent, b", ", client].concat(),
-        _ => client.to_vec(),
-    }
+    let sent = match chain.strip_suffix(of_session) {
+        Some(b"") => b"",
+        Some(rest) => rest.strip_suffix(b", ").unwrap_or(chain),
+        None => chain,
+    };
+    if sent.is_empty() { client.to_vec() } else { [sent, b", ", client].concat() }
 }
 
 /// Is the client a trusted proxy?
@@ -104,9 +105,9 @@ mod tests {
         assert_eq!(appended("0.0.0.0"), "203.0.113.9");
         assert_eq!(appended("192.0.2.1, 0.0.0.0"), "192.0.2.1, 203.0.113.9");
         assert_eq!(appended("192.0.2.1, 192.0.2.2, 0.0.0.0"), "192.0.2.1, 192.0.2.2, 203.0.113.9");
-        // Not as Varnish writes it: nothing of it is believed.
+        // After a rollback.
         assert_eq!(appended(""), "203.0.113.9");
-        assert_eq!(appended("192.0.2.1"), "203.0.113.9");
-        assert_eq!(appended("192.0.2.1,0.0.0.0"), "203.0.113.9");
+        assert_eq!(appended("192.0.2.1"), "192.0.2.1, 203.0.113.9");
+        assert_eq!(appended("10.0.0.0.0"), "10.0.0.0.0, 203.0.113.9");
     }
 }

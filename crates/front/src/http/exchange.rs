@@ -234,7 +234,7 @@ async fn ask_cache(
     if let Some((mut parts, reply)) = asked {
         let result = cache::take_result(&mut parts.headers);
         // ghost has edited it.
-        if response::unframe(&mut parts.headers).is_err() {
+        if reply.has_hop_by_hop && response::unframe(&mut parts.headers).is_err() {
             return response::with_body(failed(Failure::Broken), Some(table), decided.rule, record, OTHER);
         }
         record.answered(table, decided.rule, parts.status.as_u16(), result);

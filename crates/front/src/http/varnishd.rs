@@ -71,6 +71,8 @@ pub(crate) struct Reply {
     /// Read, and not handed on yet.
     unread: BytesMut,
     rest: Rest,
+    /// The head has headers that are about the connection, or a length that others may read otherwise. Hits have none.
+    pub(crate) has_hop_by_hop: bool,
 }
 
 /// Sends one request head and reads the head of its answer. Dropped before its end, it closes the connection.
@@ -81,8 +83,13 @@ pub(crate) async fn exchange(
     home: u64,
 ) -> Result<(Parts, Reply), NoAnswer> {
     stream.write_all(request).await.map_err(|_| NoAnswer::Closed)?;
-    let mut reply =
-        Reply { stream: Some(stream), home: Some(home), unread: BytesMut::new(), rest: Rest::Nothing };
+    let mut reply = Reply {
+        stream: Some(stream),
+        home: Some(home),
+        unread: BytesMut::new(),
+        rest: Rest::Nothing,
+        has_hop_by_hop: false,
+    };
     loop {
         let is_first = reply.unread.is_empty();
         match poll_fn(|cx| reply.poll_fill(cx, FIRST)).await {
@@ -106,6 +113,20 @@ fn name(of: &str) -> Option<HeaderName> {
         9 if of.eq_ignore_ascii_case("x-varnish") => Some(X_VARNISH),
         14 if of.eq_ignore_ascii_case("x-ghost-result") => Some(RESULT),
         _ => HeaderName::from_bytes(of.as_bytes()).ok(),
+    }
+}
+
+/// [`super::response::unframe`] has something to do.
+fn is_hop_by_hop(line: &httparse::Header<'_>) -> bool {
+    let is = |name: &str| line.name.eq_ignore_ascii_case(name);
+    match line.name.len() {
+        2 => is("te"),
+        7 => is("upgrade"),
+        10 => is("keep-alive"),
+        14 => is("http2-settings") || is("content-length") && line.value.len() > 1 && line.value[0] == b'0',
+        16 => is("proxy-connection"),
+        17 => is("transfer-encoding"),
+        _ => false,
     }
 }
 
@@ -135,15 +156,18 @@ impl Reply {
         let at = |value: &[u8]| value.as_ptr().addr() - self.unread.as_ptr().addr();
         let mut found = Vec::with_capacity(head.headers.len());
         let mut keeps = head.version == Some(1);
+        let mut has_hop_by_hop = false;
         for line in head.headers.iter() {
             if line.name.eq_ignore_ascii_case("connection") {
                 keeps &= line.value.eq_ignore_ascii_case(b"keep-alive");
                 continue;
             }
+            has_hop_by_hop |= is_hop_by_hop(line);
             let place =
                 if line.value.is_empty() { 0..0 } else { at(line.value)..at(line.value) + line.value.len() };
             found.push((name(line.name).ok_or(NoAnswer::Broken)?, place));
         }
+        self.has_hop_by_hop = has_hop_by_hop;
         let block = self.unread.split_to(length).freeze();
         parts.headers.reserve(found.len());
         for (name, place) in found {
@@ -274,8 +298,11 @@ impl Reply {
     /// Takes the lines between chunks, as far as they have come.
     fn skip_ends(&mut self) -> io::Result<()> {
         loop {
-            let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else { return Ok(()) };
             let broken = || Err(io::ErrorKind::InvalidData.into());
+            let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
+                let may_go_on = matches!(&self.unread[..], [] | [b'\r']) || self.rest == Rest::Size;
+                return if may_go_on { Ok(()) } else { broken() };
+            };
             let Some(line) = self.unread[..end].strip_suffix(b"\r") else { return broken() };
             self.rest = match self.rest {
                 Rest::ChunkEnd if line.is_empty() => Rest::Size,
