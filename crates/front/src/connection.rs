@@ -87,14 +87,14 @@ pub(crate) async fn serve(
 
 async fn exchange(
     mut stream: TcpStream,
-    peer: SocketAddr,
+    mut client: SocketAddr,
     socket: Arc<str>,
     services: Arc<Services>,
     gate: Arc<Gate>,
     shared: &Shared,
 ) {
-    let (client, _place) = match entrance::enter(&mut stream, peer, &gate, shared).await {
-        Ok(entered) => entered,
+    let _place = match entrance::enter(&mut stream, &mut client, &gate, shared).await {
+        Ok(place) => place,
         Err(why) => return shared.counters.refused(why),
     };
     if let (Some(Service::Http), Some(http)) = (services.find(None), &shared.http) {

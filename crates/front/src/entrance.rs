@@ -26,26 +26,27 @@ pub struct ProxyProtocol {
     pub required: bool,
 }
 
-/// Who the client is, and its place among the connections of its address. `socket_peer` is at the other end of the connection.
+/// Makes `client`, which is at the other end of the connection, the one that a PROXY header names. Returns its place among the
+/// connections of its address, where they are counted.
 pub(crate) async fn enter<'s>(
     stream: &mut TcpStream,
-    socket_peer: SocketAddr,
+    client: &mut SocketAddr,
     gate: &Gate,
     shared: &'s Shared,
-) -> Result<(SocketAddr, Option<Place<'s>>), Refusal> {
-    let mut client = socket_peer;
+) -> Result<Option<Place<'s>>, Refusal> {
     if let Some(by) = shared.proxy_protocol.load_full()
-        && by.sources.contains(socket_peer.ip())
+        && by.sources.contains(client.ip())
     {
         let patience = gate.limits.handshake_timeout;
         let read = timeout(patience, Box::pin(client_of(stream, by.required))).await;
-        client = read.unwrap_or(Err(Refusal::ProxyHeader))?.unwrap_or(socket_peer);
+        if let Some(named) = read.unwrap_or(Err(Refusal::ProxyHeader))? {
+            *client = named;
+        }
     }
-    let place = match gate.limits.connections_per_address {
-        None => None,
-        Some(most) => Some(shared.addresses.enter(client.ip(), most).ok_or(Refusal::PerAddress)?),
-    };
-    Ok((client, place))
+    match gate.limits.connections_per_address {
+        None => Ok(None),
+        Some(most) => shared.addresses.enter(client.ip(), most).map(Some).ok_or(Refusal::PerAddress),
+    }
 }
 
 /// Takes the header off the stream, and nothing else. None: the peer itself is the client.

@@ -316,9 +316,7 @@ fn tls_limits(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<TlsLimit
         }
         fits
     };
-    let of_tls =
-        count("maxConnections", layers.tls(|tls| tls.max_connections.as_ref()), 1..=10_000_000, problems);
-    let connections = limits::connections(layers, of_tls, problems);
+    let connections = limits::connections(layers, problems);
     let limits = TlsLimits {
         handshake_seconds: duration(
             "handshakeTimeout",

@@ -18,7 +18,7 @@ pub struct TlsParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_handshakes: Option<i32>,
-    /// The older name of `limits.maxConnections`, which goes before it.
+    /// The older name of `limits.maxConnections`. One object has only one of the two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_connections: Option<i32>,

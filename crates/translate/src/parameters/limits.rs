@@ -46,14 +46,24 @@ pub(super) fn client_limits(
     (limits != ClientLimits::default()).then_some(limits)
 }
 
-/// Open connections: of `limits`, else of `tls`, whose field is older.
-pub(super) fn connections(
-    layers: Layers<'_>,
-    of_tls: Option<u32>,
-    problems: &mut Vec<String>,
-) -> Option<u32> {
-    let mut read = Reader { layers, http_in_front: true, unused: Vec::new(), problems };
-    read.count("maxConnections", |limits| limits.max_connections.as_ref(), 1..=10_000_000).or(of_tls)
+/// Open connections: of `limits`, or of `tls`, whose field is older. Those of a Gateway go before those of its class.
+pub(super) fn connections(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<u32> {
+    let value = layers.field(|spec| {
+        let of_limits = spec.limits.as_ref().and_then(|limits| limits.max_connections.as_ref());
+        of_limits.or_else(|| spec.tls.as_ref().and_then(|tls| tls.max_connections.as_ref()))
+    })?;
+    in_range("maxConnections", *value, 1..=10_000_000, problems)
+}
+
+fn in_range(name: &str, value: i32, range: RangeInclusive<i32>, problems: &mut Vec<String>) -> Option<u32> {
+    let fits = u32::try_from(value).ok().filter(|_| range.contains(&value));
+    if fits.is_none() {
+        let (least, most) = range.into_inner();
+        problems.push(format!(
+            "limits.{name}: {value} is refused: write a number between {least} and {most} (the default is in use)"
+        ));
+    }
+    fits
 }
 
 /// As a whole: networks of a Gateway and of its class are not mixed.
@@ -126,14 +136,7 @@ impl<'a> Reader<'a, '_> {
         range: RangeInclusive<i32>,
     ) -> Option<u32> {
         let value = self.field(of)?;
-        let fits = u32::try_from(*value).ok().filter(|_| range.contains(value));
-        if fits.is_none() {
-            let (least, most) = range.into_inner();
-            self.problems.push(format!(
-                "limits.{name}: {value} is refused: write a number between {least} and {most} (the default is in use)"
-            ));
-        }
-        fits
+        in_range(name, *value, range, self.problems)
     }
 
     fn count(
