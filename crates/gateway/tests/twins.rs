@@ -53,7 +53,11 @@ struct Answer {
 
 impl Answer {
     fn of(response: &Response, port: u16) -> Self {
-        let headers = lines(&response.headers, &RESPONSE_MAY_DIFFER, port);
+        let mut headers = lines(&response.headers, &RESPONSE_MAY_DIFFER, port);
+        // varnishd may or may not know the length of a body that comes in chunks. The body itself is compared.
+        if !response.body.is_empty() {
+            headers.retain(|line| !line.starts_with("content-length: "));
+        }
         Self { status: response.status, headers, body: response.text().replace(&port.to_string(), "PORT") }
     }
 }

@@ -27,6 +27,12 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// Idle connections to one endpoint, for each thread.
 const MOST_IDLE: usize = 512;
 
+/// Too many open files, of the machine and of this process. Linux's numbers.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+/// Until it is tried again.
+const SCARCE: Duration = Duration::from_millis(20);
+
 /// The most that the head of an answer may have.
 const HEAD_BYTES: usize = 128 << 10;
 const HEADERS: usize = 256;
@@ -166,7 +172,10 @@ pub(crate) async fn connect(
 ) -> Option<Sender> {
     match profile {
         None => {
-            let stream = timeout(patience, TcpStream::connect(endpoint)).await.ok()?.ok()?;
+            let stream = match timeout(patience, reach(endpoint)).await.ok()?? {
+                Reached::New(stream) => stream,
+                Reached::Kept(sender) => return Some(sender),
+            };
             let _ = stream.set_nodelay(true);
             open(stream).await
         }
@@ -180,6 +189,28 @@ pub(crate) async fn connect(
                 None
             }
         },
+    }
+}
+
+enum Reached {
+    New(TcpStream),
+    /// Another request has given it back.
+    Kept(Sender),
+}
+
+/// Without file descriptors a request waits for a connection that another one gives back, or closes.
+async fn reach(endpoint: SocketAddr) -> Option<Reached> {
+    loop {
+        match TcpStream::connect(endpoint).await {
+            Ok(stream) => return Some(Reached::New(stream)),
+            Err(why) if matches!(why.raw_os_error(), Some(ENFILE | EMFILE)) => {
+                if let Some(sender) = take(&Key::new(endpoint, None)).await {
+                    return Some(Reached::Kept(sender));
+                }
+                sleep(SCARCE).await;
+            }
+            Err(_) => return None,
+        }
     }
 }
 

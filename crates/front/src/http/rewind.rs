@@ -63,8 +63,7 @@ const METHODS: [&[u8]; 9] =
 /// The first line is there, and no HTTP/1 client sends one like it: no common method and no `HTTP/`. The connection closes
 /// without an answer, as RFC 9113, 3.4 wants it for an invalid preface: what an HTTP/2 client would read as frames must not come.
 fn is_neither(first: &[u8]) -> bool {
-    let start = first.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(first.len());
-    let rest = &first[start..];
+    let rest = first.trim_ascii_start();
     let Some(end) = rest.iter().position(|b| *b == b'\n') else { return false };
     let line = rest[..end].trim_ascii_end();
     let method = line.split(|b| *b == b' ').next().unwrap_or_default();
@@ -140,9 +139,10 @@ mod tests {
             ("INVALID CONNECTION PREFACE", false),
             ("", false),
             ("\r\n", false),
+            (" \r\nGET / HTTP/1.1\r\n", false),
             ("GET /\r\n", false),
             ("get /\r\n", false),
-            ("GET\r\n", true),
+            ("GET\r\n", false),
             ("BREW / HTTP/1.1\r\n", false),
             ("BREW / http/1.1\r\n", false),
             ("PRI * HTTP/2.0\n", false),

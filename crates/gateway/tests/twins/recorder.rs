@@ -144,7 +144,6 @@ fn answer(seen: &Seen) -> Vec<u8> {
             head("418 I am a teapot", "Content-Length: 6\r\nX-Tea: green\r\nx-tea: black\r\n", "teapot")
         }
         "nothing" => head("204 No Content", "", ""),
-        "unchanged" => head("304 Not Modified", "ETag: \"a\"\r\n", ""),
         "chunks" => head("200 OK", "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"),
         "moved" => head("301 Moved Permanently", "Location: /elsewhere\r\nContent-Length: 0\r\n", ""),
         "broken" => head("500 Internal Server Error", "Content-Length: 3\r\n", "bad"),

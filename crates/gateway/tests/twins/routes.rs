@@ -85,7 +85,7 @@ const ROUTES: [(&str, &str); 24] = [
 ];
 
 /// Targets that each host is asked for.
-const TARGETS: [&str; 22] = [
+const TARGETS: [&str; 25] = [
     "/",
     "/a",
     "/a/",
@@ -106,6 +106,9 @@ const TARGETS: [&str; 22] = [
     "/a/cookies",
     "/a/chunks",
     "/a/nothing",
+    "/a/moved",
+    "/a/broken",
+    "/a/cached",
     "/a/private?x=http://b/../c",
     "/a/\"{|}^",
 ];
