@@ -7,7 +7,7 @@ use router::counters::{HIT, MISS, OTHER, PASS, Registry, RouteCounters, STALE, W
 use serde_json::json;
 
 /// Rules with these groups each, on two listeners that share a socket and one that has its own.
-fn router(rules: &[&[&str]]) -> Router {
+fn router(rules: &[&[&str]]) -> Result<Router, Box<dyn std::error::Error>> {
     let group =
         |name: &&str| json!({"name": name, "weight": 1, "backends": [{"address": "10.0.0.1", "port": 80}]});
     let routes = rules.iter().enumerate().map(|(index, groups)| {
@@ -23,9 +23,8 @@ fn router(rules: &[&[&str]]) -> Router {
             {"name": "secure", "socket": "https-443"},
         ],
         "vhosts": {"*": {"routes": routes.collect::<Vec<_>>()}},
-    }))
-    .unwrap();
-    Router::compile(&config).unwrap().router
+    }))?;
+    Ok(Router::compile(&config)?.router)
 }
 
 fn flow(stats: &[model::stats::NamedFlow], name: &str) -> Option<Flow> {
@@ -34,7 +33,7 @@ fn flow(stats: &[model::stats::NamedFlow], name: &str) -> Option<Flow> {
 
 #[test]
 fn ways_are_counted_for_sockets_and_services() {
-    let (router, registry) = (router(&[&["a/x:80", "a/y:80"], &["a/x:80"]]), Registry::new());
+    let (router, registry) = (router(&[&["a/x:80", "a/y:80"], &["a/x:80"]]).unwrap(), Registry::new());
     let counters = RouteCounters::new(&router, &registry);
     let count = |socket: &str, service: Option<(u32, usize)>, way, status, cache| {
         counters.socket(socket).unwrap().answered(way, status, cache);
@@ -64,13 +63,13 @@ fn ways_are_counted_for_sockets_and_services() {
 #[test]
 fn a_reload_goes_on_counting_and_forgets_what_is_gone() {
     let registry = Registry::new();
-    let old_router = router(&[&["a/x:80"], &["a/y:80"]]);
+    let old_router = router(&[&["a/x:80"], &["a/y:80"]]).unwrap();
     let old = RouteCounters::new(&old_router, &registry);
     for rule in [0, 1] {
         old.service(rule, 0).unwrap().answered(Way::Direct, 200, PASS);
         old.of(Some(rule)).unwrap().took(Way::Direct);
     }
-    let new_router = router(&[&["a/y:80"]]);
+    let new_router = router(&[&["a/y:80"]]).unwrap();
     let new = RouteCounters::new(&new_router, &registry);
     drop(old);
     let stats = new.read(&new_router, None);
