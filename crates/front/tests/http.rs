@@ -1,6 +1,8 @@
 //! The front as it carries HTTP: what clients send, byte by byte, and what origins get.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "http/access_log.rs"]
+mod access_log;
 #[path = "http/chunks.rs"]
 mod chunks;
 #[path = "http/clients.rs"]
@@ -25,5 +27,7 @@ mod parked;
 mod request_lines;
 #[path = "http/support.rs"]
 mod support;
+#[path = "http/spans.rs"]
+mod spans;
 #[path = "http/uploads.rs"]
 mod uploads;

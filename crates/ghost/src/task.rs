@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use router::trace::Trace;
 use router::{Action, Decision, Routed, Rule, Url};
 
 use crate::ffi::{self, Ctx};
@@ -12,7 +13,6 @@ use crate::object::{Ghost, IN_FLIGHT};
 use crate::retire;
 use crate::stats;
 use crate::table::Table;
-use crate::trace::Trace;
 
 /// Lives in the task's workspace, so that a hit costs no allocation.
 pub(crate) struct Task {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    DashboardParameters, DataPath, GatewayClassParameters, GatewayClassParametersSpec, ServiceParameters,
+    DashboardParameters, DataPath, GatewayClassParameters, GatewayClassParametersSpec, LogMode, ServiceParameters,
     TimeoutParameters, TlsParameters, UserVclConfigMapRef,
 };
 use model::names::API_GROUP;
@@ -361,7 +361,7 @@ fn trace_sampling(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<f64>
     Some(TRACE_SAMPLING)
 }
 
-/// Does the front carry HTTP? User VCL must see every request, and so must the readers of varnishd's log.
+/// Does the front carry HTTP? User VCL must see every request, and so must programs that read varnishd's log.
 ///
 /// Decided by the parameters alone, not by whether the ConfigMap with user VCL is there: pods would roll whenever it comes or
 /// goes.
@@ -370,8 +370,7 @@ fn http_in_front(layers: Layers<'_>, snapshot: &Snapshot) -> bool {
     let data_path = chosen.or(snapshot.default_data_path).unwrap_or(DEFAULT_DATA_PATH);
     let needs_varnishd = snapshot.reads_varnishd_log
         || layers.field(|spec| spec.user_vcl_config_map_ref.as_ref()).is_some()
-        || layers.field(|spec| spec.logging.as_ref()).is_some()
-        || layers.field(|spec| spec.tracing.as_ref()).is_some();
+        || layers.field(|spec| spec.logging.as_ref()).is_some_and(|logging| logging.mode != LogMode::Json);
     data_path == DataPath::Auto && !needs_varnishd
 }
 

@@ -16,10 +16,11 @@ use super::body::{AnswerBody, ClientBody};
 use super::cache;
 use super::origin::{self, Failure, Patience};
 use super::pool::Lease;
-use super::record::Record;
+use super::reason::Way;
+use super::record::{Record, Traced};
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
 use super::response::{self, Ambiguous};
-use super::table::{RuleId, Table};
+use super::table::{ListenerId, RuleId, Table};
 use super::tunnel::{self, ClientSide};
 
 /// What was decided, without a borrow of the table.
@@ -32,6 +33,9 @@ struct Decided {
     /// Takes the place of the request's URL.
     url: Option<Url>,
     asks_cache: bool,
+    /// Where it is logged.
+    listener: Option<ListenerId>,
+    traced: Option<Traced>,
 }
 
 /// Answers one request. `upgrade`: the client's connection, where it may become a tunnel.
@@ -40,7 +44,7 @@ pub(crate) async fn exchange(
     request: Request<ClientBody>,
     upgrade: Option<ClientSide>,
 ) -> Response<AnswerBody> {
-    let record = Record::begin(client);
+    let mut record = Record::of(client, &request);
     let Some(table) = client.http.table.load_full() else {
         let why = refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway has no configuration yet");
         return response::own(why, None, None, record);
@@ -50,7 +54,10 @@ pub(crate) async fn exchange(
         Ok(admitted) => admitted,
         Err(why) => return response::refusal(why, &table, record),
     };
-    let decided = decide(&parts, !body.is_empty(), client, &admitted, &table);
+    let traced = record.trace(&mut parts, &table, admitted.trusted);
+    let mut decided = decide(&parts, !body.is_empty(), client, &admitted, &table, record.has_details());
+    decided.traced = traced;
+    record.routed(&parts, &table, (decided.rule, decided.group, decided.listener));
     if decided.asks_cache {
         return ask_cache(client, parts, &admitted, &table, decided, record).await;
     }
@@ -68,7 +75,14 @@ pub(crate) async fn exchange(
     }
 }
 
-fn decide(parts: &Parts, has_body: bool, client: &Client, admitted: &Admitted, table: &Table) -> Decided {
+fn decide(
+    parts: &Parts,
+    has_body: bool,
+    client: &Client,
+    admitted: &Admitted,
+    table: &Table,
+    names_listener: bool,
+) -> Decided {
     let url = request::url(&parts.uri);
     let view = View { parts, client, admitted, url: &url };
     let Routed { mut decision, url } = table.router().route(&view, random::next());
@@ -85,6 +99,8 @@ fn decide(parts: &Parts, has_body: bool, client: &Client, admitted: &Admitted, t
             && parts.headers.contains_key(header::HOST)
             && decision.asks_cache(&view, has_body),
         url,
+        listener: names_listener.then(|| table.listener(&decision)).flatten(),
+        traced: None,
     }
 }
 
@@ -134,6 +150,9 @@ fn prepared(
     let id = decided.rule?;
     let rule = table.rule(id)?;
     request::speak_for_gateway(&mut parts, client, admitted.trusted, table, id);
+    if let Some(traced) = &decided.traced {
+        traced.write(&mut parts.headers, true);
+    }
     let url = match &decided.url {
         Some(url) => PathAndQuery::try_from(url.as_slice()).ok()?,
         None => match parts.uri.path_and_query() {
@@ -161,9 +180,10 @@ async fn direct(
     table: &Arc<Table>,
     (rule, group): (RuleId, usize),
     request: Request<ClientBody>,
-    record: Record,
+    mut record: Record,
 ) -> Response<AnswerBody> {
-    let sent = origin::send(&client.http, table, (rule, group), request, true).await;
+    record.goes(Way::Direct);
+    let sent = origin::send(&client.http, table, (rule, group), request, true, &mut record).await;
     deliver(sent, table, rule, record)
 }
 
@@ -192,6 +212,7 @@ pub(crate) fn deliver(
         }
         Err(failure) => failure,
     };
+    record.because(failure.into());
     response::with_body(failed(failure), Some(table), Some(rule), record, PASS)
 }
 
@@ -218,6 +239,10 @@ async fn ask_cache(
     decided: Decided,
     mut record: Record,
 ) -> Response<AnswerBody> {
+    record.goes(Way::Cache);
+    if let Some(traced) = &decided.traced {
+        traced.write(&mut parts.headers, false);
+    }
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
     parts.uri =
         PathAndQuery::try_from(request::url(&parts.uri).into_owned()).map(Uri::from).unwrap_or(parts.uri);
@@ -228,6 +253,7 @@ async fn ask_cache(
             return match response::unframe(&mut parts.headers) {
                 // ghost has counted it, and edited it.
                 Ok(is_clear) => {
+                    record.cache_answered(&parts.headers);
                     let idle = Patience::from(table.router().timeouts()).idle;
                     let lease = Some(lease).filter(|_| is_clear);
                     Response::from_parts(parts, AnswerBody::upstream(body, lease, idle, record))
@@ -239,6 +265,8 @@ async fn ask_cache(
         }
         Err(request) => request.into_parts().0,
     };
+    // Nobody was asked yet.
+    record.goes(Way::Own);
     let (Action::Forward { group }, Some(rule)) = (decided.action, decided.rule) else {
         return answer(client, &original, table, &decided, record);
     };

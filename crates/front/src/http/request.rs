@@ -12,7 +12,9 @@ use router::answer::Own;
 use router::edit::{EditHeaders, EditRequest, HeaderLine};
 use router::sent::{Kind, kind};
 use router::{Router, is_host};
+use rustls::CipherSuite;
 
+use super::line::Line;
 use super::pool::Sender;
 use super::table::{RuleId, Table};
 use super::watched::Movement;
@@ -36,6 +38,9 @@ const URL_BYTES: usize = 16 << 10;
 /// Idle connections to varnishd that one client may hold: as many as HTTP/2 streams ask at once.
 const MOST_CACHE_CONNECTIONS: usize = 16;
 
+/// Bytes of the name in a TLS handshake that are logged. A host name has no more.
+const MOST_SNI: usize = 256;
+
 /// One connection of a client: what is the same for all its requests.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -49,6 +54,8 @@ pub(crate) struct Client {
     pub(crate) is_tls: bool,
     /// What varnishd is to know of the client.
     pub(crate) introduction: proxy::Header,
+    /// Of its TLS.
+    cipher: Option<CipherSuite>,
     pub(crate) limits: HttpLimits,
     pub(crate) movement: Arc<Movement>,
     /// Connections to varnishd that were introduced as this client's.
@@ -74,10 +81,42 @@ impl Client {
             socket,
             is_tls: introduction.tls.is_some(),
             introduction,
+            cipher: None,
             limits,
             movement: Arc::default(),
             cache_connections: Mutex::new(Vec::new()),
         }
+    }
+
+    pub(crate) fn with_cipher(self, cipher: Option<CipherSuite>) -> Self {
+        Self { cipher, ..self }
+    }
+
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    pub(crate) fn address_text(&self) -> &str {
+        self.address_value.to_str().unwrap_or_default()
+    }
+
+    /// `TLSv1.3`; empty for plain HTTP.
+    pub(crate) fn tls_version(&self) -> &str {
+        self.introduction.tls.as_ref().map_or("", |tls| &tls.version)
+    }
+
+    pub(crate) fn write_tls(&self, line: &mut Line<'_>) {
+        let Some(tls) = &self.introduction.tls else { return };
+        line.word("tls", &tls.version);
+        // rustls marks those of TLS 1.3; the IANA does not.
+        match self.cipher.and_then(|cipher| cipher.as_str()) {
+            Some(name) => match name.strip_prefix("TLS13") {
+                Some(rest) => line.plain("tls_cipher", format_args!("TLS{rest}")),
+                None => line.word("tls_cipher", name),
+            },
+            None => {}
+        }
+        line.text("sni", self.server_name().unwrap_or_default(), MOST_SNI);
     }
 
     fn scheme(&self) -> &'static str {

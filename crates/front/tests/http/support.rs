@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use front::{BackendSide, Config, Event, Host, Http, Limits, Listener, Shutdown, run_counted};
+use front::{BackendSide, Config, Event, Host, Http, Limits, Listener, Observer, Shutdown, run_counted};
 use model::ghost;
 use router::Router;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -136,17 +136,28 @@ impl Front {
     }
 
     pub(crate) async fn limited(endpoints: &[SocketAddr], limits: Limits) -> Self {
-        Self::start(endpoints, |_| (), limits).await
+        Self::start(endpoints, |_| (), limits, None).await
+    }
+
+    /// With somebody who is told of requests.
+    pub(crate) async fn observed(
+        endpoints: &[SocketAddr],
+        change: impl FnOnce(&mut ghost::Config),
+        limits: Limits,
+        observer: Observer,
+    ) -> Self {
+        Self::start(endpoints, change, limits, Some(Arc::new(observer))).await
     }
 
     pub(crate) async fn with(endpoints: &[SocketAddr], change: impl FnOnce(&mut ghost::Config)) -> Self {
-        Self::start(endpoints, change, Limits::default()).await
+        Self::start(endpoints, change, Limits::default(), None).await
     }
 
     async fn start(
         endpoints: &[SocketAddr],
         change: impl FnOnce(&mut ghost::Config),
         limits: Limits,
+        observer: Option<Arc<Observer>>,
     ) -> Self {
         let port = free_port();
         let mut routes = to(endpoints, port);
@@ -154,7 +165,8 @@ impl Front {
         let nowhere = std::path::PathBuf::from("/nonexistent/varnishd.sock");
         let side = BackendSide::new(|_| (), Arc::default());
         let day = Duration::from_secs(86_400);
-        let http = Arc::new(Http::new(side, nowhere.clone(), nowhere.clone(), day, day));
+        let http = Http::new(side, nowhere.clone(), nowhere.clone(), day, day);
+        let http = Arc::new(http.observed_by(observer));
         http.route_by(Arc::new(Router::compile(&routes).unwrap().router));
         let config = Config {
             http: true,
