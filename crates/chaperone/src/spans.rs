@@ -150,7 +150,8 @@ async fn send_all<T, S: IntoIterator<Item = Value>>(
     while from.recv_many(&mut requests, MOST_AT_ONCE).await > 0 {
         if requests.len() < MOST_AT_ONCE {
             let more = async {
-                while requests.len() < MOST_AT_ONCE && from.recv_many(&mut requests, MOST_AT_ONCE).await > 0 {}
+                while requests.len() < MOST_AT_ONCE && from.recv_many(&mut requests, MOST_AT_ONCE).await > 0 {
+                }
             };
             let _ = tokio::time::timeout(GATHER, more).await;
         }

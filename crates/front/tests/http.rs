@@ -25,9 +25,9 @@ mod origins;
 mod parked;
 #[path = "http/request_lines.rs"]
 mod request_lines;
-#[path = "http/support.rs"]
-mod support;
 #[path = "http/spans.rs"]
 mod spans;
+#[path = "http/support.rs"]
+mod support;
 #[path = "http/uploads.rs"]
 mod uploads;

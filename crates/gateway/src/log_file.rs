@@ -1,5 +1,6 @@
 //! Where lines of an access log go. A file that was moved away or removed is opened anew, so that logs can be rotated.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -109,6 +110,7 @@ pub(crate) fn write_front(
     let (done, writing) = oneshot::channel();
     std::thread::spawn(move || {
         let (mut trouble, mut slow, mut spare) = (Trouble::default(), Slow::default(), Vec::new());
+        let unwritable = Cell::new(0);
         let mut write = |lines: &[u8], count: u64| {
             // What could be written of the last line stays alone.
             let begun = if trouble.lost > 0 { out.write(b"\n") } else { Ok(()) };
@@ -120,16 +122,16 @@ pub(crate) fn write_front(
                 Err(e) => {
                     log.lost(count);
                     if e.kind() == io::ErrorKind::BrokenPipe {
-                        log.is_deaf();
+                        log.reader_is_gone();
                     } else {
                         trouble.tell(&whose, &out, &e, count);
-                        slow.told = log.dropped();
+                        unwritable.set(unwritable.get() + count);
                     }
                 }
             }
         };
         while log.wait(&mut spare, &mut write) {
-            slow.look(&log, &whose);
+            slow.look(log.dropped() - unwritable.get(), &whose);
         }
         let _ = done.send(());
     });
@@ -144,8 +146,7 @@ struct Slow {
 }
 
 impl Slow {
-    fn look(&mut self, log: &front::AccessLog, whose: &str) {
-        let dropped = log.dropped();
+    fn look(&mut self, dropped: u64, whose: &str) {
         if dropped > self.told && self.at.is_none_or(|at| at.elapsed() >= TELL) {
             let lost = dropped - self.told;
             tracing::warn!("{whose}: {lost} lines of the access log are lost: nobody took them in time");
@@ -225,7 +226,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let log = Arc::new(front::AccessLog::new(None, false));
-        let writing = write_front(LogFile::open(path.to_str().unwrap()).unwrap(), "x".into(), Arc::clone(&log));
+        let writing =
+            write_front(LogFile::open(path.to_str().unwrap()).unwrap(), "x".into(), Arc::clone(&log));
         log.close();
         writing.await.unwrap();
         assert_eq!((std::fs::read_to_string(&path).unwrap().as_str(), log.dropped()), ("", 0));

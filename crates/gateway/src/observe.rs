@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use chaperone::environment::Environment;
 use chaperone::State;
+use chaperone::environment::Environment;
 use chaperone::log::{self, Entry, Source};
 use chaperone::spans::{self, Endpoint, Exporter};
 use clap::Args;
@@ -98,9 +98,10 @@ impl ObserveArguments {
     /// What the front of this Gateway reports, where it carries HTTP.
     pub(crate) fn reports(&self, gateway: &str) -> Reports {
         let name = gateway.strip_prefix("Gateway ").unwrap_or(gateway).to_owned();
-        let log = self.access_log.as_deref().map(|to| {
-            (to, front::AccessLog::new(Some(name), self.log_query_strings))
-        });
+        let log = self
+            .access_log
+            .as_deref()
+            .map(|to| (to, front::AccessLog::new(Some(name), self.log_query_strings)));
         Reports::new(gateway, log, self.collector())
     }
 

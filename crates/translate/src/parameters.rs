@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    DashboardParameters, DataPath, GatewayClassParameters, GatewayClassParametersSpec, LogMode, ServiceParameters,
-    TimeoutParameters, TlsParameters, UserVclConfigMapRef,
+    DashboardParameters, DataPath, GatewayClassParameters, GatewayClassParametersSpec, LogMode,
+    ServiceParameters, TimeoutParameters, TlsParameters, UserVclConfigMapRef,
 };
 use model::names::API_GROUP;
 use model::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths, Timeouts, TlsLimits};

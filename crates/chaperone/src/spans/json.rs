@@ -84,9 +84,10 @@ pub(super) fn of_front(request: &front::Finished) -> Vec<Value> {
     let (high, low) = request.trace.trace;
     let span_id = |span: u64| format!("{span:016x}");
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
-    let (kind, route, rule) = request.route.clone().map_or((None, None, None), |(kind, route, rule)| {
-        (Some(kind.to_owned()), Some(route), Some(rule))
-    });
+    let (kind, route, rule) = request
+        .route
+        .clone()
+        .map_or((None, None, None), |(kind, route, rule)| (Some(kind.to_owned()), Some(route), Some(rule)));
     let trace = Trace {
         trace_id: format!("{high:016x}{low:016x}"),
         span_id: span_id(request.trace.span),
@@ -125,7 +126,8 @@ pub(super) fn of_front(request: &front::Finished) -> Vec<Value> {
         // It broke off, whatever its status was.
         span["status"] = json!({ "code": 2 });
     }
-    let child = request.upstream.filter(|upstream| upstream.span != 0).map(|part| upstream(request, &entry, part));
+    let child =
+        request.upstream.filter(|upstream| upstream.span != 0).map(|part| upstream(request, &entry, part));
     [span].into_iter().chain(child).collect()
 }
 
@@ -208,11 +210,17 @@ mod tests {
     fn the_origins_part_is_a_child_of_the_request() {
         let spans = of_front(&request());
         let [span, child] = spans.as_slice() else { panic!("{spans:?}") };
-        assert_eq!((&span["spanId"], &span["parentSpanId"]), (&"0000000000000003".into(), &"0000000000000004".into()));
+        assert_eq!(
+            (&span["spanId"], &span["parentSpanId"]),
+            (&"0000000000000003".into(), &"0000000000000004".into())
+        );
         assert_eq!((&child["spanId"], &child["parentSpanId"]), (&"0000000000000005".into(), &span["spanId"]));
         assert_eq!(child["traceId"], span["traceId"]);
         assert_eq!((&span["kind"], &child["kind"]), (&2.into(), &3.into()));
-        assert_eq!((&child["startTimeUnixNano"], &child["endTimeUnixNano"]), (&"1001000000".into(), &"1021000000".into()));
+        assert_eq!(
+            (&child["startTimeUnixNano"], &child["endTimeUnixNano"]),
+            (&"1001000000".into(), &"1021000000".into())
+        );
         assert_eq!(attribute(child, "http.request.resend_count")["intValue"], "1");
         assert_eq!(attribute(span, "varnish_gateway.way")["stringValue"], "direct");
         assert_eq!((&span["status"], &child["status"]), (&json!({}), &json!({})));

@@ -40,7 +40,8 @@ pub(crate) struct Details {
     pub(super) status: Option<u16>,
     first_byte: Option<Duration>,
     pub(super) upgraded_bytes_in: u64,
-    cache: Option<u8>,
+    /// A position in [`CACHE_RESULTS`].
+    pub(super) cache: Option<u8>,
     endpoint: Option<SocketAddr>,
     tries: u32,
     /// The upstream side began so long after the request.
@@ -71,6 +72,11 @@ pub(crate) struct Outcome<'a> {
 }
 
 impl Details {
+    /// Without a head.
+    pub(crate) fn unread(status: u16) -> Self {
+        Self { status: Some(status), ..Self::default() }
+    }
+
     /// Clones share their bytes with the request.
     pub(crate) fn read(
         &mut self,
@@ -147,10 +153,11 @@ impl Details {
     }
 
     fn cache(&self, way: Way) -> Option<&'static str> {
-        let at = match way {
-            Way::Own => OTHER,
-            Way::Direct => self.cache.unwrap_or(PASS),
-            Way::Cache => self.cache?,
+        let at = match (self.cache, way) {
+            (Some(known), _) => known,
+            (None, Way::Own) => OTHER,
+            (None, Way::Direct) => PASS,
+            (None, Way::Cache) => return None,
         };
         CACHE_RESULTS.get(usize::from(at)).copied()
     }
@@ -209,7 +216,7 @@ impl Details {
             line.text("socket", of.client.socket.as_bytes(), LONGEST_NAME);
             line.text("service", self.service().as_bytes(), LONGEST_NAME);
             self.write_upstream(&mut line);
-            of.client.write_tls(&mut line);
+            write_tls(of.client, &mut line);
             if let Some((trace, _)) = &self.trace {
                 line.trace(trace);
             }
@@ -241,7 +248,9 @@ impl Details {
     pub(crate) fn finished(&self, of: &Outcome<'_>) -> Option<Box<Finished>> {
         let (trace, child) = self.trace.filter(|(trace, _)| trace.sampled)?;
         let head = self.head.as_ref()?;
-        let value = |value: &Option<HeaderValue>, most| value.as_ref().map_or_else(String::new, |v| lossy(v.as_bytes(), most));
+        let value = |value: &Option<HeaderValue>, most| {
+            value.as_ref().map_or_else(String::new, |v| lossy(v.as_bytes(), most))
+        };
         Some(Box::new(Finished {
             trace,
             began_micros: began_micros(of.took),
@@ -307,6 +316,21 @@ impl Head {
         };
         line.text("referer", referer, LONGEST_HEADER);
     }
+}
+
+fn write_tls(client: &Client, line: &mut Line<'_>) {
+    if !client.is_tls {
+        return;
+    }
+    line.text("tls", client.tls_version().as_bytes(), LONGEST_NAME);
+    if let Some(name) = client.cipher.and_then(|cipher| cipher.as_str()) {
+        // rustls marks those of TLS 1.3; the IANA does not.
+        match name.strip_prefix("TLS13") {
+            Some(rest) => line.plain("tls_cipher", format_args!("TLS{rest}")),
+            None => line.word("tls_cipher", name),
+        }
+    }
+    line.text("sni", client.server_name().unwrap_or_default(), LONGEST_NAME);
 }
 
 /// The query with its question mark, as varnishncsa has it.

@@ -217,8 +217,14 @@ mod tests {
     #[test]
     fn hostile_values_stay_within_their_quotes() {
         assert_eq!(text(b"\"},{\\", 99), "{\"a\":\"\\\"},{\\\\\"}\n");
-        assert_eq!(text(b"a\r\nb\tc\x00\x1b[31m\x7f", 99), "{\"a\":\"a\\r\\nb\\tc\\u0000\\u001b[31m\\u007f\"}\n");
-        assert_eq!(text("\u{e9}\u{85}\u{2028}\u{1f600}".as_bytes(), 99), "{\"a\":\"\u{e9}\\u0085\\u2028\u{1f600}\"}\n");
+        assert_eq!(
+            text(b"a\r\nb\tc\x00\x1b[31m\x7f", 99),
+            "{\"a\":\"a\\r\\nb\\tc\\u0000\\u001b[31m\\u007f\"}\n"
+        );
+        assert_eq!(
+            text("\u{e9}\u{85}\u{2028}\u{1f600}".as_bytes(), 99),
+            "{\"a\":\"\u{e9}\\u0085\\u2028\u{1f600}\"}\n"
+        );
         assert_eq!(text(b"a\xff\xc3(\xe2\x82", 99), "{\"a\":\"a\u{fffd}\u{fffd}(\u{fffd}\"}\n");
         assert_eq!(text(b"", 99), "{}\n");
     }
@@ -228,7 +234,11 @@ mod tests {
         assert_eq!(cut(b"abc", 3), b"abc");
         assert_eq!(cut(b"abcd", 3), b"abc");
         for (most, left) in [(1, 1), (2, 1), (3, 3), (4, 3), (5, 3), (6, 6)] {
-            assert_eq!(cut("a\u{e9}\u{20ac}b".as_bytes(), most), &"a\u{e9}\u{20ac}b".as_bytes()[..left], "{most}");
+            assert_eq!(
+                cut("a\u{e9}\u{20ac}b".as_bytes(), most),
+                &"a\u{e9}\u{20ac}b".as_bytes()[..left],
+                "{most}"
+            );
         }
         // Bytes that are no text are cut anywhere.
         assert_eq!(cut(&[0x80; 9], 5).len(), 5);

@@ -5,16 +5,16 @@ use super::origin::Failure;
 /// Which way a request went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// The gateway answered without asking varnishd or an origin.
-    Own,
     /// To varnishd.
     Cache,
     /// Straight to an origin.
     Direct,
+    /// The gateway answered without asking varnishd or an origin.
+    Own,
 }
 
 impl Way {
-    pub const ALL: [Self; 3] = [Self::Own, Self::Cache, Self::Direct];
+    pub const ALL: [Self; 3] = [Self::Cache, Self::Direct, Self::Own];
 
     pub fn name(self) -> &'static str {
         match self {

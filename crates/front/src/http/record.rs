@@ -105,7 +105,7 @@ impl Record {
     pub(crate) fn unread(client: &Arc<Client>, status: u16, reason: Reason) {
         let mut record = Self::begin(client);
         if client.http.logs() {
-            record.details = Some(Box::new(Details { status: Some(status), ..Details::default() }));
+            record.details = Some(Box::new(Details::unread(status)));
         }
         record.reason = Some(reason);
         record.is_whole = true;
@@ -209,6 +209,9 @@ impl Record {
     /// This is its answer. `cache` is a position in [`model::stats::CACHE_RESULTS`].
     pub(crate) fn answered(&mut self, table: &Arc<Table>, rule: Option<RuleId>, status: u16, cache: u8) {
         self.counted = Some(Counted { table: Arc::clone(table), rule, status, cache });
+        if let Some(details) = &mut self.details {
+            details.cache = Some(cache);
+        }
     }
 
     pub(crate) fn is_tunnel(&mut self, table: &Arc<Table>, rule: Option<RuleId>) {
@@ -255,8 +258,7 @@ impl Drop for Record {
             counters.answered(*status, *cache, self.bytes, took.as_secs_f64());
         }
         let (Some(details), Some(observer)) = (&self.details, &http.observer) else { return };
-        let outcome =
-            Outcome { client: &self.client, took, bytes: self.bytes, way: self.way, reason };
+        let outcome = Outcome { client: &self.client, took, bytes: self.bytes, way: self.way, reason };
         if let Some(log) = observer.access_log() {
             details.log(&outcome, log);
         }

@@ -14,7 +14,6 @@ use router::sent::{Kind, kind};
 use router::{Router, is_host};
 use rustls::CipherSuite;
 
-use super::line::Line;
 use super::pool::Sender;
 use super::table::{RuleId, Table};
 use super::watched::Movement;
@@ -38,9 +37,6 @@ const URL_BYTES: usize = 16 << 10;
 /// Idle connections to varnishd that one client may hold: as many as HTTP/2 streams ask at once.
 const MOST_CACHE_CONNECTIONS: usize = 16;
 
-/// Bytes of the name in a TLS handshake that are logged. A host name has no more.
-const MOST_SNI: usize = 256;
-
 /// One connection of a client: what is the same for all its requests.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -55,7 +51,7 @@ pub(crate) struct Client {
     /// What varnishd is to know of the client.
     pub(crate) introduction: proxy::Header,
     /// Of its TLS.
-    cipher: Option<CipherSuite>,
+    pub(crate) cipher: Option<CipherSuite>,
     pub(crate) limits: HttpLimits,
     pub(crate) movement: Arc<Movement>,
     /// Connections to varnishd that were introduced as this client's.
@@ -105,26 +101,12 @@ impl Client {
         self.introduction.tls.as_ref().map_or("", |tls| &tls.version)
     }
 
-    pub(crate) fn write_tls(&self, line: &mut Line<'_>) {
-        let Some(tls) = &self.introduction.tls else { return };
-        line.word("tls", &tls.version);
-        // rustls marks those of TLS 1.3; the IANA does not.
-        match self.cipher.and_then(|cipher| cipher.as_str()) {
-            Some(name) => match name.strip_prefix("TLS13") {
-                Some(rest) => line.plain("tls_cipher", format_args!("TLS{rest}")),
-                None => line.word("tls_cipher", name),
-            },
-            None => {}
-        }
-        line.text("sni", self.server_name().unwrap_or_default(), MOST_SNI);
-    }
-
     fn scheme(&self) -> &'static str {
         if self.is_tls { "https" } else { "http" }
     }
 
     /// The name that the client gave in its TLS handshake.
-    fn server_name(&self) -> Option<&[u8]> {
+    pub(crate) fn server_name(&self) -> Option<&[u8]> {
         self.introduction.authority.as_deref().map(str::as_bytes)
     }
 

@@ -31,7 +31,7 @@ pub struct AccessLog {
     /// No line comes any more.
     is_closed: AtomicBool,
     /// Nothing is written any more.
-    is_deaf: AtomicBool,
+    has_no_reader: AtomicBool,
     written: AtomicU64,
     dropped: AtomicU64,
 }
@@ -55,7 +55,7 @@ impl AccessLog {
             writer: OnceLock::new(),
             sleeps: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            is_deaf: AtomicBool::new(false),
+            has_no_reader: AtomicBool::new(false),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         }
@@ -63,7 +63,7 @@ impl AccessLog {
 
     /// Appends one line, which `write` writes with its end.
     pub(crate) fn add(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.is_deaf.load(Ordering::Relaxed) {
+        if self.has_no_reader.load(Ordering::Relaxed) {
             return self.lost(1);
         }
         {
@@ -139,8 +139,8 @@ impl AccessLog {
     }
 
     /// The reader is gone: lines are dropped from now on.
-    pub fn is_deaf(&self) {
-        self.is_deaf.store(true, Ordering::Relaxed);
+    pub fn reader_is_gone(&self) {
+        self.has_no_reader.store(true, Ordering::Relaxed);
     }
 
     /// So many lines were written.
@@ -230,7 +230,7 @@ mod tests {
             log.add(|to| to.extend_from_slice(&line));
         }
         assert_eq!(log.dropped(), 512);
-        log.is_deaf();
+        log.reader_is_gone();
         log.add(|_| panic!("nothing is formatted for a reader that is gone"));
         assert_eq!(log.dropped(), 513);
         log.close();

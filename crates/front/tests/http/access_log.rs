@@ -50,7 +50,9 @@ impl Logged {
 
     fn read(&self) -> Vec<Value> {
         let text = self.lines.lock().unwrap().clone();
-        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .collect()
     }
 
     /// So many lines, once they are there; and no more.
@@ -159,7 +161,8 @@ async fn whatever_clients_send_is_one_line_of_json() {
     assert_eq!(of("/invalid")["user_agent"], "\u{fffd}\u{fffd}(");
     assert_eq!(of("/tab")["request_id"], "\"}");
     assert_eq!(of("/percent")["user_agent"], "%h \\n\\u000a");
-    let lengths = ["path", "query", "user_agent", "referer"].map(|name| of("/long")[name].as_str().unwrap().len());
+    let lengths =
+        ["path", "query", "user_agent", "referer"].map(|name| of("/long")[name].as_str().unwrap().len());
     assert_eq!(lengths, [4096, 4096, 1024, 1024]);
     // Whether hyper takes quotes in a path is its own affair: it is one line in any case.
     let text = logged.lines.lock().unwrap().clone();
@@ -178,7 +181,11 @@ async fn every_refusal_has_its_status_and_reason() {
         (b"GET / HTTP/1.1\r\nHost a\r\n\r\n".to_vec(), 400, Reason::BadRequest),
         (b"\x16\x03\x01 HTTP/1.1\r\n\r\n".to_vec(), 400, Reason::BadRequest),
         (format!("GET /{huge} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes(), 414, Reason::UrlTooLong),
-        (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(200 << 10)).into_bytes(), 431, Reason::HeadTooLarge),
+        (
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(200 << 10)).into_bytes(),
+            431,
+            Reason::HeadTooLarge,
+        ),
         // A head that does not end.
         (b"GET / HTTP/1.1\r\nHost: a\r\n".to_vec(), 408, Reason::HeadTimeout),
         // Ours.
@@ -213,7 +220,10 @@ async fn answers_of_the_gateway_itself_are_logged_as_its_own() {
     logged.front.say(b"GET / HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n").await;
     logged.front.say(b"HEAD / HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n").await;
     for line in logged.lines(2).await {
-        assert_eq!((&line["status"], &line["reason"], &line["way"]), (&404.into(), &"no_route".into(), &"own".into()));
+        assert_eq!(
+            (&line["status"], &line["reason"], &line["way"]),
+            (&404.into(), &"no_route".into(), &"own".into())
+        );
         assert_eq!((line.get("route"), &line["listener"]), (None, &"http".into()), "{line}");
     }
     logged.front.say(b"GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n").await;

@@ -51,10 +51,16 @@ async fn the_origins_parent_is_the_span_of_its_own_part() {
     assert_eq!(seen(&origin, "traceparent"), Some(format!("00-{TRACE}-{:016x}-01", upstream.span)));
     assert_eq!(seen(&origin, "tracestate").as_deref(), Some("vendor=1"));
     let (high, low) = request.trace.trace;
-    assert_eq!((format!("{high:016x}{low:016x}"), format!("{:016x}", request.trace.parent)), (TRACE.into(), PARENT.into()));
+    assert_eq!(
+        (format!("{high:016x}{low:016x}"), format!("{:016x}", request.trace.parent)),
+        (TRACE.into(), PARENT.into())
+    );
     assert_ne!(request.trace.span, upstream.span);
     assert_eq!((upstream.endpoint, upstream.tries), (origin.address, 1));
-    assert_eq!((request.path.as_str(), request.status, request.way, request.cache), ("/a", Some(200), "direct", "pass"));
+    assert_eq!(
+        (request.path.as_str(), request.status, request.way, request.cache),
+        ("/a", Some(200), "direct", "pass")
+    );
     assert_eq!(request.route, Some(("HTTPRoute", "test/route".into(), 0)));
     assert!(upstream.first_byte.unwrap() <= request.took);
 }
@@ -76,7 +82,12 @@ async fn an_invalid_or_doubled_trace_is_replaced() {
     let origin = Origin::start().await;
     let (front, _requests) = recorded(&[origin.address], 0.0, true, 16).await;
     let good = format!("traceparent: 00-{TRACE}-{PARENT}-01\r\n");
-    for bad in ["traceparent: 00-0-0-01\r\n".to_owned(), "traceparent:\r\n".to_owned(), good.repeat(2), String::new()] {
+    for bad in [
+        "traceparent: 00-0-0-01\r\n".to_owned(),
+        "traceparent:\r\n".to_owned(),
+        good.repeat(2),
+        String::new(),
+    ] {
         front.say(&with("/a", &format!("{bad}tracestate: x=1\r\n"))).await;
         let parent = seen(&origin, "traceparent").unwrap();
         assert!(parent.len() == 55 && parent.ends_with("-00") && !parent.contains(TRACE), "{bad}: {parent}");
