@@ -98,7 +98,9 @@ impl Record {
 
     /// Keeps the connection busy for a request that another record stands for.
     pub(crate) fn second(client: &Arc<Client>) -> Self {
-        Self { is_second: true, ..Self::begin(client) }
+        let mut record = Self::begin(client);
+        record.is_second = true;
+        record
     }
 
     /// The parser refused the request: there is no head to speak of.
