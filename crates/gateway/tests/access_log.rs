@@ -71,8 +71,14 @@ fn whatever_clients_send_is_one_line_of_json() {
         assert!(fields.contains_key("time") && one["gateway"] == "default/web", "{one}");
         assert!(one["time"] != "forged");
     }
-    let quotes = of("/quotes").unwrap();
-    assert_eq!((path(&quotes).as_str(), &quotes["user_agent"]), ("/quotes\"},{\"a\":\"", &"\"},{\\".into()));
+    match of("/quotes") {
+        Some(quotes) => {
+            let seen = (path(&quotes), &quotes["user_agent"]);
+            assert_eq!(seen, ("/quotes\"},{\"a\":\"".to_owned(), &"\"},{\\".into()));
+        }
+        // The front's parser takes no quotes in a URL.
+        None => assert!(all.iter().any(|one| one["reason"] == "bad_request" && one["status"] == 400)),
+    }
     let long = of("/long").map(|one| path(&one).len());
     assert!(long.is_some_and(|length| (4_000..5_000).contains(&length)), "an URL is cut at 4 KB: {long:?}");
     assert!(of("/percent").is_some_and(|one| one["user_agent"] == "%h %{x}i \\n\\u000a"));

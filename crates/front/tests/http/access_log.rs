@@ -172,7 +172,11 @@ async fn whatever_clients_send_is_one_line_of_json() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_refusal_has_its_status_and_reason() {
     let origin = Origin::start().await;
-    let limits = HttpLimits { head_timeout: Duration::from_millis(200), ..HttpLimits::default() };
+    let limits = HttpLimits {
+        head_timeout: Duration::from_millis(200),
+        head_bytes: 200 << 10,
+        ..HttpLimits::default()
+    };
     let logged = Logged::with(&[origin.address], |_| (), limits, false).await;
     let long = "x".repeat(17 << 10);
     let huge = "x".repeat(70 << 10);
@@ -182,7 +186,7 @@ async fn every_refusal_has_its_status_and_reason() {
         (b"\x16\x03\x01 HTTP/1.1\r\n\r\n".to_vec(), 400, Reason::BadRequest),
         (format!("GET /{huge} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes(), 414, Reason::UrlTooLong),
         (
-            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(200 << 10)).into_bytes(),
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(300 << 10)).into_bytes(),
             431,
             Reason::HeadTooLarge,
         ),
