@@ -306,15 +306,16 @@ impl Head {
     }
 
     fn write_rest(&self, line: &mut Line<'_>, query_strings: bool) {
-        let bytes = |value: &Option<HeaderValue>| value.clone().unwrap_or(HeaderValue::from_static(""));
-        line.text("request_id", bytes(&self.request_id).as_bytes(), LONGEST_NAME);
-        line.text("user_agent", bytes(&self.user_agent).as_bytes(), LONGEST_HEADER);
-        let referer = bytes(&self.referer);
-        let referer = match referer.as_bytes().iter().position(|byte| *byte == b'?') {
-            Some(at) if !query_strings => &referer.as_bytes()[..at],
-            _ => referer.as_bytes(),
-        };
-        line.text("referer", referer, LONGEST_HEADER);
+        if let Some(id) = &self.request_id {
+            line.text("request_id", id.as_bytes(), LONGEST_NAME);
+        }
+        if let Some(agent) = &self.user_agent {
+            line.text("user_agent", agent.as_bytes(), LONGEST_HEADER);
+        }
+        if let Some(referer) = self.referer.as_ref().map(HeaderValue::as_bytes) {
+            let query = referer.iter().position(|byte| *byte == b'?').filter(|_| !query_strings);
+            line.text("referer", &referer[..query.unwrap_or(referer.len())], LONGEST_HEADER);
+        }
     }
 }
 
