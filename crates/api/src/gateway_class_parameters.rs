@@ -125,8 +125,8 @@ pub struct GatewayClassParametersSpec {
     pub logging: Option<LoggingParameters>,
     /// Which process owns the ports. `Varnish`, the default in this release: varnishd owns the plain HTTP ports, and every
     /// request goes through VCL. `Auto`: the front owns all ports and carries HTTP, requests that no cache policy concerns
-    /// never reach varnishd, and listeners come and go without a restart; with user VCL, with `logging` or with `tracing`,
-    /// `Auto` means `Varnish`. A change restarts varnishd.
+    /// never reach varnishd, and listeners come and go without a restart; with user VCL, or with a `logging.mode` other than
+    /// `json`, `Auto` means `Varnish`. A change restarts varnishd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_path: Option<DataPath>,
     /// How long varnishd waits.
