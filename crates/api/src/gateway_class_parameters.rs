@@ -132,9 +132,9 @@ pub struct GatewayClassParametersSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<LoggingParameters>,
     /// Which process owns the ports. `Auto`, the default: the front owns all ports and carries HTTP, requests that no cache
-    /// policy concerns never reach varnishd, and listeners come and go without a restart; with user VCL, with `logging` or
-    /// with `tracing`, `Auto` means `Varnish`. `Varnish`: varnishd owns the plain HTTP ports, and every request goes through
-    /// VCL. A change restarts varnishd.
+    /// policy concerns never reach varnishd, and listeners come and go without a restart; with user VCL, or with a
+    /// `logging.mode` other than `json`, `Auto` means `Varnish`. `Varnish`: varnishd owns the plain HTTP ports, and every
+    /// request goes through VCL. A change restarts varnishd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_path: Option<DataPath>,
     /// How long varnishd waits.

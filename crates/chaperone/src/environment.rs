@@ -28,6 +28,8 @@ pub struct Environment {
     /// `HTTP_IN_FRONT`, by default `false`: the front owns the ports of plain HTTP listeners, as routing.json names them, and
     /// carries HTTP. varnishd's unix sockets depend on it, so it holds from start to end, whatever routing.json says.
     pub http_in_front: bool,
+    /// `ACCESS_LOG`, by default `off`: with `json` the front writes a line for each request to standard output.
+    pub access_log: Option<AccessLog>,
     /// `VCL_PATH`, by default /etc/varnish/main.vcl.
     pub vcl_path: PathBuf,
     /// `ROUTING_CONFIG_PATH`, by default /etc/varnish/routing.json.
@@ -54,6 +56,13 @@ pub struct Environment {
     pub drain_timeout: Option<Duration>,
 }
 
+/// What the front logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AccessLog {
+    /// `ACCESS_LOG_QUERY_STRINGS`, by default `false`: what comes behind `?` in URLs, too.
+    pub query_strings: bool,
+}
+
 impl Environment {
     /// `get` looks a variable up; tests have their own.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
@@ -63,6 +72,17 @@ impl Environment {
         let port = text("VARNISH_ADMIN_PORT", "6082");
         let port = port.parse().map_err(|_| bad("VARNISH_ADMIN_PORT", &port, "it must be a port number"))?;
         let http_in_front = flag("HTTP_IN_FRONT", &text("HTTP_IN_FRONT", "false"))?;
+        let query_strings = text("ACCESS_LOG_QUERY_STRINGS", "false");
+        let query_strings = flag("ACCESS_LOG_QUERY_STRINGS", &query_strings)?;
+        let access_log = match text("ACCESS_LOG", "off").as_str() {
+            "off" => None,
+            "json" if http_in_front => Some(AccessLog { query_strings }),
+            given => {
+                let why = "it must be json or off; json needs HTTP_IN_FRONT=true: otherwise `varnish-gateway access-log` \
+                           writes the same lines";
+                return Err(bad("ACCESS_LOG", given, why));
+            }
+        };
         let usual = if http_in_front { "none" } else { "http-80=:80,http" };
         let listen = listen(get("VARNISH_LISTEN").as_deref().unwrap_or(usual))?;
         let seconds = |name, default: &str| duration(name, &text(name, default));
@@ -76,6 +96,7 @@ impl Environment {
             admin_address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port),
             listen,
             http_in_front,
+            access_log,
             vcl_path: text("VCL_PATH", "/etc/varnish/main.vcl").into(),
             routing_path: text("ROUTING_CONFIG_PATH", "/etc/varnish/routing.json").into(),
             ghost_path: path("GHOST_CONFIG_PATH"),
@@ -209,6 +230,21 @@ mod tests {
         assert_eq!((env.http_in_front, env.listen.len()), (true, 1));
         let env = read(&[("HTTP_IN_FRONT", "")]).unwrap();
         assert_eq!((env.http_in_front, env.listen.len()), (false, 1));
+    }
+
+    #[test]
+    fn the_front_logs_only_what_it_carries() {
+        let log = |pairs: &[(&str, &str)]| read(pairs).map(|env| env.access_log);
+        let front = ("HTTP_IN_FRONT", "true");
+        assert_eq!(log(&[front]).unwrap(), None);
+        assert_eq!(log(&[front, ("ACCESS_LOG", "off")]).unwrap(), None);
+        let json = ("ACCESS_LOG", "json");
+        assert_eq!(log(&[front, json]).unwrap(), Some(AccessLog { query_strings: false }));
+        let with = ("ACCESS_LOG_QUERY_STRINGS", "true");
+        assert_eq!(log(&[front, json, with]).unwrap(), Some(AccessLog { query_strings: true }));
+        for bad in [&[json][..], &[front, ("ACCESS_LOG", "ncsa")], &[front, json, (with.0, "yes")]] {
+            assert!(log(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -62,12 +62,13 @@ impl FrontSide {
             }
         };
         let side = front::BackendSide::new(tell_backends, backend_counters);
-        let http = Arc::new(front::Http::new(
+        let http = front::Http::new(
             Arc::clone(&side),
             settings.front_socket(),
             settings.upgrade_idle,
             settings.upgrade_total,
-        ));
+        );
+        let http = Arc::new(http.observed_by(settings.observer.clone()));
         tally.carries_http(&http);
         let mut running = JoinSet::new();
         let of_clients = Arc::clone(&http);

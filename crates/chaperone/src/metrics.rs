@@ -1,6 +1,7 @@
 //! `/metrics`: what varnishd, ghost, the front and the chaperone have counted, in Prometheus' words.
 
 mod exposition;
+mod requests;
 mod routes;
 mod varnish;
 
@@ -92,6 +93,7 @@ fn one(to: &mut Families, state: &State, counted: Option<&Stats>, counters: Opti
     spans(to, state);
     certificates(to, &state.tally.shown());
     front(to, state);
+    requests::add(to, state.tally.http().as_deref());
     routes::add(to, counted);
     varnish::add(to, counters.unwrap_or_default());
 }
@@ -154,12 +156,15 @@ fn own(to: &mut Families, state: &State) {
 /// Spans of requests.
 fn spans(to: &mut Families, state: &State) {
     let tally = &state.tally;
-    for (result, counter) in [("exported", &tally.spans_exported), ("dropped", &tally.spans_dropped)] {
+    let of_front = tally.http().and_then(|http| http.observer().map(|observer| observer.spans_dropped()));
+    let dropped = tally.spans_dropped.load(Ordering::Relaxed) + of_front.unwrap_or_default();
+    let exported = tally.spans_exported.load(Ordering::Relaxed);
+    for (result, count) in [("exported", exported), ("dropped", dropped)] {
         to.counter(
             "varnish_gateway_spans_total",
             "Spans of requests, by what became of them",
             &[("result", result)],
-            counter.load(Ordering::Relaxed),
+            count,
         );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::names::TLS_BACKENDS_SOCKET;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub extra_args: Vec<String>,
     /// So many of ours read times and bytes of each request out of varnishd's log: an access log, spans.
     pub log_readers: usize,
+    /// Where the front reports requests, where it carries HTTP.
+    pub observer: Option<Arc<front::Observer>>,
     /// Those that the varnishd before this one had, where they differ: with them it starts, if it does not with these.
     pub former_args: Option<Vec<String>>,
     /// A WebSocket on which nothing moves is closed after this time.

@@ -1,5 +1,5 @@
-//! Spans of requests, by OTLP over HTTP, as JSON. They come out of varnishd's log, so nobody waits for the collector: what it
-//! does not take in time is dropped, and counted.
+//! Spans of requests, by OTLP over HTTP, as JSON. They come from the front, or out of varnishd's log where it sees all requests.
+//! No request waits for the collector: what it does not take in time is dropped, and counted.
 
 mod json;
 mod settings;
@@ -29,7 +29,6 @@ pub use self::settings::{Endpoint, Exporter};
 
 /// Only transactions that are recorded.
 const QUERY: &str = r#"VCL_Log ~ "^vg_trace:.* 01$""#;
-const WAITING: usize = 4096;
 const MOST_AT_ONCE: usize = 512;
 const GATHER: Duration = Duration::from_secs(1);
 const LARGEST_ANSWER: usize = 64 << 10;
@@ -89,16 +88,38 @@ pub async fn export(exporter: Exporter, gateway: String, by: Vec<OsString>, stat
     };
     let tally = Arc::clone(&state.borrow().tally);
     let Some(source) = log::Source::of(state, by).await else { return };
-    let (to, from) = mpsc::channel(WAITING);
+    let (to, mut from) = mpsc::channel(WAITING);
     let dropped = Arc::clone(&tally);
     tokio::join!(
         read(&source, to, move || {
             dropped.spans_dropped.fetch_add(1, Ordering::Relaxed);
         }),
         async {
-            send_all(&collector, &gateway, from, &tally).await;
+            send_all(&collector, &gateway, &mut from, &tally, |span| [span]).await;
         }
     );
+}
+
+/// Recorded requests that may wait for the exporter.
+pub const WAITING: usize = 4096;
+
+/// Exports what the front reports, until it is dropped or the front is gone.
+pub async fn export_front(
+    exporter: Exporter,
+    gateway: String,
+    requests: &mut mpsc::Receiver<Box<front::Finished>>,
+    state: watch::Receiver<State>,
+) {
+    let collector = match Collector::new(exporter) {
+        Ok(collector) => collector,
+        Err(e) => {
+            // Those that wait count as dropped from now on.
+            requests.close();
+            return tracing::error!("{gateway}: no spans: {e}");
+        }
+    };
+    let tally = Arc::clone(&state.borrow().tally);
+    send_all(&collector, &gateway, requests, &tally, |request| json::of_front(&request)).await;
 }
 
 async fn read(source: &log::Source, to: mpsc::Sender<Value>, dropped: impl Fn()) {
@@ -115,26 +136,29 @@ async fn read(source: &log::Source, to: mpsc::Sender<Value>, dropped: impl Fn())
     .await;
 }
 
-async fn send_all(
+async fn send_all<T, S: IntoIterator<Item = Value>>(
     collector: &Collector,
     gateway: &str,
-    mut from: mpsc::Receiver<Value>,
+    from: &mut mpsc::Receiver<T>,
     tally: &crate::tally::Tally,
+    spans_of: impl Fn(T) -> S,
 ) {
     let resource = collector.exporter.resource(gateway.strip_prefix("Gateway ").unwrap_or(gateway));
     let patience = collector.exporter.timeout;
     let mut failing = false;
-    let mut spans = Vec::new();
-    while from.recv_many(&mut spans, MOST_AT_ONCE).await > 0 {
-        if spans.len() < MOST_AT_ONCE {
+    let mut requests = Vec::new();
+    while from.recv_many(&mut requests, MOST_AT_ONCE).await > 0 {
+        if requests.len() < MOST_AT_ONCE {
             let more = async {
-                while spans.len() < MOST_AT_ONCE && from.recv_many(&mut spans, MOST_AT_ONCE).await > 0 {}
+                while requests.len() < MOST_AT_ONCE && from.recv_many(&mut requests, MOST_AT_ONCE).await > 0 {
+                }
             };
             let _ = tokio::time::timeout(GATHER, more).await;
         }
+        let spans: Vec<Value> = requests.drain(..).flat_map(&spans_of).collect();
         let count = spans.len() as u64;
         let body = json::request(&resource, &spans);
-        spans.clear();
+        drop(spans);
         let sent = tokio::time::timeout(patience, send(collector, body)).await;
         match sent.unwrap_or_else(|_| Err(format!("no answer within {patience:?}"))) {
             Ok(()) => {

@@ -62,6 +62,11 @@ impl Tally {
         *self.http.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(http));
     }
 
+    /// The front, where it carries HTTP.
+    pub(crate) fn http(&self) -> Option<Arc<front::Http>> {
+        self.http.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// What the front has counted of requests that varnishd did not see.
     pub(crate) fn http_stats(&self) -> Option<model::stats::Stats> {
         self.http.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|http| http.stats())

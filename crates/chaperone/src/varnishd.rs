@@ -290,6 +290,7 @@ mod tests {
             secret: None,
             extra_args: vec!["-p".into(), "thread_pool_min=50".into()],
             log_readers: 0,
+            observer: None,
             former_args: None,
             upgrade_idle: Duration::from_secs(300),
             upgrade_total: Duration::from_secs(86_400),

@@ -271,7 +271,9 @@ async fn https(
     let Ok(introduction) = introduction(client, &stream, &server, socket) else { return };
     drop(server);
     let alpn = introduction.alpn.clone();
-    let client = http::Client::new(Arc::clone(http), client, Arc::clone(socket), introduction, limits);
+    let cipher = stream.get_ref().1.negotiated_cipher_suite().map(|suite| suite.suite());
+    let client = http::Client::new(Arc::clone(http), client, Arc::clone(socket), introduction, limits)
+        .with_cipher(cipher);
     if let Some(why) = http::serve(stream, client, alpn.as_deref(), shared.shutdown.clone()).await {
         shared.counters.refused(why);
     }

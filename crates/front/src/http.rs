@@ -7,20 +7,24 @@
 
 mod body;
 mod cache;
+mod details;
 mod exchange;
 mod fits;
 mod h1;
 mod h2;
 mod h2_io;
 mod kept;
+mod line;
 mod origin;
 mod pool;
+mod reason;
 mod record;
 mod request;
 mod resets;
 mod response;
 mod rewind;
 mod table;
+mod tallies;
 mod tunnel;
 mod varnishd;
 mod watched;
@@ -33,12 +37,14 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use model::stats::Stats;
 use router::Router;
-use router::counters::Registry;
+use router::counters::{Registry, Way};
 use tokio::sync::Notify;
 
 use self::table::Table;
-use crate::{BackendSide, Refusal};
+use self::tallies::Tallies;
+use crate::{BackendSide, Observer, Refusal};
 
+pub use self::reason::Reason;
 pub(crate) use self::request::Client;
 
 /// What all requests of one Gateway share. It outlives varnishd.
@@ -65,6 +71,9 @@ pub struct Http {
     fallback_rooms: cache::Rooms,
     tunnel_idle: Duration,
     tunnel_total: Duration,
+    tallies: Tallies,
+    /// Where requests are logged or recorded.
+    observer: Option<Arc<Observer>>,
 }
 
 impl Http {
@@ -91,7 +100,39 @@ impl Http {
             fallback_rooms: cache::Rooms::default(),
             tunnel_idle,
             tunnel_total,
+            tallies: Tallies::default(),
+            observer: None,
         }
+    }
+
+    /// Finished requests are reported there.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Option<Arc<Observer>>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    pub fn observer(&self) -> Option<&Arc<Observer>> {
+        self.observer.as_ref()
+    }
+
+    pub(crate) fn logs(&self) -> bool {
+        self.observer.as_ref().is_some_and(|observer| observer.access_log().is_some())
+    }
+
+    /// Finished requests by the way they went. Each counts once.
+    pub fn by_way(&self, way: Way) -> u64 {
+        self.tallies.by_way(way)
+    }
+
+    /// Requests that were refused, failed or broke off.
+    pub fn by_reason(&self, reason: Reason) -> u64 {
+        self.tallies.by_reason(reason)
+    }
+
+    /// Requests for the cache that went to their origins because varnishd did not run.
+    pub fn fallbacks(&self) -> u64 {
+        self.fallbacks.load(Ordering::Relaxed)
     }
 
     /// From now on requests go by this table. Those that have begun keep theirs.

@@ -1,6 +1,8 @@
 //! The front as it carries HTTP: what clients send, byte by byte, and what origins get.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "http/access_log.rs"]
+mod access_log;
 #[path = "http/cache.rs"]
 mod cache;
 #[path = "http/chunks.rs"]
@@ -35,6 +37,8 @@ mod parked;
 mod proxy_protocol;
 #[path = "http/request_lines.rs"]
 mod request_lines;
+#[path = "http/spans.rs"]
+mod spans;
 #[path = "http/support.rs"]
 mod support;
 #[path = "http/uploads.rs"]

@@ -33,7 +33,7 @@ const LOOK_FOR_CERTIFICATES: Duration = Duration::from_millis(500);
 pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCode> {
     let environment = Environment::read(|name| std::env::var(name).ok())?;
     let shutdown = signals::watch_signals()?;
-    let settings = settings(&environment, &arguments);
+    let mut settings = settings(&environment, &arguments);
     let (to_varnishd, desired) = watch::channel(Desired::default());
     let board = dashboard_page::board(&arguments.dashboard);
     let name = match &environment.gateway_name {
@@ -84,9 +84,15 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
     };
     // Not in our own task: whoever is slow there holds up no reload.
     let state = reporter.state();
-    let exporting = tokio::spawn(tasks::without_end("the export of spans", move || {
-        observe::export_of_pod(name.clone(), state.clone())
-    }));
+    let mut reports = observe::reports_of_pod(&name, &environment);
+    settings.observer = reports.as_ref().map(observe::Reports::observer);
+    let ending_log = reports.as_mut().map(observe::Reports::ending);
+    let exporting = match reports {
+        Some(reports) => tokio::spawn(reports.export(name, state)),
+        None => tokio::spawn(tasks::without_end("the export of spans", move || {
+            observe::export_of_pod(name.clone(), state.clone())
+        })),
+    };
     let running = chaperone::run(settings, desired, last_good, reporter, shutdown);
     let ended = tokio::select! {
         () = running => Ok(ExitCode::SUCCESS),
@@ -95,6 +101,9 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
         () = async { tokio::join!(showing, showing_locally, giving_way); } => Ok(ExitCode::FAILURE),
     };
     exporting.abort();
+    if let Some(log) = ending_log {
+        log.wait().await;
+    }
     ended
 }
 
@@ -167,7 +176,8 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         secret: environment.secret_path.clone(),
         extra_args,
         // The sidecar of access logs asks by VARNISHD_EXTRA_ARGS.
-        log_readers: observe::log_readers_of_pod(),
+        log_readers: observe::log_readers_of_pod(environment.http_in_front),
+        observer: None,
         former_args: None,
         upgrade_idle: environment.upgrade_idle,
         upgrade_total: environment.upgrade_total,

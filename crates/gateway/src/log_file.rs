@@ -1,9 +1,11 @@
 //! Where lines of an access log go. A file that was moved away or removed is opened anew, so that logs can be rotated.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -91,12 +93,66 @@ pub(crate) fn writer(mut out: LogFile, whose: String) -> (SyncSender<String>, on
                 // Nobody reads any more.
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => break,
                 // A disk that is full may have room later.
-                Err(e) => trouble.tell(&whose, &out, &e),
+                Err(e) => trouble.tell(&whose, &out, &e, 1),
             }
         }
         let _ = done.send(());
     });
     (to, writing)
+}
+
+/// A thread that writes what the front logs, until its log is closed. The receiver tells when all is written.
+pub(crate) fn write_front(
+    mut out: LogFile,
+    whose: String,
+    log: Arc<front::AccessLog>,
+) -> oneshot::Receiver<()> {
+    let (done, writing) = oneshot::channel();
+    std::thread::spawn(move || {
+        let (mut trouble, mut slow, mut spare) = (Trouble::default(), Slow::default(), Vec::new());
+        let unwritable = Cell::new(0);
+        let mut write = |lines: &[u8], count: u64| {
+            // What could be written of the last line stays alone.
+            let begun = if trouble.lost > 0 { out.write(b"\n") } else { Ok(()) };
+            match begun.and_then(|()| out.write(lines)) {
+                Ok(()) => {
+                    log.wrote(count);
+                    trouble.is_over(&whose);
+                }
+                Err(e) => {
+                    log.lost(count);
+                    if e.kind() == io::ErrorKind::BrokenPipe {
+                        log.reader_is_gone();
+                    } else {
+                        trouble.tell(&whose, &out, &e, count);
+                        unwritable.set(unwritable.get() + count);
+                    }
+                }
+            }
+        };
+        while log.wait(&mut spare, &mut write) {
+            slow.look(log.dropped() - unwritable.get(), &whose);
+        }
+        let _ = done.send(());
+    });
+    writing
+}
+
+/// Lines that waited too long for their reader.
+#[derive(Default)]
+struct Slow {
+    told: u64,
+    at: Option<Instant>,
+}
+
+impl Slow {
+    fn look(&mut self, dropped: u64, whose: &str) {
+        if dropped > self.told && self.at.is_none_or(|at| at.elapsed() >= TELL) {
+            let lost = dropped - self.told;
+            tracing::warn!("{whose}: {lost} lines of the access log are lost: nobody took them in time");
+            (self.told, self.at) = (dropped, Some(Instant::now()));
+        }
+    }
 }
 
 /// Lines that could not be written.
@@ -107,8 +163,8 @@ struct Trouble {
 }
 
 impl Trouble {
-    fn tell(&mut self, whose: &str, out: &LogFile, e: &io::Error) {
-        self.lost += 1;
+    fn tell(&mut self, whose: &str, out: &LogFile, e: &io::Error, lines: u64) {
+        self.lost += lines;
         if self.told.is_none_or(|at| at.elapsed() >= TELL) {
             self.told = Some(Instant::now());
             let lost = self.lost;
@@ -163,6 +219,18 @@ mod tests {
         std::fs::remove_file(&old).unwrap();
         write("three\n", LOOK);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\nthree\n");
+    }
+
+    #[tokio::test]
+    async fn what_the_front_logs_is_written_to_its_end_and_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let log = Arc::new(front::AccessLog::new(None, false));
+        let writing =
+            write_front(LogFile::open(path.to_str().unwrap()).unwrap(), "x".into(), Arc::clone(&log));
+        log.close();
+        writing.await.unwrap();
+        assert_eq!((std::fs::read_to_string(&path).unwrap().as_str(), log.dropped()), ("", 0));
     }
 
     #[test]

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use chaperone::State;
+use chaperone::environment::Environment;
 use chaperone::log::{self, Entry, Source};
 use chaperone::spans::{self, Endpoint, Exporter};
 use clap::Args;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use translate::{GatewayPlan, Key, Notice, Severity};
 
 use crate::log_file::{self, LogFile, Lost};
@@ -44,8 +45,14 @@ fn ratio(text: &str) -> Result<f64, String> {
 }
 
 impl ObserveArguments {
-    /// ghost writes into the log what is wanted there.
-    pub(crate) fn ask(&self, ghost: &mut model::ghost::Config) {
+    /// ghost writes into the log what is wanted there; and whether requests are spans.
+    pub(crate) fn ask(&self, ghost: &mut model::ghost::Config, http_in_front: bool) {
+        if http_in_front {
+            if is_there(&self.collector()) {
+                ghost.front_trace_sampling.get_or_insert(self.trace_sampling);
+            }
+            return;
+        }
         if self.access_log.as_ref().is_some_and(|to| to != "ncsa") {
             ghost.request_log = Some(true);
         }
@@ -75,13 +82,34 @@ impl ObserveArguments {
         logging.into_iter().chain(tracing).collect()
     }
 
-    /// How many read varnishd's log of requests.
-    pub(crate) fn log_readers(&self) -> usize {
+    /// How many read varnishd's log of a Gateway's requests. Where the front carries HTTP it reports them itself.
+    pub(crate) fn log_readers(&self, http_in_front: bool) -> usize {
+        if http_in_front {
+            return 0;
+        }
         usize::from(self.access_log.is_some()) + usize::from(is_there(&self.collector()))
     }
 
-    /// Logs and exports until it is dropped.
-    pub(crate) async fn run(self, gateway: String, state: watch::Receiver<State>) {
+    /// Does varnishd have to see every request, whatever the parameters say?
+    pub(crate) fn needs_varnishds_log(&self) -> bool {
+        self.access_log.as_deref() == Some("ncsa")
+    }
+
+    /// What the front of this Gateway reports, where it carries HTTP.
+    pub(crate) fn reports(&self, gateway: &str) -> Reports {
+        let name = gateway.strip_prefix("Gateway ").unwrap_or(gateway).to_owned();
+        let log = self
+            .access_log
+            .as_deref()
+            .map(|to| (to, front::AccessLog::new(Some(name), self.log_query_strings)));
+        Reports::new(gateway, log, self.collector())
+    }
+
+    /// Logs and exports until it is dropped. `reports`: from the front, in the place of varnishd's log.
+    pub(crate) async fn run(self, gateway: String, state: watch::Receiver<State>, reports: Option<Reports>) {
+        if let Some(reports) = reports {
+            return reports.export(gateway, state).await;
+        }
         let logging = async {
             let Some(to) = &self.access_log else { return std::future::pending().await };
             let Some(source) = Source::of(state.clone(), tied::with_us()).await else { return };
@@ -125,6 +153,79 @@ impl ObserveArguments {
         })
         .await;
         Ok(())
+    }
+}
+
+/// What a front reports of requests, and who takes it.
+pub(crate) struct Reports {
+    observer: Arc<front::Observer>,
+    export: Option<(Exporter, mpsc::Receiver<Box<front::Finished>>)>,
+    written: Option<oneshot::Receiver<()>>,
+}
+
+impl Reports {
+    /// `log`: `json`, or a file.
+    fn new(
+        gateway: &str,
+        log: Option<(&str, front::AccessLog)>,
+        collector: Result<Option<Exporter>, chaperone::Error>,
+    ) -> Self {
+        let mut written = None;
+        let log = log.and_then(|(to, log)| {
+            let out = match to {
+                "json" => Ok(LogFile::stdout()),
+                file => LogFile::open(file).with_context(|| file.to_owned()),
+            };
+            let out = out.inspect_err(|e| tracing::error!("{gateway}: no access log: {e:#}")).ok()?;
+            let log = Arc::new(log);
+            written = Some(log_file::write_front(out, gateway.to_owned(), Arc::clone(&log)));
+            Some(log)
+        });
+        let (spans, export) = match collector {
+            Ok(Some(exporter)) => {
+                let (spans, requests) = mpsc::channel(spans::WAITING);
+                (Some(spans), Some((exporter, requests)))
+            }
+            Ok(None) => (None, None),
+            Err(e) => {
+                tracing::warn!("{gateway}: no spans: {e}");
+                (None, None)
+            }
+        };
+        Self { observer: Arc::new(front::Observer::new(log, spans)), export, written }
+    }
+
+    pub(crate) fn observer(&self) -> Arc<front::Observer> {
+        Arc::clone(&self.observer)
+    }
+
+    /// To be waited for at the end.
+    pub(crate) fn ending(&mut self) -> Ending {
+        Ending { observer: self.observer(), written: self.written.take() }
+    }
+
+    /// Ends never.
+    pub(crate) async fn export(mut self, gateway: String, state: watch::Receiver<State>) {
+        if let Some((exporter, requests)) = &mut self.export {
+            spans::export_front(exporter.clone(), gateway, requests, state).await;
+        }
+        std::future::pending().await
+    }
+}
+
+/// The end of an access log.
+pub(crate) struct Ending {
+    observer: Arc<front::Observer>,
+    written: Option<oneshot::Receiver<()>>,
+}
+
+impl Ending {
+    /// What waits is written, if somebody reads.
+    pub(crate) async fn wait(self) {
+        if let (Some(log), Some(written)) = (self.observer.access_log(), self.written) {
+            log.close();
+            let _ = tokio::time::timeout(FINISHING, written).await;
+        }
     }
 }
 
@@ -188,8 +289,17 @@ fn of_environment(name: &str) -> Option<String> {
 }
 
 /// How many of a pod's chaperone itself read varnishd's log of requests.
-pub(crate) fn log_readers_of_pod() -> usize {
-    usize::from(is_there(&Exporter::read(None, of_environment)))
+pub(crate) fn log_readers_of_pod(http_in_front: bool) -> usize {
+    usize::from(!http_in_front && is_there(&Exporter::read(None, of_environment)))
+}
+
+/// What a pod's front reports, where it carries HTTP.
+pub(crate) fn reports_of_pod(name: &str, environment: &Environment) -> Option<Reports> {
+    if !environment.http_in_front {
+        return None;
+    }
+    let log = environment.access_log.map(|log| ("json", front::AccessLog::new(None, log.query_strings)));
+    Some(Reports::new(name, log, Exporter::read(None, of_environment)))
 }
 
 /// Spans of a pod's requests, where its environment names a collector. Ends never.

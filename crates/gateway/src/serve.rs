@@ -146,7 +146,7 @@ impl Machine {
         }
         snapshot.ingress_settings.class.clone_from(&self.arguments.files.ingress_class);
         snapshot.default_data_path = self.default_data_path;
-        snapshot.reads_varnishd_log = self.arguments.observe.log_readers() > 0;
+        snapshot.reads_varnishd_log = self.arguments.observe.needs_varnishds_log();
         snapshot.former_parameters.clone_from(&self.former);
         let mut translation = translate::translate(&snapshot);
         self.former.retain(|key, _| translation.gateways.contains_key(key));
@@ -182,7 +182,7 @@ impl Machine {
         let mut lacking = Vec::new();
         for (key, plan) in &translation.gateways {
             let (mut ghost, of_endpoints) = input::ghost(plan, &endpoints);
-            self.arguments.observe.ask(&mut ghost);
+            self.arguments.observe.ask(&mut ghost, plan.routing.http_in_front);
             ghost.gateway_id = Some(loop_id::of(&key.to_string()));
             notices.extend(of_endpoints);
             notices.extend(self.arguments.observe.unheard(key, plan));
@@ -373,7 +373,8 @@ impl Machine {
             admin_address: internal(1),
             secret: None,
             extra_args: infra.varnishd_args.clone(),
-            log_readers: self.arguments.observe.log_readers(),
+            log_readers: self.arguments.observe.log_readers(infra.http_in_front),
+            observer: None,
             former_args: None,
             upgrade_idle: Duration::from_secs_f64(infra.upgrade_idle_seconds.max(0.001)),
             upgrade_total: UPGRADE_TOTAL,

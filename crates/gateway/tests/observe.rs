@@ -319,3 +319,77 @@ fn a_collector_that_cannot_be_used_is_told_and_nothing_else_suffers() {
         });
     }
 }
+
+#[test]
+fn the_front_logs_and_counts_each_request_once_by_its_way() {
+    let dashboard = free_port();
+    let page = format!("127.0.0.1:{dashboard}");
+    let site = Site::of_class("{dataPath: Auto}", &["--access-log", "json", "--dashboard", &page]);
+    get(site.port, HOST, "/b");
+    get(site.port, HOST, "/b");
+    assert_eq!(Ask::new("POST", HOST, "/c").body(b"hello".to_vec()).send(site.port).status, 200);
+    assert_eq!(Ask::get(HOST, "/d").header("Expect", "more").send(site.port).status, 417);
+    site.program.wait_for_lines(2, &["\"path\":\"/b\"", "\"way\":\"cache\""]);
+    site.program.wait_for_line(&["\"path\":\"/b\"", "\"cache\":\"miss\""]);
+    site.program.wait_for_line(&["\"path\":\"/b\"", "\"cache\":\"hit\""]);
+    let direct = site.logged("/c");
+    assert_eq!(
+        (&direct["way"], &direct["cache"], &direct["tries"]),
+        (&"direct".into(), &"pass".into(), &1.into())
+    );
+    assert_eq!(direct["backend"], site.origin.address().to_string());
+    let own = site.logged("/d");
+    assert_eq!(
+        (&own["way"], &own["status"], &own["reason"]),
+        (&"own".into(), &417.into(), &"not_supported".into())
+    );
+    // varnishd's log is read by nobody.
+    let descendants = site.program.descendants();
+    assert!(!descendants.into_iter().any(|pid| crate::support::processes::name(pid) == "varnishncsa"));
+    let series = |name: &str, label: &str, count: u64| {
+        format!("varnish_gateway_{name}{{gateway=\"default/web\",{label}}} {count}\n")
+    };
+    let of_route = |code: &str, count: u64| {
+        let labels =
+            format!("kind=\"HTTPRoute\",namespace=\"default\",name=\"shop\",rule=\"0\",code=\"{code}\"");
+        series("route_requests_total", &labels, count)
+    };
+    let wanted = [
+        series("way_requests_total", "way=\"cache\"", 2),
+        series("way_requests_total", "way=\"direct\"", 1),
+        series("way_requests_total", "way=\"own\"", 1),
+        series("request_failures_total", "reason=\"not_supported\"", 1),
+        series("request_failures_total", "reason=\"client_gone\"", 0),
+        series("access_log_lines_total", "result=\"written\"", 4),
+        series("access_log_lines_total", "result=\"dropped\"", 0),
+        of_route("2xx", 3),
+    ];
+    until("each is counted once", || {
+        let text = get(dashboard, "localhost", "/metrics").text();
+        wanted.iter().all(|line| text.contains(line))
+            && text.contains("varnish_gateway_cache_fallbacks_total{gateway=\"default/web\"} 0\n")
+    });
+}
+
+#[test]
+fn a_span_of_the_front_has_a_child_for_the_origins_part() {
+    let (port, spans) = collector();
+    let endpoint = format!("http://127.0.0.1:{port}");
+    let site = Site::of_class("{dataPath: Auto}", &["--otlp-endpoint", &endpoint, "--trace-sampling", "1"]);
+    let ask = Ask::new("POST", HOST, "/a").header("traceparent", &format!("00-{TRACE}-{PARENT}-00"));
+    assert_eq!(ask.body(b"x".to_vec()).send(site.port).status, 200);
+    let seen = site.origin.wait_for("/a");
+    until("both spans are exported", || spans.lock().unwrap().len() == 2);
+    let all = spans.lock().unwrap().clone();
+    let of_kind =
+        |kind: u64| all.iter().find(|span| span["kind"] == kind).unwrap_or_else(|| panic!("{all:?}"));
+    let (request, child) = (of_kind(2), of_kind(3));
+    assert_eq!((&request["traceId"], &request["parentSpanId"]), (&TRACE.into(), &PARENT.into()));
+    assert_eq!((&child["traceId"], &child["parentSpanId"]), (&TRACE.into(), &request["spanId"]));
+    let id = child["spanId"].as_str().unwrap();
+    assert_eq!(seen.header("traceparent"), Some(format!("00-{TRACE}-{id}-01").as_str()));
+    assert_eq!(
+        (&request["name"], &child["name"]),
+        (&"POST default/shop".into(), &"POST default/shop:80".into())
+    );
+}

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use model::identity::Identity;
 use router::counters::Way;
+use router::trace::Trace;
 use router::{Action, Decision, Routed, Rule, Url};
 
 use crate::ffi::{self, Ctx};
@@ -14,7 +15,6 @@ use crate::object::{Ghost, IN_FLIGHT};
 use crate::retire;
 use crate::stats;
 use crate::table::Table;
-use crate::trace::Trace;
 
 /// Lives in the task's workspace, so that a hit costs no allocation.
 pub(crate) struct Task {

@@ -14,9 +14,8 @@ use crate::object::{DRAINING, Ghost};
 use crate::socket::Socket;
 use crate::table::Table;
 use crate::task::Task;
-use crate::trace::Trace;
 use crate::tunnel::{asks_for_websocket, tokens};
-use crate::{answer, cache, client, forwarded, journal, retire, sent, stats, target};
+use crate::{answer, cache, client, forwarded, journal, retire, sent, stats, target, trace};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router__init(
@@ -139,7 +138,7 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
                 stats::LOOPS.fetch_add(1, Ordering::Relaxed);
             }
             let sampling = task.table().router().trace_sampling();
-            task.trace = sampling.map(|ratio| Trace::begin(message, ratio, trusted));
+            task.trace = sampling.map(|ratio| trace::begin(message, ratio, trusted));
         }
         // What the client asked for is held against its connection; a host that user VCL has set since is not.
         let is_clients = task.decision().is_none_or(|d| d.action() == Action::Misdirected);

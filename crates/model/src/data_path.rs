@@ -10,7 +10,6 @@ pub enum ThroughVarnishd {
     DataPath,
     UserVcl,
     Logging,
-    Tracing,
     /// `serve` itself reads varnishd's log.
     LogReader,
 }
@@ -38,7 +37,6 @@ impl Arrangement {
             Some(ThroughVarnishd::DataPath) => "dataPath: Varnish",
             Some(ThroughVarnishd::UserVcl) => "user VCL",
             Some(ThroughVarnishd::Logging) => "logging reads varnishd's log",
-            Some(ThroughVarnishd::Tracing) => "tracing reads varnishd's log",
             Some(ThroughVarnishd::LogReader) => "--access-log or --otlp-endpoint reads varnishd's log",
             None => "dataPath is not set",
         }

@@ -35,6 +35,9 @@ pub struct Config {
     pub request_log: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_sampling: Option<f64>,
+    /// The same where the front carries HTTP: it makes the spans, and ghost hands traces on as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front_trace_sampling: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<Paths>,
     /// A file beside this one: its hosts, and the names of its listeners, are this one's, too, but for those that stand here or
@@ -63,6 +66,7 @@ impl Default for Config {
             route_metrics: None,
             request_log: None,
             trace_sampling: None,
+            front_trace_sampling: None,
             paths: None,
             base: None,
             removed: Vec::new(),
@@ -93,6 +97,7 @@ impl Config {
             route_metrics: self.route_metrics,
             request_log: self.request_log,
             trace_sampling: self.trace_sampling,
+            front_trace_sampling: self.front_trace_sampling,
             paths: self.paths,
             base: None,
             removed: Vec::new(),

@@ -77,6 +77,7 @@ impl Router {
         router.route_metrics = config.route_metrics.unwrap_or(true);
         router.request_log = config.request_log.unwrap_or(false);
         router.trace_sampling = config.trace_sampling;
+        router.front_trace_sampling = config.front_trace_sampling;
         router.path_settings = config.paths.unwrap_or_default();
         router.frame = Arc::new(config.frame());
         router.strangers = strangers(config);
@@ -367,6 +368,7 @@ impl Building {
             route_metrics: true,
             request_log: false,
             trace_sampling: None,
+            front_trace_sampling: None,
             path_settings: model::Paths::default(),
             frame: Arc::default(),
             base: None,

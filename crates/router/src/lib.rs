@@ -32,6 +32,7 @@ mod rewrite;
 mod rule;
 pub mod sent;
 mod table;
+pub mod trace;
 
 pub use compile::{Compiled, Problem};
 pub use decision::{Action, Decision, TooLong};

@@ -94,6 +94,7 @@ pub struct Router {
     pub(crate) route_metrics: bool,
     pub(crate) request_log: bool,
     pub(crate) trace_sampling: Option<f64>,
+    pub(crate) front_trace_sampling: Option<f64>,
     pub(crate) path_settings: Paths,
     /// All of the file but its hosts.
     pub(crate) frame: Arc<model::ghost::Config>,
@@ -330,6 +331,11 @@ impl Router {
     /// Whether requests are spans, and the share of new traces that is recorded.
     pub fn trace_sampling(&self) -> Option<f64> {
         self.trace_sampling
+    }
+
+    /// The same where the front carries HTTP and makes the spans.
+    pub fn front_trace_sampling(&self) -> Option<f64> {
+        self.front_trace_sampling
     }
 
     pub fn timeouts(&self) -> Timeouts {

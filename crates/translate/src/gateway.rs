@@ -137,7 +137,7 @@ impl<'a> Gateway<'a> {
             gateway_id: object.metadata.uid.as_deref().map(|uid| gateway_id(key, uid)),
             cache_status_header: (!parameters.cache_status_header).then_some(false),
             route_metrics: (!parameters.route_metrics).then_some(false),
-            request_log: parameters.workload.writes_json().then_some(true),
+            request_log: (parameters.workload.writes_json() && !parameters.http_in_front).then_some(true),
             trace_sampling: parameters.trace_sampling,
             paths: parameters.paths,
             http_in_front: parameters.http_in_front,

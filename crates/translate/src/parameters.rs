@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    DashboardParameters, DataPath, GatewayClassParameters, GatewayClassParametersSpec, ServiceParameters,
-    TimeoutParameters, TlsParameters, UserVclConfigMapRef,
+    DashboardParameters, DataPath, GatewayClassParameters, GatewayClassParametersSpec, LogMode,
+    ServiceParameters, TimeoutParameters, TlsParameters, UserVclConfigMapRef,
 };
 use model::names::API_GROUP;
 use model::{
@@ -378,7 +378,7 @@ fn trace_sampling(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<f64>
     Some(TRACE_SAMPLING)
 }
 
-/// Does the front carry HTTP? User VCL must see every request, and so must the readers of varnishd's log.
+/// Does the front carry HTTP? User VCL must see every request, and so must programs that read varnishd's log.
 ///
 /// Decided by the parameters alone, not by whether the ConfigMap with user VCL is there: pods would roll whenever it comes or
 /// goes.
@@ -387,10 +387,9 @@ fn arrangement(layers: Layers<'_>, snapshot: &Snapshot) -> Arrangement {
     let data_path = chosen.or(snapshot.default_data_path).unwrap_or(DEFAULT_DATA_PATH);
     let needed = if layers.field(|spec| spec.user_vcl_config_map_ref.as_ref()).is_some() {
         Some(ThroughVarnishd::UserVcl)
-    } else if layers.field(|spec| spec.logging.as_ref()).is_some() {
+    } else if layers.field(|spec| spec.logging.as_ref()).is_some_and(|logging| logging.mode != LogMode::Json)
+    {
         Some(ThroughVarnishd::Logging)
-    } else if layers.field(|spec| spec.tracing.as_ref()).is_some() {
-        Some(ThroughVarnishd::Tracing)
     } else if snapshot.reads_varnishd_log {
         Some(ThroughVarnishd::LogReader)
     } else {

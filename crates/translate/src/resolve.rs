@@ -30,8 +30,9 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
         gateway_id: routing.gateway_id.clone(),
         cache_status_header: routing.cache_status_header,
         route_metrics: routing.route_metrics,
-        request_log: routing.request_log,
-        trace_sampling: routing.trace_sampling,
+        request_log: routing.request_log.filter(|_| !routing.http_in_front),
+        trace_sampling: routing.trace_sampling.filter(|_| !routing.http_in_front),
+        front_trace_sampling: routing.trace_sampling.filter(|_| routing.http_in_front),
         paths: routing.paths,
         // Whoever writes the base knows its name.
         base: None,

@@ -12,8 +12,12 @@ use crate::schema;
         "varnishlog has no format: use mode varnishncsa, or remove it",
     ),
     (
-        "!has(self.queryStrings) || (self.mode == 'varnishlog-json' && !has(self.format) && !has(self.image))",
-        "queryStrings is for mode varnishlog-json without format and image: elsewhere the program or its format says what is logged",
+        "!has(self.queryStrings) || self.mode == 'json' || (self.mode == 'varnishlog-json' && !has(self.format) && !has(self.image))",
+        "queryStrings is for modes json, and varnishlog-json without format and image: elsewhere the program or its format says what is logged",
+    ),
+    (
+        "self.mode != 'json' || (!has(self.format) && !has(self.query) && !has(self.extraArgs) && !has(self.image))",
+        "format, query, extraArgs and image are for programs that read varnishd's log: use another mode, or remove them",
     ),
 ])))]
 pub struct LoggingParameters {
@@ -26,7 +30,7 @@ pub struct LoggingParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub query: Option<String>,
-    /// Whether varnishlog-json shows what comes behind `?` in URLs, too, which may be secret. It does not where absent.
+    /// Whether json and varnishlog-json show what comes behind `?` in URLs, too, which may be secret. They do not where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query_strings: Option<bool>,
     /// Further arguments for the program, one element an argument.
@@ -46,10 +50,13 @@ pub struct LoggingParameters {
     pub image: Option<String>,
 }
 
-/// The program, and so the form, of the log: `varnishlog` writes everything that varnishd records, `varnishlog-json` one
-/// JSON object a request, `varnishncsa` one line a request.
+/// The form of the log, and who writes it: `json` is one JSON object a request, from the gateway itself. The others read varnishd's
+/// log, so that varnishd must see all requests: `varnishlog` writes everything that varnishd records, `varnishlog-json` one JSON
+/// object a request, `varnishncsa` one line a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LogMode {
+    #[serde(rename = "json")]
+    Json,
     #[default]
     #[serde(rename = "varnishlog")]
     Varnishlog,

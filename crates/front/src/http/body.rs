@@ -13,6 +13,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::pool::Lease;
+use super::reason::Reason;
 use super::record::Record;
 use super::varnishd::Reply;
 use super::watched::Movement;
@@ -252,7 +253,12 @@ struct Silent(Duration);
 impl AnswerBody {
     pub(crate) fn own(body: impl Into<Bytes>, record: Record) -> Self {
         let body: Bytes = body.into();
-        Self::Own(Some(body).filter(|body| !body.is_empty()), record)
+        if body.is_empty() { Self::none(record) } else { Self::Own(Some(body), record) }
+    }
+
+    fn none(mut record: Record) -> Self {
+        record.is_whole();
+        Self::Own(None, record)
     }
 
     /// Without a lease the connection is closed after the body.
@@ -261,7 +267,7 @@ impl AnswerBody {
             if let Some(lease) = lease {
                 lease.give_back();
             }
-            return Self::Own(None, record);
+            return Self::none(record);
         }
         let body = Source::Origin(body);
         Self::Upstream(Box::new(UpstreamBody { body, lease, idle, timer: None, record }))
@@ -282,14 +288,17 @@ impl AnswerBody {
     /// Without the body of the gateway's own, for HEAD, where nothing else has one here. False where there is none.
     pub(crate) fn leave_out_own(&mut self) -> bool {
         match self {
-            Self::Own(body, _) => body.take().is_some(),
+            Self::Own(body, record) => {
+                record.is_whole();
+                body.take().is_some()
+            }
             Self::Upstream(_) => false,
         }
     }
 
-    /// How many bytes the head has, for those who count.
-    pub(crate) fn head(&mut self, bytes: u64) {
-        self.record().add(bytes);
+    /// The head goes to the client: its status, and how many bytes it has.
+    pub(crate) fn head(&mut self, status: u16, bytes: u64) {
+        self.record().head(status, bytes);
     }
 
     fn record(&mut self) -> &mut Record {
@@ -312,9 +321,19 @@ impl Body for AnswerBody {
             Self::Own(body, _) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
             Self::Upstream(body) => body.poll(cx),
         };
-        if let Poll::Ready(Some(Ok(frame))) = &polled {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            self.record().add(bytes as u64);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                let is_whole = self.is_end_stream() || frame.is_trailers();
+                let record = self.record();
+                record.add(bytes as u64);
+                if is_whole {
+                    record.is_whole();
+                }
+            }
+            Poll::Ready(Some(Err(_))) => self.record().because(Reason::AnswerBroken),
+            Poll::Ready(None) => self.record().is_whole(),
+            Poll::Pending => {}
         }
         polled
     }

@@ -17,10 +17,10 @@ use super::cache;
 use super::fits::fits_varnishd;
 use super::origin::{self, Failure, Patience};
 use super::pool::Lease;
-use super::record::Record;
+use super::record::{Record, Traced};
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
 use super::response::{self, Closes};
-use super::table::{RuleId, Table};
+use super::table::{ListenerId, RuleId, Table};
 use super::tunnel::{self, ClientSide};
 
 /// What was decided, without a borrow of the table.
@@ -33,6 +33,9 @@ struct Decided {
     /// Takes the place of the request's URL.
     url: Option<Url>,
     asks_cache: bool,
+    /// Where it is logged.
+    listener: Option<ListenerId>,
+    traced: Option<Traced>,
 }
 
 /// Answers one request. `upgrade`: the client's connection, where it may become a tunnel.
@@ -41,7 +44,7 @@ pub(crate) async fn exchange(
     request: Request<ClientBody>,
     upgrade: Option<ClientSide>,
 ) -> Response<AnswerBody> {
-    let mut record = Record::begin(client);
+    let mut record = Record::of(client, &request);
     let Some(table) = client.http.table.load_full() else {
         let why = refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway has no configuration yet");
         return response::own(why, None, None, record);
@@ -51,7 +54,10 @@ pub(crate) async fn exchange(
         Ok(admitted) => admitted,
         Err(why) => return response::refusal(why, &table, record),
     };
-    let decided = decide(&parts, !body.is_empty(), client, &admitted, &table);
+    let traced = record.trace(&mut parts, &table, admitted.trusted);
+    let mut decided = decide(&parts, !body.is_empty(), client, &admitted, &table, record.has_details());
+    decided.traced = traced;
+    record.routed(&parts, &table, (decided.rule, decided.group, decided.listener));
     record.is_for(decided.group);
     if decided.asks_cache {
         return ask_cache(client, parts, &admitted, &table, decided, record).await;
@@ -70,7 +76,14 @@ pub(crate) async fn exchange(
     }
 }
 
-fn decide(parts: &Parts, has_body: bool, client: &Client, admitted: &Admitted, table: &Table) -> Decided {
+fn decide(
+    parts: &Parts,
+    has_body: bool,
+    client: &Client,
+    admitted: &Admitted,
+    table: &Table,
+    names_listener: bool,
+) -> Decided {
     let url = request::url(&parts.uri);
     let view = View { parts, client, admitted, url: &url };
     let Routed { mut decision, url } = table.router().route(&view, random::next());
@@ -88,6 +101,8 @@ fn decide(parts: &Parts, has_body: bool, client: &Client, admitted: &Admitted, t
             && decision.asks_cache(&view, has_body)
             && fits_varnishd(parts),
         url,
+        listener: names_listener.then(|| table.listener(&decision)).flatten(),
+        traced: None,
     }
 }
 
@@ -137,6 +152,9 @@ fn prepared(
     let id = decided.rule?;
     let rule = table.rule(id)?;
     request::speak_for_gateway(&mut parts, client, admitted.trusted, table, id);
+    if let Some(traced) = &decided.traced {
+        traced.write(&mut parts.headers, true);
+    }
     let url = match &decided.url {
         Some(url) => PathAndQuery::try_from(url.as_slice()).ok()?,
         None => match parts.uri.path_and_query() {
@@ -168,7 +186,7 @@ async fn direct(
 ) -> Response<AnswerBody> {
     let upload = request.body().progress();
     record.goes(Way::Direct);
-    let sent = origin::send(&client.http, table, (rule, group), request, true).await;
+    let sent = origin::send(&client.http, table, (rule, group), request, true, &mut record).await;
     if matches!(sent, Err(Failure::Upload)) && upload.is_some_and(|upload| upload.is_too_large()) {
         let mut response = response::with_body(request::too_large(), Some(table), Some(rule), record, PASS);
         response.extensions_mut().insert(Closes);
@@ -202,6 +220,7 @@ pub(crate) fn deliver(
         }
         Err(failure) => failure,
     };
+    record.because(failure.into());
     response::with_body(failed(failure), Some(table), Some(rule), record, PASS)
 }
 
@@ -222,13 +241,16 @@ fn failed(why: Failure) -> Own {
 /// By varnishd; or to the origin where it is not there.
 async fn ask_cache(
     client: &Arc<Client>,
-    parts: Parts,
+    mut parts: Parts,
     admitted: &Admitted,
     table: &Arc<Table>,
     decided: Decided,
     mut record: Record,
 ) -> Response<AnswerBody> {
     record.goes(Way::Cache);
+    if let Some(traced) = &decided.traced {
+        traced.write(&mut parts.headers, false);
+    }
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
     let asked = cache::ask(client, &parts, &request::url(&parts.uri)).await;
     if let Some((mut parts, reply)) = asked {

@@ -21,6 +21,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::body::{AnswerBody, ClientBody};
 use super::exchange::exchange;
+use super::reason::Reason;
+use super::record::Record;
 use super::request::{Client, refused};
 use super::response::{Closes, finish};
 use super::tunnel::ClientSide;
@@ -75,7 +77,10 @@ pub(crate) async fn serve<S: Wire>(
         // Boxed, so that its memory is given back while the client is silent.
         match Box::pin(requests(watched, &client, &mut shutdown)).await {
             Ended::Over => return,
-            Ended::Late(mut stream) => return Box::pin(late(&mut stream)).await,
+            Ended::Late(mut stream) => {
+                Record::unread(&client, StatusCode::REQUEST_TIMEOUT.as_u16(), Reason::HeadTimeout);
+                return Box::pin(late(&mut stream)).await;
+            }
             Ended::Lingers(mut stream) => return Box::pin(linger(&mut stream)).await,
             Ended::Idle(parked, said) if !said.is_empty() => (stream, first) = (parked, said),
             Ended::Idle(mut parked, _) => {
@@ -141,7 +146,12 @@ async fn requests<S: Wire>(
                         movement.lingers()
                     }
                     // hyper has answered with 400, 414 or 431. How others end is between the two ends.
-                    Err(why) => why.is_parse(),
+                    Err(why) => {
+                        if let Some((status, reason)) = refused_by_parser(&why) {
+                            Record::unread(client, status, reason);
+                        }
+                        why.is_parse()
+                    }
                 };
                 // Dropped with its watch where it does not linger: an answer that broke off may have to end with a reset.
                 let stream = parts.io.into_inner();
@@ -180,6 +190,19 @@ async fn requests<S: Wire>(
         let Some(stream) = parts.io.into_inner().into_inner() else { return Ended::Over };
         return if is_late { Ended::Late(stream) } else { Ended::Idle(stream, parts.read_buf) };
     }
+}
+
+/// The status that hyper has answered with, as it does by itself: no request reaches us then.
+fn refused_by_parser(why: &hyper::Error) -> Option<(u16, Reason)> {
+    if !why.is_parse() || why.is_parse_version_h2() {
+        return None;
+    }
+    Some(match why.is_parse_too_large() {
+        // hyper has no other way to tell the two apart.
+        true if why.to_string().contains("URI too long") => (414, Reason::UrlTooLong),
+        true => (431, Reason::HeadTooLarge),
+        false => (400, Reason::BadRequest),
+    })
 }
 
 /// An origin has its own limits: the client is not the one that is slow.

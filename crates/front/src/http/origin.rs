@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::Http;
 use super::body::{ClientBody, Progress};
 use super::pool::{self, Key, Lease};
+use super::record::Record;
 use super::table::{RuleId, Table};
 use crate::BackendFailure;
 
@@ -61,6 +62,7 @@ pub(crate) async fn send(
     (rule, group): (RuleId, usize),
     mut request: Request<ClientBody>,
     pooled: bool,
+    record: &mut Record,
 ) -> Result<(Response<Incoming>, Lease), Failure> {
     let began = Instant::now();
     let counters = table.counters(Some(rule));
@@ -96,13 +98,17 @@ pub(crate) async fn send(
         let Some(at) = group.pick(random::next(), avoid) else { return Err(Failure::Unreachable) };
         let endpoint = group.endpoints()[at];
         let key = Key::new(endpoint, ready);
+        record.tries(endpoint);
         let kept = if pooled { pool::take(&key).await } else { None };
         let is_kept = kept.is_some();
         let mut sender = match kept {
             Some(sender) => sender,
             None => {
                 let by = profile.as_ref().map(|(name, ready)| (&***name, ready));
-                match pool::connect(endpoint, by, &http.backends, patience.connect).await {
+                let connecting = record.has_details().then(Instant::now);
+                let connected = pool::connect(endpoint, by, &http.backends, patience.connect).await;
+                record.connected(connecting.map(|since| since.elapsed()));
+                match connected {
                     Some(sender) => sender,
                     None => {
                         tries -= 1;
@@ -125,6 +131,7 @@ pub(crate) async fn send(
         match answer(sender.try_send_request(request), patience.first_byte, upload.as_deref()).await {
             Ok(response) => {
                 counted(true);
+                record.was_answered(began);
                 let lease = if shares {
                     Lease::of_thread(sender, key, profile.map(|(_, ready)| ready), upload)
                 } else {

@@ -13,6 +13,7 @@ use router::answer::Own;
 use router::edit::{EditHeaders, EditRequest, HeaderLine};
 use router::sent::{Kind, kind};
 use router::{Router, is_host};
+use rustls::CipherSuite;
 
 use super::table::{RuleId, Table};
 use super::watched::Movement;
@@ -44,6 +45,8 @@ pub(crate) struct Client {
     introduction: proxy::Header,
     /// What ghost is told of the client with each request. None where it cannot be told: the cache is not asked then.
     pub(crate) identity: Option<HeaderValue>,
+    /// Of its TLS.
+    pub(crate) cipher: Option<CipherSuite>,
     pub(crate) limits: HttpLimits,
     pub(crate) movement: Arc<Movement>,
 }
@@ -80,9 +83,27 @@ impl Client {
             is_tls: introduction.tls.is_some(),
             identity,
             introduction,
+            cipher: None,
             limits,
             movement: Arc::default(),
         }
+    }
+
+    pub(crate) fn with_cipher(self, cipher: Option<CipherSuite>) -> Self {
+        Self { cipher, ..self }
+    }
+
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    pub(crate) fn address_text(&self) -> &str {
+        self.address_value.to_str().unwrap_or_default()
+    }
+
+    /// `TLSv1.3`; empty for plain HTTP.
+    pub(crate) fn tls_version(&self) -> &str {
+        self.introduction.tls.as_ref().map_or("", |tls| &tls.version)
     }
 
     fn scheme(&self) -> &'static str {
@@ -90,7 +111,7 @@ impl Client {
     }
 
     /// The name that the client gave in its TLS handshake.
-    fn server_name(&self) -> Option<&[u8]> {
+    pub(crate) fn server_name(&self) -> Option<&[u8]> {
         self.introduction.authority.as_deref().map(str::as_bytes)
     }
 }

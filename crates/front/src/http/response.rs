@@ -9,6 +9,7 @@ use router::answer::Own;
 use router::counters::OTHER;
 
 use super::body::{AnswerBody, head_bytes};
+use super::reason::Reason;
 use super::record::Record;
 use super::request::{Edited, remove_hop_by_hop, remove_internals};
 use super::table::{RuleId, Table};
@@ -145,7 +146,8 @@ pub(crate) fn finish(
         response.headers_mut().insert(header::CONNECTION, CLOSE);
     }
     let bytes = head_bytes(response.headers());
-    response.body_mut().head(bytes);
+    let status = response.status().as_u16();
+    response.body_mut().head(status, bytes);
     response
 }
 
@@ -173,6 +175,9 @@ pub(crate) fn with_body(
         std::borrow::Cow::Owned(text) => text.into(),
     };
     let length = body.len();
+    if let Some(reason) = Reason::of_status(status.as_u16()) {
+        record.because(reason);
+    }
     if let Some(table) = table {
         record.answered(table, rule, status.as_u16(), cache);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use model::stats::Stats;
 use router::counters::{Counters, FlowCounters, Registry, RouteCounters};
-use router::{Decision, Router, Rule};
+use router::{Decision, Listener, Router, Rule};
 
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -35,6 +35,13 @@ impl RuleId {
     pub(crate) fn of(decision: &Decision<'_>) -> Option<Self> {
         decision.rule_id().map(|id| Self { id, of_base: decision.is_of_base() })
     }
+}
+
+/// A listener of a [`Table`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ListenerId {
+    id: usize,
+    of_base: bool,
 }
 
 impl Layer {
@@ -83,6 +90,17 @@ impl Table {
 
     pub(crate) fn route_name(&self, at: RuleId) -> Option<&HeaderValue> {
         self.layer(at.of_base).routes.get(at.id as usize).filter(|name| !name.is_empty())
+    }
+
+    /// Looks through all of them: for requests that are logged.
+    pub(crate) fn listener(&self, decision: &Decision<'_>) -> Option<ListenerId> {
+        let (of_base, listener) = (decision.is_of_base(), decision.listener()?);
+        let mut all = self.layer(of_base).router.listeners();
+        all.position(|one| std::ptr::eq(one, listener)).map(|id| ListenerId { id, of_base })
+    }
+
+    pub(crate) fn listener_name(&self, at: ListenerId) -> Option<&str> {
+        self.layer(at.of_base).router.listeners().nth(at.id).map(Listener::name)
     }
 
     pub(crate) fn counters(&self, at: Option<RuleId>) -> Option<&Arc<Counters>> {

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Http;
-use super::body::{AnswerBody, ClientBody};
+use super::body::{AnswerBody, ClientBody, head_bytes};
 use super::exchange::deliver;
 use super::h2_io::H2Io;
 use super::origin::{self, Failure};
@@ -71,7 +71,8 @@ pub(crate) async fn open(
     record.goes(Way::Direct);
     request.headers_mut().insert(header::UPGRADE, WEBSOCKET);
     request.headers_mut().insert(header::CONNECTION, UPGRADE);
-    let (mut answer, lease) = match origin::send(&client.http, table, (rule, group), request, false).await {
+    let sent = origin::send(&client.http, table, (rule, group), request, false, &mut record).await;
+    let (mut answer, lease) = match sent {
         Ok(sent) => sent,
         Err(failure) => return deliver(Err(failure), table, rule, record),
     };
@@ -92,7 +93,8 @@ pub(crate) async fn open(
     parts.headers.insert(header::CONNECTION, UPGRADE);
     record.is_tunnel(table, Some(rule));
     let http = Arc::clone(&client.http);
-    let began = Record::begin(client);
+    record.head(StatusCode::SWITCHING_PROTOCOLS.as_u16(), head_bytes(&parts.headers));
+    let began = Record::second(client);
     drop(tokio::spawn(async move {
         let _place = place;
         carry(of_client, of_origin, &http, record).await;
@@ -116,5 +118,5 @@ async fn carry(of_client: ClientSide, of_origin: OnUpgrade, http: &Http, mut rec
             let _ = timeout(total, relay_until_idle(&mut client, &mut origin, &up, &down, idle)).await;
         }
     }
-    record.add(down.load(Ordering::Relaxed));
+    record.carried(up.load(Ordering::Relaxed), down.load(Ordering::Relaxed));
 }

@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use front::{BackendSide, Config, Counters, Event, Host, Http, Limits, Listener, Shutdown, run_counted};
+use front::{
+    BackendSide, Config, Counters, Event, Host, Http, Limits, Listener, Observer, Shutdown, run_counted,
+};
 use model::ghost;
 use router::Router;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -137,11 +139,21 @@ impl Front {
     }
 
     pub(crate) async fn limited(endpoints: &[SocketAddr], limits: Limits) -> Self {
-        Self::start(endpoints, |_| (), limits, None).await
+        Self::start(endpoints, |_| (), limits, None, None).await
+    }
+
+    /// With somebody who is told of requests.
+    pub(crate) async fn observed(
+        endpoints: &[SocketAddr],
+        change: impl FnOnce(&mut ghost::Config),
+        limits: Limits,
+        observer: Observer,
+    ) -> Self {
+        Self::start(endpoints, change, limits, None, Some(Arc::new(observer))).await
     }
 
     pub(crate) async fn with(endpoints: &[SocketAddr], change: impl FnOnce(&mut ghost::Config)) -> Self {
-        Self::start(endpoints, change, Limits::default(), None).await
+        Self::start(endpoints, change, Limits::default(), None, None).await
     }
 
     /// With a varnishd at this socket, which may answer every GET.
@@ -157,7 +169,7 @@ impl Front {
             }
             change(config);
         };
-        let front = Self::start(endpoints, change, Limits::default(), Some(varnishd)).await;
+        let front = Self::start(endpoints, change, Limits::default(), Some(varnishd), None).await;
         front.http.cache_runs(true);
         front
     }
@@ -167,6 +179,7 @@ impl Front {
         change: impl FnOnce(&mut ghost::Config),
         limits: Limits,
         varnishd: Option<&std::path::Path>,
+        observer: Option<Arc<Observer>>,
     ) -> Self {
         let port = free_port();
         let mut routes = to(endpoints, port);
@@ -174,7 +187,8 @@ impl Front {
         let nowhere = std::path::PathBuf::from("/nonexistent/varnishd.sock");
         let side = BackendSide::new(|_| (), Arc::default());
         let day = Duration::from_secs(86_400);
-        let http = Arc::new(Http::new(side, varnishd.map_or(nowhere.clone(), Into::into), day, day));
+        let http = Http::new(side, varnishd.map_or(nowhere.clone(), Into::into), day, day);
+        let http = Arc::new(http.observed_by(observer));
         http.route_by(Arc::new(Router::compile(&routes).unwrap().router));
         let config = Config {
             http: true,

@@ -10,7 +10,7 @@ use model::routing::Routing;
 use tokio::sync::watch;
 use translate::Infra;
 
-use crate::observe::ObserveArguments;
+use crate::observe::{ObserveArguments, Reports};
 use crate::serve::tell;
 
 pub(crate) struct Instance {
@@ -118,7 +118,7 @@ impl Instance {
         self.ended.clone()
     }
 
-    fn spawn(&mut self, settings: Settings, after: Vec<Ended>) {
+    fn spawn(&mut self, mut settings: Settings, after: Vec<Ended>) {
         let (ending, ended) = watch::channel(());
         let (shutdown, heard) = watch::channel(Shutdown::Run);
         let (name, routes) = (settings.name.clone(), Arc::clone(&self.routes));
@@ -135,7 +135,11 @@ impl Instance {
         });
         self.state = reporter.state();
         // In a task of its own: whoever is slow there holds up no reload.
-        let observing = tokio::spawn(self.observe.clone().run(settings.name.clone(), reporter.state()));
+        let mut reports = settings.http_in_front.then(|| self.observe.reports(&settings.name));
+        settings.observer = reports.as_ref().map(Reports::observer);
+        let ending_log = reports.as_mut().map(Reports::ending);
+        let observe = self.observe.clone();
+        let observing = tokio::spawn(observe.run(settings.name.clone(), reporter.state(), reports));
         let (desired, last_good) = (self.desired.subscribe(), self.last_good.clone());
         let (mut machine, forward) = (self.machine.clone(), shutdown.clone());
         tokio::spawn(async move {
@@ -165,6 +169,9 @@ impl Instance {
                 () = pass_on => {}
             }
             observing.abort();
+            if let Some(log) = ending_log {
+                log.wait().await;
+            }
             drop(ending);
         });
         (self.shutdown, self.ended) = (shutdown, Ended(ended));

@@ -109,7 +109,9 @@ fn pod(
     options: &Options,
 ) -> PodSpec {
     let image = settings.image.as_deref().unwrap_or(&options.image);
-    let sidecar = settings.logging.as_ref().map(|logging| logging::sidecar(logging, image));
+    // Where the front carries HTTP, it writes the log itself.
+    let sidecar = settings.logging.as_ref().filter(|_| !infra.http_in_front);
+    let sidecar = sidecar.map(|logging| logging::sidecar(logging, image));
     let init: Vec<Container> = settings.init_containers.iter().cloned().chain(sidecar).collect();
     let pull_secrets: Vec<LocalObjectReference> =
         options.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect();
@@ -201,6 +203,12 @@ fn environment(
     add("VARNISH_LISTEN", ports.listen());
     if infra.http_in_front {
         add("HTTP_IN_FRONT", true.to_string());
+        if let Some(logging) = &settings.logging {
+            add("ACCESS_LOG", "json".to_owned());
+            if logging.query_strings {
+                add("ACCESS_LOG_QUERY_STRINGS", true.to_string());
+            }
+        }
     }
     add("VARNISHD_EXTRA_ARGS", varnishd_arguments(settings, infra).join(";"));
     add("VARNISH_SECRET_PATH", format!("{ADMIN_DIR}/{ADMIN_KEY}"));
@@ -237,7 +245,7 @@ fn varnishd_arguments(settings: &Workload, infra: &Infra) -> Vec<String> {
     if !storage::names_transient(&infra.varnishd_args) {
         arguments.extend(["-s".to_owned(), settings.default_transient.clone()]);
     }
-    if let Some(logging) = &settings.logging {
+    if let Some(logging) = settings.logging.as_ref().filter(|_| !infra.http_in_front) {
         arguments.extend(logging::varnishd_arguments(logging).into_iter().map(str::to_owned));
     }
     arguments.extend(infra.varnishd_args.iter().cloned());

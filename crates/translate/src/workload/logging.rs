@@ -17,12 +17,15 @@ const JSON_FORMAT: &str = concat!(
     r#""route":"%{X-Gateway-Route}i","referer":"%{Referer}i","user_agent":"%{User-agent}i"}"#
 );
 
+const OUR_MASK: [&str; 2] = ["-p", "vsl_mask=+Timestamp,+ReqAcct"];
+
 /// What the program needs to find in the log beyond the tags that varnishd writes by default here.
 pub(super) fn varnishd_arguments(logging: &Logging) -> Vec<&'static str> {
     match logging.mode {
         LogMode::Varnishlog => vec!["-p", "vsl_mask=default"],
         // ghost says the rest.
-        LogMode::VarnishlogJson if logging.is_ours() => vec!["-p", "vsl_mask=+Timestamp,+ReqAcct"],
+        LogMode::Json => OUR_MASK.to_vec(),
+        LogMode::VarnishlogJson if logging.is_ours() => OUR_MASK.to_vec(),
         // Whether it was a hit, too.
         LogMode::VarnishlogJson | LogMode::Varnishncsa => {
             vec!["-p", "vsl_mask=+Timestamp,+ReqAcct,+VCL_call,+VCL_return"]
@@ -78,7 +81,7 @@ fn command(logging: &Logging) -> Vec<String> {
     let mut add = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
     match logging.mode {
         LogMode::Varnishlog => add(&["varnishlog"]),
-        LogMode::VarnishlogJson if logging.is_ours() => {
+        LogMode::Json | LogMode::VarnishlogJson if logging.is_ours() => {
             add(&["varnish-gateway", "access-log", "--varnishd-dir", VARNISHD_DIR]);
             if let Some(query) = &logging.query {
                 add(&["--vsl-query", query]);
@@ -92,7 +95,7 @@ fn command(logging: &Logging) -> Vec<String> {
             }
             return command;
         }
-        LogMode::VarnishlogJson => {
+        LogMode::Json | LogMode::VarnishlogJson => {
             add(&["varnishncsa", "-j", "-F", logging.format.as_deref().unwrap_or(JSON_FORMAT)]);
         }
         LogMode::Varnishncsa => {

@@ -74,11 +74,15 @@ impl Workload {
 impl Logging {
     /// Our own program, which is in our own image, and has a form of its own.
     pub(super) fn is_ours(&self) -> bool {
-        self.mode == LogMode::VarnishlogJson && self.format.is_none() && self.image.is_none()
+        match self.mode {
+            LogMode::Json => true,
+            LogMode::VarnishlogJson => self.format.is_none() && self.image.is_none(),
+            LogMode::Varnishlog | LogMode::Varnishncsa => false,
+        }
     }
 }
 
-/// A sidecar that writes requests to its standard output.
+/// Writes requests to standard output: a sidecar, or the front where it carries HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Logging {
     #[serde(serialize_with = "log_mode")]
@@ -235,10 +239,23 @@ fn logging(given: &LoggingParameters, problems: &mut Vec<String>) -> Logging {
         extra_args: if refused.is_empty() { extra_args } else { Vec::new() },
         image: given.image.clone(),
     };
+    if given.mode == LogMode::Json {
+        let others = [
+            ("format", logging.format.take().is_some()),
+            ("query", logging.query.take().is_some()),
+            ("extraArgs", !std::mem::take(&mut logging.extra_args).is_empty()),
+            ("image", logging.image.take().is_some()),
+        ];
+        for (field, _) in others.iter().filter(|(_, is_given)| *is_given) {
+            problems.push(format!(
+                "logging.{field} is for programs that read varnishd's log: use another mode, or remove it (it is left out)"
+            ));
+        }
+    }
     logging.query_strings = given.query_strings == Some(true) && logging.is_ours();
     if given.query_strings.is_some() && !logging.is_ours() {
         problems.push(
-            "logging.queryStrings is for mode varnishlog-json without format and image: remove it (it is left out)"
+            "logging.queryStrings is for modes json, and varnishlog-json without format and image: remove it (it is left out)"
                 .to_owned(),
         );
     }

@@ -1,0 +1,39 @@
+//! What the front counts of all requests, where it carries HTTP.
+
+use front::{Http, Reason, Way};
+
+use super::exposition::{Families, Kind};
+
+const WAYS: (&str, &str) = (
+    "varnish_gateway_way_requests_total",
+    "Requests by the way they went: to the cache, straight to an origin, or answered by the gateway itself",
+);
+const FAILURES: (&str, &str) = (
+    "varnish_gateway_request_failures_total",
+    "Requests that the gateway refused, that failed or that broke off, by reason",
+);
+const FALLBACKS: (&str, &str) = (
+    "varnish_gateway_cache_fallbacks_total",
+    "Requests for the cache that went to their origins because varnishd did not run",
+);
+const LINES: (&str, &str) =
+    ("varnish_gateway_access_log_lines_total", "Lines of the front's access log, by what became of them");
+
+pub(super) fn add(to: &mut Families, http: Option<&Http>) {
+    for (name, help) in [WAYS, FAILURES, FALLBACKS, LINES] {
+        to.announce(name, Kind::Counter, help);
+    }
+    let Some(http) = http else { return };
+    for way in Way::ALL {
+        to.counter(WAYS.0, WAYS.1, &[("way", way.name())], http.by_way(way));
+    }
+    for reason in Reason::ALL {
+        to.counter(FAILURES.0, FAILURES.1, &[("reason", reason.name())], http.by_reason(reason));
+    }
+    to.counter(FALLBACKS.0, FALLBACKS.1, &[], http.fallbacks());
+    if let Some(log) = http.observer().and_then(|observer| observer.access_log()) {
+        for (result, count) in [("written", log.written()), ("dropped", log.dropped())] {
+            to.counter(LINES.0, LINES.1, &[("result", result)], count);
+        }
+    }
+}
