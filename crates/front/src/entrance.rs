@@ -27,13 +27,13 @@ pub struct ProxyProtocol {
 }
 
 /// Makes `client`, which is at the other end of the connection, the one that a PROXY header names. Returns its place among the
-/// connections of its address, where they are counted.
+/// connections of its address, where they are counted; in a box, since most connections have none.
 pub(crate) async fn enter<'s>(
     stream: &mut TcpStream,
     client: &mut SocketAddr,
     gate: &Gate,
     shared: &'s Shared,
-) -> Result<Option<Place<'s>>, Refusal> {
+) -> Result<Option<Box<Place<'s>>>, Refusal> {
     if let Some(by) = shared.proxy_protocol.load_full()
         && by.sources.contains(client.ip())
     {
@@ -45,7 +45,10 @@ pub(crate) async fn enter<'s>(
     }
     match gate.limits.connections_per_address {
         None => Ok(None),
-        Some(most) => shared.addresses.enter(client.ip(), most).map(Some).ok_or(Refusal::PerAddress),
+        Some(most) => {
+            let place = shared.addresses.enter(client.ip(), most).ok_or(Refusal::PerAddress)?;
+            Ok(Some(Box::new(place)))
+        }
     }
 }
 
