@@ -78,9 +78,10 @@ pub fn kind(name: &[u8]) -> Option<Kind> {
     }
     if is(name, "forwarded") || begins(name, "x-forward") {
         Some(Kind::Forwarded)
-    } else if begins(name, "x-gateway-") || begins(name, "x-ghost-") {
-        Some(Kind::Own)
-    } else if name.contains(&b'_') && CHECKED.iter().any(|known| is(name, known)) {
+    } else if begins(name, "x-gateway-")
+        || begins(name, "x-ghost-")
+        || (name.contains(&b'_') && CHECKED.iter().any(|known| is(name, known)))
+    {
         Some(Kind::Own)
     } else if OVERRIDES.iter().any(|known| is(name, known))
         || OVERRIDE_PREFIXES.iter().any(|prefix| begins(name, prefix))
