@@ -11,6 +11,7 @@ mod exchange;
 mod h1;
 mod h2;
 mod h2_io;
+mod health;
 mod origin;
 mod pool;
 mod record;
@@ -20,7 +21,9 @@ mod rewind;
 mod table;
 mod tunnel;
 mod watched;
+mod wire;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,9 +35,11 @@ use router::Router;
 use router::counters::Registry;
 use tokio::sync::Notify;
 
+use self::health::Health;
 use self::table::Table;
 use crate::BackendSide;
 
+pub(crate) use self::pool::{dial, is_exhausted, relieve};
 pub(crate) use self::request::Client;
 
 /// What all requests of one Gateway share. It outlives varnishd.
@@ -44,6 +49,8 @@ pub struct Http {
     /// How backends with TLS are verified.
     backends: Arc<BackendSide>,
     registry: Registry,
+    /// Which endpoints to avoid.
+    health: Health,
     /// varnishd's unix sockets, for clients of plain HTTP and of HTTPS.
     pub(crate) plain_socket: PathBuf,
     pub(crate) tls_socket: PathBuf,
@@ -77,6 +84,7 @@ impl Http {
             table: ArcSwapOption::empty(),
             backends,
             registry: Registry::new(),
+            health: Health::default(),
             plain_socket,
             tls_socket,
             cache_runs: AtomicBool::new(false),
@@ -96,7 +104,20 @@ impl Http {
     /// From now on requests go by this table. Those that have begun keep theirs.
     pub fn route_by(&self, router: Arc<Router>) {
         let old = self.table.load_full();
-        self.table.store(Some(Arc::new(Table::new(router, &self.registry, old.as_deref()))));
+        self.table.store(Some(Arc::new(Table::new(router, &self.registry, &self.health, old.as_deref()))));
+        drop(old);
+        self.health.prune();
+    }
+
+    /// Endpoints that get no requests for now, since they failed several times in a row.
+    pub fn avoided_endpoints(&self) -> Vec<SocketAddr> {
+        self.health.avoided()
+    }
+
+    /// Stops the clock of endpoints that are avoided, and advances it. For tests, which must not depend on time.
+    #[doc(hidden)]
+    pub fn advance_health(&self, by: Duration) {
+        self.health.clock.advance(by);
     }
 
     /// Whether varnishd's child runs. While it does not, its socket takes connections that nothing answers.
@@ -129,6 +150,8 @@ impl Http {
             loops: self.loops.load(Ordering::Relaxed),
             upgraded: self.tunnels.load(Ordering::Relaxed),
             upgrades_refused: self.tunnels_refused.load(Ordering::Relaxed),
+            endpoints_avoided: self.health.avoided().len() as u64,
+            ejections: self.health.ejections(),
             ..of_routes
         }
     }

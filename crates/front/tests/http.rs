@@ -9,6 +9,8 @@ mod clients;
 mod corpus;
 #[path = "http/direct.rs"]
 mod direct;
+#[path = "http/endpoints.rs"]
+mod endpoints;
 #[path = "http/framing.rs"]
 mod framing;
 #[path = "http/headers.rs"]

@@ -7,15 +7,13 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
 use router::answer::Own;
 use router::counters::{OTHER, PASS};
 use router::{Action, Routed, Url, random};
 
 use super::body::{AnswerBody, ClientBody};
 use super::cache;
-use super::origin::{self, Failure, Patience};
-use super::pool::Lease;
+use super::origin::{self, Answered, Failure, Patience};
 use super::record::Record;
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
 use super::response::{self, Ambiguous};
@@ -163,13 +161,13 @@ async fn direct(
     request: Request<ClientBody>,
     record: Record,
 ) -> Response<AnswerBody> {
-    let sent = origin::send(&client.http, table, (rule, group), request, true).await;
+    let (sent, _trip) = origin::send(&client.http, table, (rule, group), request, true).await;
     deliver(sent, table, rule, record)
 }
 
 /// An origin's answer, or ours in its place.
 pub(crate) fn deliver(
-    sent: Result<(Response<Incoming>, Lease), Failure>,
+    sent: Result<Answered, Failure>,
     table: &Arc<Table>,
     rule: RuleId,
     mut record: Record,

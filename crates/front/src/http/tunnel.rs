@@ -69,7 +69,8 @@ pub(crate) async fn open(
     };
     request.headers_mut().insert(header::UPGRADE, WEBSOCKET);
     request.headers_mut().insert(header::CONNECTION, UPGRADE);
-    let (mut answer, lease) = match origin::send(&client.http, table, (rule, group), request, false).await {
+    let (sent, _trip) = origin::send(&client.http, table, (rule, group), request, false).await;
+    let (mut answer, lease) = match sent {
         Ok(sent) => sent,
         Err(failure) => return deliver(Err(failure), table, rule, record),
     };
