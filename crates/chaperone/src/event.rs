@@ -155,6 +155,11 @@ impl State {
         self.serving && !self.draining && !self.idle
     }
 
+    /// Endpoints that get no requests from the front for now, since they failed several times in a row.
+    pub fn avoided_endpoints(&self) -> Vec<SocketAddr> {
+        self.tally.avoided_endpoints()
+    }
+
     /// A configuration is served once the front listens where it says.
     fn settle(&mut self) {
         let open = |socket: &String| self.front_sockets.iter().any(|(name, _)| name == socket);

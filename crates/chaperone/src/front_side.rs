@@ -219,6 +219,11 @@ fn describe(event: &front::BackendEvent) -> Option<String> {
         front::BackendEvent::BadProfile { profile, why } => {
             format!("TLS to backends by {profile} cannot be used: {why}; their requests get 503")
         }
+        front::BackendEvent::Avoided { service, endpoint, time, why } => format!(
+            "endpoint {endpoint} of Service {service} is avoided for {} seconds: {why}; is it up, and is it ready? The time grows \
+             if it fails again; if it does not, its share of requests grows within 30 seconds",
+            time.as_secs()
+        ),
         front::BackendEvent::Failed { profile, endpoint, reason, why } => {
             let remedy = match reason {
                 Failure::Untrusted => "does the BackendTLSPolicy name the CA of its certificate?",
@@ -233,6 +238,7 @@ fn describe(event: &front::BackendEvent) -> Option<String> {
                 Failure::Unreachable | Failure::Timeout => {
                     "is it up, and does a NetworkPolicy stand in the way?"
                 }
+                Failure::Exhausted => "the gateway needs more file descriptors: raise its limit (ulimit -n)",
                 Failure::NotProxy | Failure::UnknownProfile => "this passes with the next reload",
             };
             format!("backend {endpoint} is not reached by TLS ({profile}): {why}; {remedy}")

@@ -27,7 +27,8 @@ pub async fn read(state: &watch::Receiver<State>) -> Option<Sample> {
         Some(control) => reload::stats(&control).await.ok(),
         None => None,
     };
-    let of_front = tally.http_stats().filter(|stats| stats.per_route || stats.in_flight > 0);
+    let of_front =
+        tally.http_stats().filter(|stats| stats.per_route || stats.in_flight + stats.ejections > 0);
     let stats = match (of_ghost, of_front) {
         (Some(mut stats), Some(of_front)) => {
             stats.add(&of_front);

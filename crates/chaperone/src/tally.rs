@@ -1,5 +1,6 @@
 //! What a chaperone counts of its own work.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -70,6 +71,12 @@ impl Tally {
     /// What the front has counted of requests that varnishd did not see.
     pub(crate) fn http_stats(&self) -> Option<model::stats::Stats> {
         self.http.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|http| http.stats())
+    }
+
+    /// Endpoints that the front avoids now.
+    pub(crate) fn avoided_endpoints(&self) -> Vec<SocketAddr> {
+        let http = self.http.lock().unwrap_or_else(PoisonError::into_inner);
+        http.as_ref().map(|http| http.avoided_endpoints()).unwrap_or_default()
     }
 
     pub(crate) fn note(&self, event: &Event) {

@@ -11,7 +11,7 @@ use crate::answer::{self, Answer};
 use crate::board::{Board, Watched, lock};
 use crate::explain::{Asked, Explained, explain};
 use crate::names;
-use crate::view::{Measured, MeasuredGateway, Routes, Row, Second, Top, arrangement, rows};
+use crate::view::{Health, Measured, MeasuredGateway, Routes, Row, Second, Top, arrangement, rows};
 
 /// The most rows of one answer.
 const MOST_ROWS: usize = 1000;
@@ -65,7 +65,10 @@ pub(crate) fn routes(board: &Board, query: &Query) -> Answer {
     for watched in asked_for(board, query) {
         let config = watched.current();
         let backends = lock(&watched.backends);
-        let health = |address| backends.health(address);
+        let avoided = watched.state.borrow().avoided_endpoints();
+        let health = |address| {
+            if avoided.contains(&address) { Health::Failing } else { backends.health(address) }
+        };
         let in_front = watched.is_in_front();
         for row in rows(&watched.name, &config, in_front, &health).filter(|row| fits(row, &wanted)) {
             if found.total >= offset && found.rows.len() < limit {

@@ -268,7 +268,7 @@ pub struct Endpoint {
     pub health: Health,
 }
 
-/// What varnishd's own attempts say.
+/// What varnishd's own attempts say, and the front's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
@@ -277,7 +277,7 @@ pub enum Health {
     Untried,
     /// The last attempts succeeded.
     Up,
-    /// The last attempts failed.
+    /// The last attempts failed, or the front avoids it.
     Failing,
 }
 

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use crate::bind::{advice, bind};
 use crate::connection::{Services, serve};
+use crate::http::{is_exhausted, relieve};
 use crate::run::Shared;
 use crate::{Event, lanes};
 
@@ -118,6 +119,9 @@ impl Door<'_> {
             }
             Err(e) if passing(&e) => {}
             Err(e) => {
+                if is_exhausted(&e) {
+                    relieve();
+                }
                 if self.trouble.replace(e.kind()) != Some(e.kind()) {
                     let why = format!(
                         "port {}: cannot accept: {e}; are there enough file descriptors?",

@@ -1,10 +1,10 @@
 //! Endpoints that get bytes without a varnishd in between: those of TLSRoutes.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use router::random;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
@@ -64,7 +64,7 @@ impl Targets {
     }
 
     pub(crate) async fn connect(&self, trouble: &Trouble) -> Result<Reached<'_>, UpstreamFailure> {
-        let random = random();
+        let random = random::next();
         let tls = self.groups.position(random).and_then(|at| self.tls.get(at)?.as_ref());
         let ready = match tls {
             None => return self.connect_to(random, trouble).await.map(Reached::Plain),
@@ -91,7 +91,7 @@ impl Targets {
     }
 
     pub(crate) async fn connect_plain(&self, trouble: &Trouble) -> Result<TcpStream, UpstreamFailure> {
-        self.connect_to(random(), trouble).await
+        self.connect_to(random::next(), trouble).await
     }
 
     async fn connect_to(&self, random: u64, trouble: &Trouble) -> Result<TcpStream, UpstreamFailure> {
@@ -135,9 +135,10 @@ impl Backends {
     /// The endpoints to try, in turn.
     fn choose(&self, random: u64) -> impl Iterator<Item = SocketAddr> + '_ {
         let endpoints = self.group(random).map_or(&[][..], |group| &group.endpoints);
-        let first = (random >> 32) as usize;
+        // The upper bits have chosen the group.
+        let first = random::below(endpoints.len() as u64, random << 32) as usize;
         (0..endpoints.len().min(TRIES))
-            .filter_map(move |i| endpoints.get(first.wrapping_add(i) % endpoints.len()).copied())
+            .filter_map(move |i| endpoints.get((first + i) % endpoints.len()).copied())
     }
 
     /// For people.
@@ -150,20 +151,8 @@ impl Backends {
     }
 
     fn position(&self, random: u64) -> Option<usize> {
-        let total: u64 = self.groups.iter().map(|group| u64::from(group.weight)).sum();
-        let mut place = (random & 0xffff_ffff).checked_rem(total)?;
-        self.groups.iter().position(|group| {
-            let weight = u64::from(group.weight);
-            let found = place < weight;
-            place = place.saturating_sub(weight);
-            found
-        })
+        random::by_weight(self.groups.iter().map(|group| group.weight), random)
     }
-}
-
-/// Fair enough for a choice, and without state: each RandomState has keys of its own.
-fn random() -> u64 {
-    RandomState::new().hash_one(0_u8)
 }
 
 #[cfg(test)]
@@ -184,7 +173,7 @@ mod tests {
         let backends = Backends { groups: vec![group(9, &[1]), group(0, &[2]), group(1, &[3, 4, 5, 6])] };
         let mut counts = [0; 7];
         for _ in 0..10_000 {
-            let first = backends.choose(random()).next().unwrap();
+            let first = backends.choose(random::next()).next().unwrap();
             counts[usize::from(first.port())] += 1;
         }
         assert!((8_700..9_300).contains(&counts[1]), "{counts:?}");
@@ -195,7 +184,7 @@ mod tests {
     #[test]
     fn an_endpoint_that_fails_is_followed_by_the_others_of_its_group() {
         let backends = Backends { groups: vec![group(1, &[1, 2])] };
-        let mut ports: Vec<u16> = backends.choose(random()).map(|endpoint| endpoint.port()).collect();
+        let mut ports: Vec<u16> = backends.choose(random::next()).map(|endpoint| endpoint.port()).collect();
         ports.sort_unstable();
         assert_eq!(ports, [1, 2]);
     }
@@ -203,7 +192,7 @@ mod tests {
     #[test]
     fn without_weight_or_endpoint_there_is_nothing() {
         for groups in [vec![], vec![group(0, &[1])], vec![group(1, &[])]] {
-            assert_eq!(Backends { groups }.choose(random()).next(), None);
+            assert_eq!(Backends { groups }.choose(random::next()).next(), None);
         }
     }
 }

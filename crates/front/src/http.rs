@@ -13,6 +13,7 @@ mod fits;
 mod h1;
 mod h2;
 mod h2_io;
+mod health;
 mod kept;
 mod line;
 mod origin;
@@ -28,7 +29,9 @@ mod tallies;
 mod tunnel;
 mod varnishd;
 mod watched;
+mod wire;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,10 +43,12 @@ use router::Router;
 use router::counters::{Registry, Way};
 use tokio::sync::Notify;
 
+use self::health::Health;
 use self::table::Table;
 use self::tallies::Tallies;
 use crate::{BackendSide, Observer, Refusal};
 
+pub(crate) use self::pool::{dial, is_exhausted, relieve};
 pub use self::reason::Reason;
 pub(crate) use self::request::Client;
 
@@ -54,6 +59,8 @@ pub struct Http {
     /// How backends with TLS are verified.
     backends: Arc<BackendSide>,
     registry: Registry,
+    /// Which endpoints to avoid.
+    health: Health,
     /// varnishd's unix socket.
     pub(crate) cache_socket: PathBuf,
     /// Which start of varnishd's child runs, of all in this process; 0 where none does.
@@ -88,6 +95,7 @@ impl Http {
             table: ArcSwapOption::empty(),
             backends,
             registry: Registry::new(),
+            health: Health::default(),
             cache_socket,
             cache_start: AtomicU64::new(0),
             cache_gone: Notify::new(),
@@ -138,7 +146,20 @@ impl Http {
     /// From now on requests go by this table. Those that have begun keep theirs.
     pub fn route_by(&self, router: Arc<Router>) {
         let old = self.table.load_full();
-        self.table.store(Some(Arc::new(Table::new(router, &self.registry, old.as_deref()))));
+        self.table.store(Some(Arc::new(Table::new(router, &self.registry, &self.health, old.as_deref()))));
+        drop(old);
+        self.health.prune();
+    }
+
+    /// Endpoints that get no requests for now, since they failed several times in a row.
+    pub fn avoided_endpoints(&self) -> Vec<SocketAddr> {
+        self.health.avoided()
+    }
+
+    /// Stops the clock of endpoints that are avoided, and advances it. For tests, which must not depend on time.
+    #[doc(hidden)]
+    pub fn advance_health(&self, by: Duration) {
+        self.health.clock.advance(by);
     }
 
     /// Whether varnishd's child runs. While it does not, its socket takes connections that nothing answers.
@@ -178,6 +199,8 @@ impl Http {
             loops: self.loops.load(Ordering::Relaxed),
             upgraded: self.tunnels.load(Ordering::Relaxed),
             upgrades_refused: self.tunnels_refused.load(Ordering::Relaxed),
+            endpoints_avoided: self.health.avoided().len() as u64,
+            ejections: self.health.ejections(),
             ..of_routes
         }
     }

@@ -38,6 +38,11 @@ fn lanes() -> &'static [Lane] {
     })
 }
 
+/// How many threads there are.
+pub(crate) fn count() -> usize {
+    lanes().len().max(1)
+}
+
 impl Lane {
     fn new(number: usize) -> std::io::Result<Self> {
         // The thread makes its runtime itself: one that comes into being here, and finds no thread, would have to be dropped here,

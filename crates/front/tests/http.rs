@@ -15,6 +15,8 @@ mod corpus;
 mod crowds;
 #[path = "http/direct.rs"]
 mod direct;
+#[path = "http/endpoints.rs"]
+mod endpoints;
 #[path = "http/floods.rs"]
 mod floods;
 #[path = "http/frames.rs"]

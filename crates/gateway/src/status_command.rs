@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dashboard::view::{Arrangement, Gateway, Group, Listener, Row};
+use dashboard::view::{Arrangement, Gateway, Group, Health, Listener, Row};
 use serde_json::json;
 
 use crate::cli::{Output, StatusArguments};
@@ -213,7 +213,10 @@ fn backends(row: &Row) -> String {
         let share = if several { format!(" {} %", group.share) } else { String::new() };
         let count = group.endpoints.len();
         let endpoints = if count == 1 { "endpoint" } else { "endpoints" };
-        format!("{name}{share} ({count} {endpoints})")
+        match group.endpoints.iter().filter(|one| one.health == Health::Failing).count() {
+            0 => format!("{name}{share} ({count} {endpoints})"),
+            failing => format!("{name}{share} ({count} {endpoints}, {failing} failing)"),
+        }
     };
     match row.groups.as_slice() {
         [] => row.filters.first().cloned().unwrap_or_else(|| "none".to_owned()),

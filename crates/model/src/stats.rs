@@ -52,6 +52,9 @@ pub struct Stats {
     /// Endpoints that came with reloads, and that went with them.
     pub endpoints_added: u64,
     pub endpoints_removed: u64,
+    /// Endpoints that the front avoids now since they failed, and how often it began to avoid one.
+    pub endpoints_avoided: u64,
+    pub ejections: u64,
     /// Requests that were refused because they have been through this Gateway before.
     pub loops: u64,
     /// By [`NOT_KEPT`].
@@ -223,6 +226,8 @@ impl Stats {
         self.in_flight = self.in_flight.max(of_front.in_flight);
         self.upgraded += of_front.upgraded;
         self.upgrades_refused += of_front.upgrades_refused;
+        self.endpoints_avoided += of_front.endpoints_avoided;
+        self.ejections += of_front.ejections;
         self.loops += of_front.loops;
         self.unrouted.add(&of_front.unrouted);
         // The front counts all requests by socket and Service, those that ghost saw, too.

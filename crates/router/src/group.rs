@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::{Balancing, ghost};
 
+use crate::random;
+
 /// The endpoints of one Service.
 #[derive(Debug, Clone)]
 pub struct Group {
@@ -25,7 +27,7 @@ pub(crate) struct Turns(HashMap<Box<str>, Arc<AtomicU64>>);
 impl Turns {
     /// Each begins anywhere: of many gateways that start together, not all should go to the same endpoint.
     fn of(&mut self, name: &str) -> Arc<AtomicU64> {
-        let begin = || Arc::new(AtomicU64::new(crate::random::next() >> 1));
+        let begin = || Arc::new(AtomicU64::new(random::next() >> 1));
         if name.is_empty() {
             return begin();
         }
@@ -72,6 +74,11 @@ impl Group {
         &self.endpoints
     }
 
+    /// Its endpoints take turns. The others are picked at random.
+    pub fn takes_turns(&self) -> bool {
+        self.turn.is_some()
+    }
+
     /// Goes on with the turns of an older configuration, so that a change of endpoints does not begin them anew.
     pub(crate) fn take_over(&mut self, older: &Turns) {
         if self.turn.is_some()
@@ -92,7 +99,7 @@ impl Group {
         if choices == 0 {
             return None;
         }
-        let at = scale(random, choices as u64) as usize;
+        let at = random::below(choices as u64, random) as usize;
         Some(if avoid.is_some_and(|avoid| at >= avoid) { at + 1 } else { at })
     }
 }
@@ -109,23 +116,7 @@ impl Group {
 
 /// Position of the group that takes the request, by weight. `None` where nothing has weight.
 pub(crate) fn by_weight(groups: &[Group], random: u64) -> Option<usize> {
-    let total: u64 = groups.iter().map(|g| u64::from(g.weight)).sum();
-    if total == 0 {
-        return None;
-    }
-    let mut left = scale(random, total);
-    for (at, group) in groups.iter().enumerate() {
-        match left.checked_sub(u64::from(group.weight)) {
-            Some(rest) => left = rest,
-            None => return Some(at),
-        }
-    }
-    None
-}
-
-/// A random number below `limit`.
-fn scale(random: u64, limit: u64) -> u64 {
-    ((u128::from(random) * u128::from(limit)) >> 64) as u64
+    random::by_weight(groups.iter().map(|group| group.weight), random)
 }
 
 #[cfg(test)]
@@ -160,19 +151,6 @@ mod tests {
         assert_eq!(newer.pick(0, None), Some((first + 2) % 3));
         assert_eq!(Group::new(&of(0), &mut turns).pick(0, None), None);
         assert_eq!(Group::new(&of(1), &mut turns).pick(0, Some(0)), Some(0));
-    }
-
-    #[test]
-    fn weights_split_and_zero_gets_nothing() {
-        let groups = [group(0, 1), group(1, 1), group(0, 1), group(3, 1), group(0, 1)];
-        let mut hits = [0; 5];
-        for i in 0..4000u64 {
-            hits[by_weight(&groups, i << 52).unwrap()] += 1;
-        }
-        assert_eq!(hits, [0, 1024, 0, 2976, 0]);
-        assert_eq!(by_weight(&groups, u64::MAX), Some(3));
-        assert_eq!(by_weight(&[group(0, 1)], 7), None);
-        assert_eq!(by_weight(&[], 7), None);
     }
 
     #[test]

@@ -56,6 +56,18 @@ pub(super) fn add(to: &mut Families, stats: Option<&Stats>) {
             count,
         );
     }
+    to.gauge(
+        "varnish_gateway_endpoints_avoided",
+        "Endpoints that get no requests from the front for now, since they failed several times in a row",
+        &[],
+        stats.endpoints_avoided,
+    );
+    to.counter(
+        "varnish_gateway_endpoint_ejections_total",
+        "Times that the front began to avoid an endpoint",
+        &[],
+        stats.ejections,
+    );
     for (reason, count) in NOT_KEPT.iter().zip(stats.not_kept) {
         to.counter(
             "varnish_gateway_not_kept_total",

@@ -77,10 +77,12 @@ pub enum BackendFailure {
     Refused,
     /// No TLS, or one that we cannot speak.
     Incompatible,
+    /// This process has no file descriptor or port left for a connection.
+    Exhausted,
 }
 
 impl BackendFailure {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::NotProxy,
         Self::UnknownProfile,
         Self::Unreachable,
@@ -90,6 +92,7 @@ impl BackendFailure {
         Self::Expired,
         Self::Refused,
         Self::Incompatible,
+        Self::Exhausted,
     ];
 
     /// For labels of metrics.
@@ -104,6 +107,7 @@ impl BackendFailure {
             Self::Expired => "expired",
             Self::Refused => "refused",
             Self::Incompatible => "incompatible",
+            Self::Exhausted => "exhausted",
         }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use router::random;
 use rustls::{CertificateError, HandshakeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
@@ -24,6 +25,7 @@ use tokio_rustls::client::TlsStream;
 use super::counters::{BackendCounters, BackendFailure};
 use super::profile::{Profiles, Ready};
 use crate::answering::Answering;
+use crate::http::{dial, is_exhausted};
 use crate::{Shutdown, lanes, proxy, relay};
 
 /// From varnishd's connection to its PROXY header, which varnishd sends at once.
@@ -63,6 +65,14 @@ pub enum BackendEvent {
         endpoint: SocketAddr,
         reason: BackendFailure,
         why: String,
+    },
+    /// An endpoint of the direct way gets no requests for now. Reported once, until it is whole again.
+    Avoided {
+        /// `namespace/name:port`
+        service: String,
+        endpoint: SocketAddr,
+        time: Duration,
+        why: &'static str,
     },
 }
 
@@ -256,17 +266,10 @@ async fn reach_peer(
     let peers = shared.peers.borrow().get(&(profile.to_owned(), endpoint)).cloned();
     let others: Vec<SocketAddr> =
         peers.iter().flat_map(|all| all.iter()).filter(|one| **one != endpoint).copied().collect();
-    let Some(other) = others.get(pick(others.len())).copied() else { return (endpoint, Err(failed)) };
+    let at = random::below(others.len() as u64, random::next()) as usize;
+    let Some(other) = others.get(at).copied() else { return (endpoint, Err(failed)) };
     shared.side.ill(profile.to_owned(), endpoint, failed.0, failed.1);
     (other, reach(other, ready).await)
-}
-
-fn pick(count: usize) -> usize {
-    use std::hash::{BuildHasher, RandomState};
-    usize::try_from(RandomState::new().hash_one(0_u8))
-        .unwrap_or_default()
-        .checked_rem(count)
-        .unwrap_or_default()
 }
 
 /// Tells varnishd why, in the one language that it understands: ghost knows by the proof that this is no origin's answer, so
@@ -339,6 +342,10 @@ impl BackendSide {
         self.well(profile, endpoint);
     }
 
+    pub(crate) fn report(&self, event: BackendEvent) {
+        (self.reporter)(event);
+    }
+
     pub(crate) fn well(&self, profile: &str, endpoint: SocketAddr) {
         if let Ok(mut told) = self.told.lock()
             && !told.is_empty()
@@ -378,12 +385,12 @@ type Failed = (BackendFailure, String);
 
 pub(crate) async fn reach(endpoint: SocketAddr, ready: &Ready) -> Result<TlsStream<TcpStream>, Failed> {
     let patience = ready.of.connect_timeout;
-    let stream = match timeout(patience, TcpStream::connect(endpoint)).await {
+    let stream = match timeout(patience, dial(endpoint)).await {
         Ok(Ok(stream)) => stream,
+        Ok(Err(e)) if is_exhausted(&e) => return Err((BackendFailure::Exhausted, e.to_string())),
         Ok(Err(e)) => return Err((BackendFailure::Unreachable, e.to_string())),
         Err(_) => return Err((BackendFailure::Unreachable, format!("no connection in {patience:?}"))),
     };
-    let _ = stream.set_nodelay(true);
     let connector = TlsConnector::from(Arc::clone(&ready.config));
     match timeout(HANDSHAKE_TIMEOUT, connector.connect(ready.name.clone(), stream)).await {
         Ok(Ok(stream)) => Ok(stream),

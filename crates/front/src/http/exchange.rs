@@ -7,7 +7,6 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
 use router::answer::Own;
 use router::counters::{OTHER, PASS, Way};
 use router::{Action, Routed, Url, random};
@@ -15,8 +14,7 @@ use router::{Action, Routed, Url, random};
 use super::body::{AnswerBody, ClientBody};
 use super::cache;
 use super::fits::fits_varnishd;
-use super::origin::{self, Failure, Patience};
-use super::pool::Lease;
+use super::origin::{self, Answered, Failure, Patience};
 use super::record::{Record, Traced};
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
 use super::response::{self, Closes};
@@ -197,7 +195,7 @@ async fn direct(
 
 /// An origin's answer, or ours in its place.
 pub(crate) fn deliver(
-    sent: Result<(Response<Incoming>, Lease), Failure>,
+    sent: Result<Answered, Failure>,
     table: &Arc<Table>,
     rule: RuleId,
     mut record: Record,

@@ -12,13 +12,11 @@ use tokio::time::timeout;
 
 use super::Http;
 use super::body::{ClientBody, Progress};
-use super::pool::{self, Key, Lease};
+use super::health::{self, Fault, TRIES, Tried};
+use super::pool::{self, Key, Lease, Unconnected};
 use super::record::Record;
 use super::table::{RuleId, Table};
-use crate::BackendFailure;
-
-/// Endpoints that are tried, one after the other, while nothing was sent.
-const TRIES: usize = 3;
+use crate::{BackendEvent, BackendFailure};
 
 /// Why there is no answer of an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,32 +53,40 @@ impl From<Timeouts> for Patience {
     }
 }
 
+/// An origin's answer, and the connection that it comes by.
+pub(crate) type Answered = (Response<Incoming>, Lease);
+
 /// Sends the request to one endpoint of a rule's group. `pooled`: it may share a connection with others.
 pub(crate) async fn send(
     http: &Http,
     table: &Table,
     (rule, group): (RuleId, usize),
-    mut request: Request<ClientBody>,
+    request: Request<ClientBody>,
     pooled: bool,
     record: &mut Record,
-) -> Result<(Response<Incoming>, Lease), Failure> {
+) -> Result<Answered, Failure> {
     let began = Instant::now();
-    let counters = table.counters(Some(rule));
-    let counted = |answered: bool| {
-        if let Some(counters) = counters {
-            counters.fetched(began.elapsed().as_secs_f64(), answered);
-        }
-    };
+    let answered = try_endpoints(http, table, (rule, group), request, pooled, began, record).await;
+    if let Some(counters) = table.counters(Some(rule)) {
+        counters.fetched(began.elapsed().as_secs_f64(), answered.is_ok());
+    }
+    answered
+}
+
+async fn try_endpoints(
+    http: &Http,
+    table: &Table,
+    (rule, group): (RuleId, usize),
+    mut request: Request<ClientBody>,
+    pooled: bool,
+    began: Instant,
+    record: &mut Record,
+) -> Result<Answered, Failure> {
+    let health = table.health(rule, group).ok_or(Failure::Unreachable)?;
     let group = table.rule(rule).and_then(|rule| rule.groups().get(group)).ok_or(Failure::Unreachable)?;
     let profile = match group.tls() {
         None => None,
-        Some(name) => {
-            let Some(ready) = http.backends.profile(name) else {
-                counted(false);
-                return Err(Failure::Unreachable);
-            };
-            Some((name, ready))
-        }
+        Some(name) => Some((name, http.backends.profile(name).ok_or(Failure::Unreachable)?)),
     };
     let ready = profile.as_ref().map(|(_, ready)| ready);
     let patience = Patience::from(table.router().timeouts());
@@ -91,11 +97,22 @@ pub(crate) async fn send(
     }
     // Clients of HTTP/1.0 may have none; HTTP/1.1 must have one.
     let has_host = request.headers().contains_key(header::HOST);
-    let mut avoid = None;
+    let failed = |at: usize, fault: Fault, why: &'static str| {
+        note_failure(http, health, group, at, (fault, why), began);
+    };
+    let mut tried = Tried::default();
     let mut tries = TRIES.min(group.endpoints().len().max(1));
     let (shares, mut pooled) = (pooled, pooled);
+    // Once more to the endpoint whose kept connection was closed.
+    let mut again = None;
     loop {
-        let Some(at) = group.pick(random::next(), avoid) else { return Err(Failure::Unreachable) };
+        let at = match again.take() {
+            Some(at) => at,
+            None => health
+                .pick(group, &http.health.clock, random::next(), &tried)
+                .filter(|at| *at < group.endpoints().len())
+                .ok_or(Failure::Unreachable)?,
+        };
         let endpoint = group.endpoints()[at];
         let key = Key::new(endpoint, ready);
         record.tries(endpoint);
@@ -109,14 +126,15 @@ pub(crate) async fn send(
                 let connected = pool::connect(endpoint, by, &http.backends, patience.connect).await;
                 record.connected(connecting.map(|since| since.elapsed()));
                 match connected {
-                    Some(sender) => sender,
-                    None => {
+                    Ok(sender) => sender,
+                    Err(Unconnected::Exhausted) => return Err(Failure::Unreachable),
+                    Err(Unconnected::Endpoint) => {
+                        failed(at, Fault::Connection, "it takes no connections");
                         tries -= 1;
                         if tries == 0 {
-                            counted(false);
                             return Err(Failure::Unreachable);
                         }
-                        avoid = Some(at);
+                        tried.add(at);
                         continue;
                     }
                 }
@@ -128,9 +146,15 @@ pub(crate) async fn send(
         // An origin may close a connection while the request is on its way to it.
         let spare =
             (is_kept && request.body().is_empty() && is_idempotent(request.method())).then(|| copy(&request));
-        match answer(sender.try_send_request(request), patience.first_byte, upload.as_deref()).await {
-            Ok(response) => {
-                counted(true);
+        let mut answered =
+            answer(sender.try_send_request(request), patience.first_byte, upload.as_deref()).await;
+        // With a part of its answer it has taken the request.
+        if matches!(answered, Err(Unanswered::Closed)) && sender.has_heard() {
+            answered = Err(Unanswered::Broken);
+        }
+        match (answered, spare) {
+            (Ok(response), _) => {
+                health.succeeded(at, &http.health.clock, began);
                 record.was_answered(began);
                 let lease = if shares {
                     Lease::of_thread(sender, key, profile.map(|(_, ready)| ready), upload)
@@ -139,29 +163,58 @@ pub(crate) async fn send(
                 };
                 return Ok((response, lease));
             }
-            Err(Unanswered::NotSent(message)) if is_kept => request = *message,
-            Err(Unanswered::Closed) if spare.is_some() => {
+            (Err(Unanswered::NotSent(message)), _) if is_kept => request = *message,
+            (Err(Unanswered::Closed), Some(spare)) => {
                 // Not by another that was kept: they may all have been closed together.
-                pooled = false;
-                match spare {
-                    Some(spare) => request = spare,
-                    None => return Err(Failure::Broken),
-                }
+                (pooled, again) = (false, Some(at));
+                request = spare;
             }
-            Err(why) => {
-                counted(false);
+            (Err(why), _) => {
                 if let (Unanswered::Refused(alert), Some((name, _))) = (&why, &profile) {
                     http.backends.ill(name.to_string(), endpoint, BackendFailure::Refused, alert.clone());
                 }
                 return Err(match why {
-                    Unanswered::Refused(_) => Failure::Unreachable,
-                    Unanswered::Timeout => Failure::Timeout,
+                    Unanswered::Refused(_) => {
+                        failed(at, Fault::Connection, "it refuses our certificate");
+                        Failure::Unreachable
+                    }
+                    Unanswered::Timeout => {
+                        failed(at, Fault::Answer, "it does not answer in time");
+                        Failure::Timeout
+                    }
+                    // A connection that was kept may have been idle for too long: that is no failure.
+                    Unanswered::NotSent(_) | Unanswered::Closed if is_kept => Failure::Broken,
+                    Unanswered::NotSent(_) | Unanswered::Closed | Unanswered::Broken => {
+                        failed(at, Fault::Answer, "it closes connections or sends invalid answers");
+                        Failure::Broken
+                    }
                     Unanswered::Upload => Failure::Upload,
                     Unanswered::Stalled => Failure::Stalled,
-                    Unanswered::NotSent(_) | Unanswered::Closed | Unanswered::Broken => Failure::Broken,
                 });
             }
         }
+    }
+}
+
+/// Counts a failure of an endpoint, and reports an endpoint that is avoided from now on.
+fn note_failure(
+    http: &Http,
+    health: &health::Group,
+    group: &router::Group,
+    at: usize,
+    (fault, why): (Fault, &'static str),
+    began: Instant,
+) {
+    let Some(ejected) = health.failed(at, fault, &http.health, began) else { return };
+    if ejected.is_first
+        && let Some(endpoint) = group.endpoints().get(at)
+    {
+        http.backends.report(BackendEvent::Avoided {
+            service: group.name().to_owned(),
+            endpoint: *endpoint,
+            time: ejected.time,
+            why,
+        });
     }
 }
 

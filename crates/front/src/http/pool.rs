@@ -2,23 +2,26 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::body::{ClientBody, Progress};
-use crate::BackendSide;
+use super::wire::{Ear, Wire};
 use crate::backend::{self, Ready};
-
-/// The sending half of a connection.
-pub(crate) type Sender = SendRequest<ClientBody>;
+use crate::{BackendFailure, BackendSide, lanes};
 
 /// A connection that is idle for longer is closed. Most origins wait for at least a minute.
 const IDLE: Duration = Duration::from_secs(55);
@@ -26,16 +29,53 @@ const NEARLY_READY: Duration = Duration::from_millis(50);
 const SWEEP: Duration = Duration::from_secs(5);
 /// Idle connections to one endpoint, for each thread.
 const MOST_IDLE: usize = 512;
-
-/// Too many open files, of the machine and of this process. Linux's numbers.
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
-/// Until it is tried again.
-const SCARCE: Duration = Duration::from_millis(20);
+/// Idle connections of one thread, where the process may have few file descriptors.
+const FEWEST_IDLE: usize = 32;
 
 /// The most that the head of an answer may have.
 const HEAD_BYTES: usize = 128 << 10;
 const HEADERS: usize = 256;
+
+/// How often a connection is tried while file descriptors become free, and the pause before each.
+const ROUNDS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Wakes every thread with idle connections: they are to be closed.
+static RELIEF: Notify = Notify::const_new();
+
+/// The sending half of a connection.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    half: SendRequest<ClientBody>,
+    ear: Arc<Ear>,
+}
+
+impl Sender {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.half.is_closed()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.half.is_ready()
+    }
+
+    pub(crate) async fn ready(&mut self) -> hyper::Result<()> {
+        self.half.ready().await
+    }
+
+    pub(crate) fn try_send_request(
+        &mut self,
+        request: Request<ClientBody>,
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<ClientBody>>>> + use<> {
+        self.ear.begin();
+        self.half.try_send_request(request)
+    }
+
+    /// The other side has said something since the last request began.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.ear.has_heard()
+    }
+}
 
 /// Connections for one endpoint, verified by one profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,6 +101,8 @@ struct Idle {
 #[derive(Debug, Default)]
 struct Pool {
     idle: HashMap<Key, Vec<Idle>, RandomState>,
+    /// How many there are.
+    count: usize,
     is_swept: bool,
 }
 
@@ -114,8 +156,7 @@ impl Lease {
 /// A connection that is there already.
 pub(crate) async fn take(key: &Key) -> Option<Sender> {
     loop {
-        let mut sender =
-            POOL.try_with(|pool| Some(pool.borrow_mut().idle.get_mut(key)?.pop()?.sender)).ok().flatten()?;
+        let mut sender = POOL.try_with(|pool| pool.borrow_mut().take(key)).ok().flatten()?;
         if is_usable(&mut sender).await {
             return Some(sender);
         }
@@ -128,13 +169,53 @@ async fn is_usable(sender: &mut Sender) -> bool {
         && (sender.is_ready() || timeout(NEARLY_READY, sender.ready()).await.is_ok_and(|ready| ready.is_ok()))
 }
 
+impl Pool {
+    fn take(&mut self, key: &Key) -> Option<Sender> {
+        let idle = self.idle.get_mut(key)?.pop()?;
+        self.count -= 1;
+        Some(idle.sender)
+    }
+
+    fn keep(&mut self, key: Key, idle: Idle) {
+        if self.count >= most_idle() {
+            return;
+        }
+        let of_endpoint = self.idle.entry(key).or_default();
+        if of_endpoint.len() < MOST_IDLE {
+            of_endpoint.push(idle);
+            self.count += 1;
+        }
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Idle) -> bool) {
+        self.idle.retain(|_, idle| {
+            idle.retain(&stays);
+            !idle.is_empty()
+        });
+        self.count = self.idle.values().map(Vec::len).sum();
+    }
+}
+
+/// Idle connections that one thread may keep: together, half of the file descriptors of the process.
+fn most_idle() -> usize {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    *MOST.get_or_init(|| {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        (limit / 2 / lanes::count()).max(FEWEST_IDLE)
+    })
+}
+
+/// Closes idle connections of all threads: the process needs their file descriptors.
+pub(crate) fn relieve() {
+    let _ = POOL.try_with(|pool| pool.borrow_mut().retain(|_| false));
+    RELIEF.notify_waiters();
+}
+
 fn keep(key: Key, profile: Option<Arc<Ready>>, sender: Sender) {
     let begin = POOL.try_with(|pool| {
         let mut pool = pool.borrow_mut();
-        let idle = pool.idle.entry(key).or_default();
-        if idle.len() < MOST_IDLE {
-            idle.push(Idle { sender, since: Instant::now(), _profile: profile });
-        }
+        pool.keep(key, Idle { sender, since: Instant::now(), _profile: profile });
         !std::mem::replace(&mut pool.is_swept, true)
     });
     if begin == Ok(true) {
@@ -142,16 +223,16 @@ fn keep(key: Key, profile: Option<Arc<Ready>>, sender: Sender) {
     }
 }
 
-/// Closes what is idle for too long, as long as there is anything.
+/// Closes what is idle for too long, as long as there is anything; and all of it where file descriptors are needed.
 async fn sweep() {
     loop {
-        sleep(SWEEP).await;
+        let is_needed = tokio::select! {
+            () = RELIEF.notified() => true,
+            () = sleep(SWEEP) => false,
+        };
         let is_empty = POOL.try_with(|pool| {
             let mut pool = pool.borrow_mut();
-            pool.idle.retain(|_, idle| {
-                idle.retain(|one| one.since.elapsed() < IDLE && !one.sender.is_closed());
-                !idle.is_empty()
-            });
+            pool.retain(|one| !is_needed && one.since.elapsed() < IDLE && !one.sender.is_closed());
             if pool.idle.is_empty() {
                 pool.is_swept = false;
             }
@@ -163,22 +244,51 @@ async fn sweep() {
     }
 }
 
+/// Why there is no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unconnected {
+    /// The endpoint does not take it, or could not be verified.
+    Endpoint,
+    /// This process has no file descriptor or port left: no fault of the endpoint.
+    Exhausted,
+}
+
+/// No file descriptor, port or memory for a socket (ENFILE, EMFILE, ENOMEM, EADDRNOTAVAIL, ENOBUFS).
+pub(crate) fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(23 | 24 | 12 | 99 | 105))
+}
+
+/// A TCP connection. Idle connections are closed first where the process has no file descriptor left.
+pub(crate) async fn dial(endpoint: SocketAddr) -> io::Result<TcpStream> {
+    let mut rounds = 1;
+    let stream = loop {
+        match TcpStream::connect(endpoint).await {
+            Err(e) if is_exhausted(&e) && rounds < ROUNDS => {
+                rounds += 1;
+                relieve();
+                sleep(PAUSE).await;
+            }
+            result => break result?,
+        }
+    };
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
 /// A new connection to an endpoint, verified by the profile if there is one.
 pub(crate) async fn connect(
     endpoint: SocketAddr,
     profile: Option<(&str, &Arc<Ready>)>,
     side: &BackendSide,
     patience: Duration,
-) -> Option<Sender> {
-    match profile {
-        None => {
-            let stream = match timeout(patience, reach(endpoint)).await.ok()?? {
-                Reached::New(stream) => stream,
-                Reached::Kept(sender) => return Some(sender),
-            };
-            let _ = stream.set_nodelay(true);
-            open(stream).await
-        }
+) -> Result<Sender, Unconnected> {
+    let opened = match profile {
+        None => match timeout(patience, reach(endpoint, patience)).await {
+            Ok(Ok(Reached::New(stream))) => open(stream).await,
+            Ok(Ok(Reached::Kept(sender))) => return Ok(sender),
+            Ok(Err(e)) if is_exhausted(&e) => return Err(Unconnected::Exhausted),
+            Ok(Err(_)) | Err(_) => None,
+        },
         Some((name, ready)) => match backend::reach(endpoint, ready).await {
             Ok(stream) => {
                 side.greeted(name, endpoint, stream.get_ref().1);
@@ -186,10 +296,14 @@ pub(crate) async fn connect(
             }
             Err((reason, why)) => {
                 side.ill(name.to_owned(), endpoint, reason, why);
+                if reason == BackendFailure::Exhausted {
+                    return Err(Unconnected::Exhausted);
+                }
                 None
             }
         },
-    }
+    };
+    opened.ok_or(Unconnected::Endpoint)
 }
 
 enum Reached {
@@ -199,17 +313,16 @@ enum Reached {
 }
 
 /// Without file descriptors a request waits for a connection that another one gives back, or closes.
-async fn reach(endpoint: SocketAddr) -> Option<Reached> {
+async fn reach(endpoint: SocketAddr, patience: Duration) -> io::Result<Reached> {
+    let began = Instant::now();
     loop {
-        match TcpStream::connect(endpoint).await {
-            Ok(stream) => return Some(Reached::New(stream)),
-            Err(why) if matches!(why.raw_os_error(), Some(ENFILE | EMFILE)) => {
+        match dial(endpoint).await {
+            Err(e) if is_exhausted(&e) && began.elapsed() < patience / 2 => {
                 if let Some(sender) = take(&Key::new(endpoint, None)).await {
-                    return Some(Reached::Kept(sender));
+                    return Ok(Reached::Kept(sender));
                 }
-                sleep(SCARCE).await;
             }
-            Err(_) => return None,
+            result => return result.map(Reached::New),
         }
     }
 }
@@ -221,10 +334,11 @@ where
 {
     let mut builder = Builder::new();
     builder.max_headers(HEADERS).max_header_size(HEAD_BYTES);
-    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
+    let (wire, ear) = Wire::new(stream);
+    let (half, connection) = builder.handshake(TokioIo::new(wire)).await.ok()?;
     drop(tokio::spawn(async move {
         // How it ends is between the two; the request says what of it matters.
         let _ = connection.with_upgrades().await;
     }));
-    Some(sender)
+    Some(Sender { half, ear })
 }

@@ -7,6 +7,8 @@ use model::stats::Stats;
 use router::counters::{Counters, FlowCounters, Registry, RouteCounters};
 use router::{Decision, Listener, Router, Rule};
 
+use super::health::{self, Health};
+
 #[derive(Debug)]
 pub(crate) struct Table {
     upper: Arc<Layer>,
@@ -22,6 +24,8 @@ struct Layer {
     counters: RouteCounters,
     /// `namespace/name` of each rule's route.
     routes: Box<[HeaderValue]>,
+    /// What is known about the endpoints of each rule's groups.
+    health: Box<[Box<[Arc<health::Group>]>]>,
 }
 
 /// A rule of a [`Table`], to be found again after the router's own borrow has ended.
@@ -45,7 +49,7 @@ pub(crate) struct ListenerId {
 }
 
 impl Layer {
-    fn new(router: Arc<Router>, registry: &Registry) -> Self {
+    fn new(router: Arc<Router>, registry: &Registry, health: &Health) -> Self {
         let counters = RouteCounters::new(&router, registry);
         let mut routes: Vec<HeaderValue> = Vec::with_capacity(router.rules().len());
         for rule in router.rules() {
@@ -57,20 +61,23 @@ impl Layer {
             };
             routes.push(value);
         }
-        Self { router, counters, routes: routes.into() }
+        let groups =
+            |rule: &Rule| rule.groups().iter().map(|group| health.group(rule.route_name(), group)).collect();
+        let health = router.rules().iter().map(groups).collect();
+        Self { router, counters, routes: routes.into(), health }
     }
 }
 
 impl Table {
     /// A base that `old` has is taken over.
-    pub(crate) fn new(router: Arc<Router>, registry: &Registry, old: Option<&Self>) -> Self {
+    pub(crate) fn new(router: Arc<Router>, registry: &Registry, health: &Health, old: Option<&Self>) -> Self {
         let base = router.base().map(|base| {
             let known =
                 old.and_then(|old| old.base.as_ref()).filter(|known| Arc::ptr_eq(&known.router, base));
-            known.cloned().unwrap_or_else(|| Arc::new(Layer::new(Arc::clone(base), registry)))
+            known.cloned().unwrap_or_else(|| Arc::new(Layer::new(Arc::clone(base), registry, health)))
         });
         let gateway_id = router.gateway_id().and_then(|id| HeaderValue::from_str(id).ok());
-        Self { upper: Arc::new(Layer::new(router, registry)), base, gateway_id }
+        Self { upper: Arc::new(Layer::new(router, registry, health)), base, gateway_id }
     }
 
     pub(crate) fn router(&self) -> &Router {
@@ -86,6 +93,10 @@ impl Table {
 
     pub(crate) fn rule(&self, at: RuleId) -> Option<&Rule> {
         self.layer(at.of_base).router.rules().get(at.id as usize)
+    }
+
+    pub(crate) fn health(&self, at: RuleId, group: usize) -> Option<&health::Group> {
+        self.layer(at.of_base).health.get(at.id as usize)?.get(group).map(|group| &**group)
     }
 
     pub(crate) fn route_name(&self, at: RuleId) -> Option<&HeaderValue> {
