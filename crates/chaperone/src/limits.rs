@@ -42,7 +42,7 @@ fn seconds(value: Option<f64>, default: Duration) -> Duration {
     value.map_or(default, |value| Duration::from_secs_f64(value.clamp(0.001, LONGEST)))
 }
 
-/// Networks that cannot be read are trusted by no one: their headers get 400.
+/// Networks that cannot be read are trusted by no one: connections that begin with a header are closed.
 pub(crate) fn proxy_protocol(routing: &Routing, notices: &mut Vec<Notice>) -> Option<front::ProxyProtocol> {
     let given = routing.proxy_protocol.as_ref()?;
     let sources = front::TrustedSources::parse(&given.trusted_sources).unwrap_or_else(|e| {

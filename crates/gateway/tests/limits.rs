@@ -75,7 +75,7 @@ fn proxy_protocol_begins_and_ends_without_a_restart() {
     let program = scene.serve();
     let varnishd = program.varnishd();
     let header = b"PROXY TCP4 192.0.2.7 198.51.100.1 5000 80\r\n";
-    assert_eq!(say(port, header).map(|(status, _)| status).ok(), Some(400));
+    assert!(say(port, header).is_err());
 
     let balanced = "{dataPath: Auto, proxyProtocol: {trustedSources: [127.0.0.0/8]}}";
     scene.write("class.yaml", &parameters(balanced));

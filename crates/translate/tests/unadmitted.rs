@@ -174,8 +174,7 @@ fn listeners_that_cannot_be_told_apart_do_not_serve() {
          one from 1 to 65535"
     );
     let plan = &translation.gateways[&Key::new("default", "gw")];
-    let sockets: Vec<&str> =
-        plan.infra.as_ref().unwrap().sockets.iter().map(|socket| socket.name.as_str()).collect();
+    let sockets: Vec<&str> = plan.routing.listeners.iter().map(|listener| listener.socket.as_str()).collect();
     assert_eq!(sockets, ["http-81"]);
     assert_eq!(plan.routing.vhosts.keys().collect::<Vec<_>>(), ["*"]);
 }
