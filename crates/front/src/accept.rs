@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::bind::{advice, bind};
 use crate::connection::{Services, serve};
-use crate::http::{is_exhausted, relieve};
+use crate::http::served_first;
 use crate::run::Shared;
 use crate::{Event, lanes};
 
@@ -50,7 +50,10 @@ async fn accept(port: &Port, shared: &Arc<Shared>, mut close: &mut oneshot::Rece
         let accepted = tokio::select! {
             biased;
             _ = &mut close => break,
-            accepted = listener.accept() => accepted,
+            accepted = async {
+                served_first().await;
+                listener.accept().await
+            } => accepted,
         };
         tokio::select! {
             biased;
@@ -119,9 +122,6 @@ impl Door<'_> {
             }
             Err(e) if passing(&e) => {}
             Err(e) => {
-                if is_exhausted(&e) {
-                    relieve();
-                }
                 if self.trouble.replace(e.kind()) != Some(e.kind()) {
                     let why = format!(
                         "port {}: cannot accept: {e}; are there enough file descriptors?",

@@ -48,7 +48,7 @@ use self::table::Table;
 use self::tallies::Tallies;
 use crate::{BackendSide, Observer, Refusal};
 
-pub(crate) use self::pool::{dial, is_exhausted, relieve};
+pub(crate) use self::pool::{dial, is_exhausted, served_first};
 pub use self::reason::Reason;
 pub(crate) use self::request::Client;
 

@@ -56,17 +56,3 @@ pub(crate) fn tell_front(task: &Task, resp: Message<'_>) {
         unsafe { resp.add_static(line) };
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use model::names::RESULT_HEADER;
-
-    use super::*;
-
-    #[test]
-    fn every_result_has_its_line() {
-        for (line, result) in RESULTS.iter().zip(CACHE_RESULTS) {
-            assert_eq!(line.to_str().unwrap(), format!("{RESULT_HEADER}: {result}"));
-        }
-    }
-}

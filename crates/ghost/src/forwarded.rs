@@ -93,21 +93,3 @@ pub(crate) unsafe fn is_trusted(ctx: *const Ctx, task: &Task) -> bool {
             .or_else(of_session)
             .is_some_and(|address| proxies.contains(address))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_chain_ends_with_the_client_and_never_with_the_session() {
-        let appended =
-            |chain: &str| String::from_utf8(appended(chain.as_bytes(), b"0.0.0.0", b"203.0.113.9")).unwrap();
-        assert_eq!(appended("0.0.0.0"), "203.0.113.9");
-        assert_eq!(appended("192.0.2.1, 0.0.0.0"), "192.0.2.1, 203.0.113.9");
-        assert_eq!(appended("192.0.2.1, 192.0.2.2, 0.0.0.0"), "192.0.2.1, 192.0.2.2, 203.0.113.9");
-        // After a rollback.
-        assert_eq!(appended(""), "203.0.113.9");
-        assert_eq!(appended("192.0.2.1"), "192.0.2.1, 203.0.113.9");
-        assert_eq!(appended("10.0.0.0.0"), "10.0.0.0.0, 203.0.113.9");
-    }
-}

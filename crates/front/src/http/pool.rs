@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,9 @@ const HEADERS: usize = 256;
 /// How often a connection is tried while file descriptors become free, and the pause before each.
 const ROUNDS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Requests that wait for a file descriptor.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// Wakes every thread with idle connections: they are to be closed.
 static RELIEF: Notify = Notify::const_new();
@@ -207,7 +211,7 @@ fn most_idle() -> usize {
 }
 
 /// Closes idle connections of all threads: the process needs their file descriptors.
-pub(crate) fn relieve() {
+fn relieve() {
     let _ = POOL.try_with(|pool| pool.borrow_mut().retain(|_| false));
     RELIEF.notify_waiters();
 }
@@ -261,10 +265,12 @@ pub(crate) fn is_exhausted(error: &io::Error) -> bool {
 /// A TCP connection. Idle connections are closed first where the process has no file descriptor left.
 pub(crate) async fn dial(endpoint: SocketAddr) -> io::Result<TcpStream> {
     let mut rounds = 1;
+    let mut waits = None;
     let stream = loop {
         match TcpStream::connect(endpoint).await {
             Err(e) if is_exhausted(&e) && rounds < ROUNDS => {
                 rounds += 1;
+                waits.get_or_insert_with(Waits::begin);
                 relieve();
                 sleep(PAUSE).await;
             }
@@ -315,15 +321,47 @@ enum Reached {
 /// Without file descriptors a request waits for a connection that another one gives back, or closes.
 async fn reach(endpoint: SocketAddr, patience: Duration) -> io::Result<Reached> {
     let began = Instant::now();
+    let mut waits = None;
     loop {
-        match dial(endpoint).await {
+        match TcpStream::connect(endpoint).await {
             Err(e) if is_exhausted(&e) && began.elapsed() < patience / 2 => {
+                waits.get_or_insert_with(Waits::begin);
+                // Before idle connections are closed: this one need not be opened again.
                 if let Some(sender) = take(&Key::new(endpoint, None)).await {
                     return Ok(Reached::Kept(sender));
                 }
+                relieve();
+                sleep(PAUSE).await;
             }
-            result => return result.map(Reached::New),
+            Ok(stream) => {
+                let _ = stream.set_nodelay(true);
+                return Ok(Reached::New(stream));
+            }
+            Err(e) => return Err(e),
         }
+    }
+}
+
+/// A request of a client that is served already needs a file descriptor.
+struct Waits;
+
+impl Waits {
+    fn begin() -> Self {
+        WAITING.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// New clients wait while requests of others wait for a file descriptor: clients that are served go on.
+pub(crate) async fn served_first() {
+    while WAITING.load(Ordering::Relaxed) > 0 {
+        sleep(PAUSE).await;
     }
 }
 
