@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How often those who wait for a turn look for one who holds them up.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The limits, with the room that is left. New limits are a new gate: those inside stay in the old one.
+/// The limits, with the room that is left. New limits are a new gate: handshakes that run stay in the old one.
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub(crate) limits: Limits,
@@ -67,6 +67,15 @@ impl Gate {
             greeting: Queue::default(),
             limits,
         }
+    }
+
+    /// A gate with new limits. Open connections count for it, too, unless their number is what changes.
+    pub(crate) fn with(&self, limits: Limits) -> Self {
+        let mut new = Self::new(limits);
+        if new.limits.connections == self.limits.connections {
+            new.connections = Arc::clone(&self.connections);
+        }
+        new
     }
 
     /// Waits for room. None only if the semaphore was closed, which nobody does.

@@ -27,6 +27,7 @@ mod rewind;
 mod table;
 mod tallies;
 mod tunnel;
+mod tunnels;
 mod varnishd;
 mod watched;
 mod wire;

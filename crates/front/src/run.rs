@@ -119,8 +119,9 @@ struct Open {
 impl Ports {
     async fn follow(&mut self, config: &Config) {
         self.shared.trouble.forget();
-        if self.shared.gate.load().limits != config.limits {
-            self.shared.gate.store(Arc::new(Gate::new(config.limits.clone())));
+        let gate = self.shared.gate.load();
+        if gate.limits != config.limits {
+            self.shared.gate.store(Arc::new(gate.with(config.limits.clone())));
         }
         self.shared.proxy_protocol.store(config.proxy_protocol.clone().map(Arc::new));
         let mut wanted: BTreeMap<Key, Vec<&Listener>> = BTreeMap::new();

@@ -276,7 +276,7 @@ impl AnswerBody {
     /// The connection to varnishd is free once the body has come.
     pub(crate) fn of_cache(mut reply: Reply, idle: Duration, record: Record) -> Self {
         if reply.is_over() {
-            return Self::Own(None, record);
+            return Self::none(record);
         }
         if let Some(whole) = reply.take_whole() {
             return Self::Own(Some(whole), record);

@@ -55,8 +55,12 @@ pub(crate) async fn exchange(
     let traced = record.trace(&mut parts, &table, admitted.trusted);
     let mut decided = decide(&parts, !body.is_empty(), client, &admitted, &table, record.has_details());
     decided.traced = traced;
-    record.routed(&parts, &table, (decided.rule, decided.group, decided.listener));
-    record.is_for(decided.group);
+    // Of several groups ghost picks its own.
+    let is_known = !decided.asks_cache
+        || decided.rule.and_then(|rule| table.rule(rule)).is_some_and(|rule| rule.groups().len() == 1);
+    let group = decided.group.filter(|_| is_known);
+    record.routed(&parts, &table, (decided.rule, group, decided.listener));
+    record.is_for(group);
     if decided.asks_cache {
         return ask_cache(client, parts, &admitted, &table, decided, record).await;
     }

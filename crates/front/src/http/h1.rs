@@ -139,7 +139,10 @@ async fn requests<S: Wire>(
         let now = tokio::select! {
             ended = &mut connection => {
                 // None: it became a tunnel.
-                let Some(parts) = connection.into_parts() else { return Ended::Over };
+                let Some(parts) = connection.into_parts() else {
+                    client.tunnels.over().await;
+                    return Ended::Over;
+                };
                 let lingers = match ended {
                     Ok(()) => {
                         movement.is_whole();

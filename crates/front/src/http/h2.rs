@@ -82,7 +82,8 @@ where
         return None;
     };
     let streams = Arc::new(Streams { open: AtomicUsize::new(0), resets: Resets::new(limits.resets) });
-    let open = || streams.open.load(Ordering::Relaxed);
+    // A tunnel goes on after its request is answered.
+    let is_busy = || streams.open.load(Ordering::Relaxed) > 0 || client.tunnels.are_open();
     let mut is_ending = false;
     loop {
         let ends = async {
@@ -125,10 +126,10 @@ where
             }
             Ok(None) => return None,
             // A client that does not answer our GOAWAY either is gone.
-            Err(_) if is_ending && open() == 0 => return None,
+            Err(_) if is_ending && !is_busy() => return None,
             Err(_) if is_ending => {}
             Err(_) => {
-                if open() == 0 {
+                if !is_busy() {
                     is_ending = true;
                     connection.graceful_shutdown();
                 }

@@ -228,7 +228,8 @@ impl Group {
                 if share == 0 {
                     avoided += 1;
                     if avoided > most {
-                        share = WHOLE;
+                        // Not before one that has just answered.
+                        share = if most == 0 { WHOLE } else { FIRST_SHARE };
                     }
                 }
                 if tried.contains(at) { 0 } else { share as u32 }

@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
@@ -53,10 +52,7 @@ pub(crate) fn take(home: u64) -> Option<UnixStream> {
 
 /// Nothing is there to be read: neither an end nor bytes of no answer. The reactor knows; a system call is rare.
 fn is_quiet(stream: &UnixStream) -> bool {
-    let mut cx = Context::from_waker(Waker::noop());
-    let would_block =
-        || stream.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
-    stream.poll_read_ready(&mut cx).is_pending() || would_block()
+    stream.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
 /// For the next request of this thread.

@@ -117,7 +117,7 @@ async fn try_endpoints(
         let key = Key::new(endpoint, ready);
         record.tries(endpoint);
         let kept = if pooled { pool::take(&key).await } else { None };
-        let is_kept = kept.is_some();
+        let mut is_kept = kept.is_some();
         let mut sender = match kept {
             Some(sender) => sender,
             None => {
@@ -126,10 +126,15 @@ async fn try_endpoints(
                 let connected = pool::connect(endpoint, by, &http.backends, patience.connect).await;
                 record.connected(connecting.map(|since| since.elapsed()));
                 match connected {
-                    Ok(sender) => sender,
+                    Ok((sender, was_kept)) => {
+                        is_kept = was_kept;
+                        sender
+                    }
                     Err(Unconnected::Exhausted) => return Err(Failure::Unreachable),
-                    Err(Unconnected::Endpoint) => {
-                        failed(at, Fault::Connection, "it takes no connections");
+                    Err(why) => {
+                        if why == Unconnected::Endpoint {
+                            failed(at, Fault::Connection, "it takes no connections");
+                        }
                         tries -= 1;
                         if tries == 0 {
                             return Err(Failure::Unreachable);
@@ -164,6 +169,13 @@ async fn try_endpoints(
                 return Ok((response, lease));
             }
             (Err(Unanswered::NotSent(message)), _) if is_kept => request = *message,
+            // It took the connection, and nothing of the request.
+            (Err(Unanswered::NotSent(message)), _) if tries > 1 => {
+                failed(at, Fault::Connection, "it closes connections at once");
+                tries -= 1;
+                tried.add(at);
+                request = *message;
+            }
             (Err(Unanswered::Closed), Some(spare)) => {
                 // Not by another that was kept: they may all have been closed together.
                 (pooled, again) = (false, Some(at));

@@ -253,13 +253,15 @@ async fn sweep() {
 pub(crate) enum Unconnected {
     /// The endpoint does not take it, or could not be verified.
     Endpoint,
-    /// This process has no file descriptor or port left: no fault of the endpoint.
+    /// This process has no file descriptor left: no fault of the endpoint.
     Exhausted,
+    /// It has no address or port to reach this endpoint from. Others may be reached.
+    NoPort,
 }
 
-/// No file descriptor, port or memory for a socket (ENFILE, EMFILE, ENOMEM, EADDRNOTAVAIL, ENOBUFS).
+/// No file descriptor or memory for a socket (ENFILE, EMFILE, ENOMEM, ENOBUFS).
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(23 | 24 | 12 | 99 | 105))
+    matches!(error.raw_os_error(), Some(23 | 24 | 12 | 105))
 }
 
 /// A TCP connection. Idle connections are closed first where the process has no file descriptor left.
@@ -281,18 +283,19 @@ pub(crate) async fn dial(endpoint: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A new connection to an endpoint, verified by the profile if there is one.
+/// A new connection to an endpoint, verified by the profile if there is one; or, true, one that was kept after all.
 pub(crate) async fn connect(
     endpoint: SocketAddr,
     profile: Option<(&str, &Arc<Ready>)>,
     side: &BackendSide,
     patience: Duration,
-) -> Result<Sender, Unconnected> {
+) -> Result<(Sender, bool), Unconnected> {
     let opened = match profile {
         None => match timeout(patience, reach(endpoint, patience)).await {
             Ok(Ok(Reached::New(stream))) => open(stream).await,
-            Ok(Ok(Reached::Kept(sender))) => return Ok(sender),
+            Ok(Ok(Reached::Kept(sender))) => return Ok((sender, true)),
             Ok(Err(e)) if is_exhausted(&e) => return Err(Unconnected::Exhausted),
+            Ok(Err(e)) if e.kind() == io::ErrorKind::AddrNotAvailable => return Err(Unconnected::NoPort),
             Ok(Err(_)) | Err(_) => None,
         },
         Some((name, ready)) => match backend::reach(endpoint, ready).await {
@@ -309,7 +312,7 @@ pub(crate) async fn connect(
             }
         },
     };
-    opened.ok_or(Unconnected::Endpoint)
+    opened.map(|sender| (sender, false)).ok_or(Unconnected::Endpoint)
 }
 
 enum Reached {

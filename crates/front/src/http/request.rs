@@ -16,6 +16,7 @@ use router::{Router, is_host};
 use rustls::CipherSuite;
 
 use super::table::{RuleId, Table};
+use super::tunnels::Tunnels;
 use super::watched::Movement;
 use super::{Http, response};
 use crate::{HttpLimits, proxy};
@@ -49,6 +50,7 @@ pub(crate) struct Client {
     pub(crate) cipher: Option<CipherSuite>,
     pub(crate) limits: HttpLimits,
     pub(crate) movement: Arc<Movement>,
+    pub(crate) tunnels: Arc<Tunnels>,
 }
 
 impl Client {
@@ -86,6 +88,7 @@ impl Client {
             cipher: None,
             limits,
             movement: Arc::default(),
+            tunnels: Arc::default(),
         }
     }
 

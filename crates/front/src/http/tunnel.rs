@@ -95,8 +95,9 @@ pub(crate) async fn open(
     let http = Arc::clone(&client.http);
     record.head(StatusCode::SWITCHING_PROTOCOLS.as_u16(), head_bytes(&parts.headers));
     let began = Record::second(client);
+    let open = client.tunnels.begin();
     drop(tokio::spawn(async move {
-        let _place = place;
+        let (_place, _open) = (place, open);
         carry(of_client, of_origin, &http, record).await;
     }));
     Response::from_parts(parts, AnswerBody::own("", began))

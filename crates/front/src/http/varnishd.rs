@@ -25,6 +25,8 @@ use super::kept;
 const FIRST: usize = 8 << 10;
 /// The most that is read of a large body at once.
 const LARGEST: usize = 64 << 10;
+/// Parts of a body below this size are copied, so that an origin that sends single bytes does not hold large blocks.
+const SMALL: usize = 1 << 10;
 /// The most that the head of an answer may have.
 const HEAD_BYTES: usize = 128 << 10;
 /// varnishd has at most 128 (http_max_hdr).
@@ -57,7 +59,6 @@ enum Rest {
     Size,
     /// At the empty line after the last chunk.
     LastLine,
-    UntilClosed,
     Nothing,
 }
 
@@ -176,7 +177,7 @@ impl Reply {
         }
         let has_body = !is_head && status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
         self.rest = if has_body { framing(&parts).ok_or(NoAnswer::Broken)? } else { Rest::Nothing };
-        if !keeps || self.rest == Rest::UntilClosed {
+        if !keeps {
             self.home = None;
         }
         Ok(Some(parts))
@@ -244,12 +245,13 @@ impl Reply {
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
             let most = match self.rest {
-                Rest::Length(left) | Rest::Chunk(left) => usize::try_from(left).unwrap_or(LARGEST) + 8,
+                Rest::Length(left) | Rest::Chunk(left) => {
+                    usize::try_from(left).unwrap_or(LARGEST).saturating_add(8)
+                }
                 _ => FIRST,
             };
             match ready!(self.poll_fill(cx, most.clamp(512, LARGEST))) {
                 Ok(1..) => {}
-                Ok(0) if self.rest == Rest::UntilClosed => self.rest = Rest::Nothing,
                 Ok(0) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
@@ -263,7 +265,6 @@ impl Reply {
             match self.rest {
                 Rest::Nothing => return Ok(None),
                 _ if self.unread.is_empty() => return Ok(None),
-                Rest::UntilClosed => return Ok(Some(self.unread.split().freeze())),
                 Rest::Length(left) | Rest::Chunk(left) => {
                     let count = usize::try_from(left).unwrap_or(usize::MAX).min(self.unread.len());
                     let after = left - count as u64;
@@ -273,7 +274,14 @@ impl Reply {
                         _ if after == 0 => Rest::ChunkEnd,
                         _ => Rest::Chunk(after),
                     };
-                    let part = self.unread.split_to(count).freeze();
+                    let part = if count < SMALL {
+                        // Its block of memory is many times as large.
+                        let part = Bytes::copy_from_slice(&self.unread[..count]);
+                        self.unread.advance(count);
+                        part
+                    } else {
+                        self.unread.split_to(count).freeze()
+                    };
                     // The end of the body may be here already: the connection is free sooner.
                     if self.rest == Rest::ChunkEnd {
                         self.skip_ends()?;
@@ -336,7 +344,8 @@ fn framing(parts: &Parts) -> Option<Rest> {
         (all.next(), all.next().is_some())
     };
     match (one(header::TRANSFER_ENCODING), one(header::CONTENT_LENGTH)) {
-        ((None, _), (None, _)) => Some(Rest::UntilClosed),
+        // varnishd always says how long it is: what ends with the connection may have broken off.
+        ((None, _), (None, _)) => None,
         ((None, _), (Some(length), false)) => {
             let digits = length.as_bytes();
             let text = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_digit))?;

@@ -226,9 +226,8 @@ async fn bodies_of_every_framing_arrive_whole() {
     let chunked =
         format!("{head}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n493E0\r\n{large}\r\n0\r\n\r\n");
     let sized = format!("{head}Content-Length: 300000\r\n\r\n{large}");
-    let until_closed = format!("{head}\r\n{large}CLOSE");
-    varnishd.will_answer(&[chunked.as_bytes(), sized.as_bytes(), until_closed.as_bytes()]);
-    for length in [300_003, 300_000, 300_000] {
+    varnishd.will_answer(&[chunked.as_bytes(), sized.as_bytes()]);
+    for length in [300_003, 300_000] {
         let mut client = front.connect().await;
         client.write_all(b"GET /page HTTP/1.0\r\nHost: a\r\n\r\n").await.unwrap();
         let mut got = Vec::new();

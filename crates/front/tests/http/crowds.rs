@@ -72,8 +72,8 @@ async fn a_head_that_comes_byte_by_byte_is_late_all_the_same() {
     let (mut reader, mut writer) = client.split();
     let drips = async {
         // Endless: each byte comes well before any timeout.
-        let mut bytes = b"GET / HTTP/1.1\r\nX: ".iter().chain(std::iter::repeat(&b'y'));
-        while let Some(byte) = bytes.next() {
+        let bytes = b"GET / HTTP/1.1\r\nX: ".iter().chain(std::iter::repeat(&b'y'));
+        for byte in bytes {
             if writer.write_all(&[*byte]).await.is_err() {
                 return;
             }
