@@ -209,7 +209,7 @@ impl Reports {
         if let Some((exporter, requests)) = &mut self.export {
             spans::export_front(exporter.clone(), gateway, requests, state).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

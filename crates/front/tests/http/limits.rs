@@ -8,7 +8,7 @@ use front::{HttpLimits, Limits, Refusal};
 use h2::Reason;
 use h2::client::{Builder, SendRequest};
 use http::{Request, StatusCode};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -227,6 +227,33 @@ async fn a_client_gets_as_many_connections_as_its_address_may_have() {
         tokio::task::yield_now().await;
     }
     assert_eq!(ask(&front, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_websocket_keeps_the_place_of_its_connection() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let limits = Limits { connections_per_address: Some(1), ..Limits::default() };
+    let front = Front::limited(&[listener.local_addr().unwrap()], limits).await;
+    let mut client = front.connect().await;
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+        .await
+        .unwrap();
+    let (mut origin, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+    assert!(timeout(PATIENCE, origin.read(&mut [0; 4096])).await.unwrap().unwrap() > 0);
+    let switches =
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello";
+    origin.write_all(switches).await.unwrap();
+    let mut got = Vec::new();
+    while !got.ends_with(b"hello") {
+        assert!(timeout(PATIENCE, client.read_buf(&mut got)).await.unwrap().unwrap() > 0);
+    }
+    assert_eq!(front.say(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await, "");
+    assert_eq!((front.counters.open(), front.counters.refusals(Refusal::PerAddress)), (1, 1));
+    drop((client, origin));
+    while front.counters.open() > 0 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

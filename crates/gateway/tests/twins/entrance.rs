@@ -416,20 +416,15 @@ fn replay(twins: &Twins, inputs: &[Vec<u8>]) -> Vec<[Fate; 2]> {
 }
 
 fn judge(inputs: &[Vec<u8>], fates: &[[Fate; 2]]) {
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     let mut findings = Vec::new();
     for (bytes, [varnish, front]) in inputs.iter().zip(fates) {
         if varnish.took == front.took && !front.hangs {
             continue;
         }
         let input = Input::new(bytes);
-        match ALLOWED.iter().find(|(_, fits)| fits(&input, varnish, front)) {
-            Some((reason, _)) => *reasons.entry(reason).or_default() += 1,
-            None => {
-                findings.push(format!("{}\n  Varnish {varnish:?}\n  Auto    {front:?}", bytes.escape_ascii()))
-            }
+        if !ALLOWED.iter().any(|(_, fits)| fits(&input, varnish, front)) {
+            findings.push(format!("{}\n  Varnish {varnish:?}\n  Auto    {front:?}", bytes.escape_ascii()));
         }
     }
-    println!("{} inputs; allowed differences: {reasons:#?}", inputs.len());
     assert!(findings.is_empty(), "{} findings:\n\n{}", findings.len(), findings.join("\n\n"));
 }
