@@ -79,8 +79,7 @@ pub(crate) fn routes(board: &Board, query: &Query) -> Answer {
         drop(backends);
         let traffic = lock(&watched.traffic);
         for row in found.rows.iter_mut().filter(|row| row.gateway == watched.name) {
-            let kind =
-                if row.kind == RouteKind::Ingress.name() { RouteKind::Ingress } else { RouteKind::HttpRoute };
+            let kind = RouteKind::named(&row.kind).unwrap_or_default();
             row.traffic = traffic.of(&(kind, row.route.clone(), row.rule));
         }
     }

@@ -330,6 +330,7 @@ fn answer(request: &At<'_>, decision: &Decision<'_>) -> String {
             let (none, invalid) = match rule.kind() {
                 RouteKind::Ingress => (503, "an invalid backend"),
                 RouteKind::HttpRoute => (500, "an invalid backendRef"),
+                RouteKind::GrpcRoute => (503, "an invalid backendRef"),
             };
             let total: u64 = rule.groups().iter().map(|g| u64::from(g.weight())).sum();
             let groups = rule.groups().iter().filter(|g| g.weight() > 0).map(|group| {

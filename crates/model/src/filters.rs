@@ -15,6 +15,8 @@ pub struct Filters {
     pub url_rewrite: Option<UrlRewrite>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_redirect: Option<RequestRedirect>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cors: Option<Cors>,
 }
 
 /// Headers to set, to add and to remove, in this order.
@@ -35,6 +37,29 @@ pub struct HeaderModifier {
 pub struct Header {
     pub name: String,
     pub value: String,
+}
+
+/// Which other origins' pages may read the rule's responses (the CORS protocol of the Fetch standard).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Cors {
+    /// `https://shop.example.com`, `https://*.example.com:8443`, or `*`.
+    pub allow_origins: Vec<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_credentials: bool,
+    /// `GET`, or `*`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_methods: Vec<String>,
+    /// Names, or `*`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_headers: Vec<String>,
+    /// Names, or `*`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expose_headers: Vec<String>,
+    /// How long a browser may keep the answer to a preflight request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age_seconds: Option<u32>,
 }
 
 /// How the path changes.

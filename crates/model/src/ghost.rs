@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::difference::{bare, laid_over, listeners_over};
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
-use crate::{Balancing, CachePolicy, Listener, Paths, RouteKind, Timeouts, VERSION};
+use crate::{
+    Balancing, CachePolicy, Fraction, Listener, Paths, Protocol, Retry, RouteKind, RuleTimeouts,
+    SessionPersistence, Timeouts, VERSION,
+};
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -151,6 +154,25 @@ pub struct Route {
     pub priority: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_policy: Option<CachePolicy>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mirrors: Vec<Mirror>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<RuleTimeouts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_persistence: Option<SessionPersistence>,
+}
+
+/// Endpoints that get copies of requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Mirror {
+    pub group: Group,
+    /// All requests where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fraction: Option<Fraction>,
 }
 
 /// The endpoints of one Service. Requests are split between groups by weight, then within the group evenly, so
@@ -167,6 +189,11 @@ pub struct Group {
     /// The backends are reached through the front, which verifies them by the profile of this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<String>,
+    /// The filters of its backendRef alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filters: Option<Filters>,
+    #[serde(skip_serializing_if = "Protocol::is_http1")]
+    pub protocol: Protocol,
     /// `namespace/name:port` of the Service, for readers, logs and `explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

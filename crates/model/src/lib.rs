@@ -17,14 +17,18 @@ mod paths;
 mod report;
 pub mod routing;
 pub mod stats;
+mod stream;
 mod tls;
+mod upstream;
 mod version;
 
 pub use data_path::{Arrangement, ThroughVarnishd};
 pub use limits::{ClientLimits, ProxyProtocol};
 pub use paths::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths};
 pub use report::Report;
+pub use stream::StreamListener;
 pub use tls::{BackendTls, ClientValidation, SubjectAltName, TlsBackend, TlsHost, TlsLimits, TlsListener};
+pub use upstream::{Fraction, Protocol, Retry, RuleTimeouts, SessionBy, SessionPersistence};
 pub use version::{VERSION, Version, WrongVersion, check_version};
 
 use std::collections::BTreeMap;
@@ -80,6 +84,8 @@ pub enum RouteKind {
     #[serde(rename = "HTTPRoute")]
     HttpRoute,
     Ingress,
+    #[serde(rename = "GRPCRoute")]
+    GrpcRoute,
 }
 
 impl RouteKind {
@@ -87,7 +93,13 @@ impl RouteKind {
         match self {
             Self::HttpRoute => "HTTPRoute",
             Self::Ingress => "Ingress",
+            Self::GrpcRoute => "GRPCRoute",
         }
+    }
+
+    /// The kind with this [`Self::name`].
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::HttpRoute, Self::Ingress, Self::GrpcRoute].into_iter().find(|kind| kind.name() == name)
     }
 
     /// Most routes are: it is not written.

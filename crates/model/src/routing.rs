@@ -8,8 +8,9 @@ use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
 use crate::names::{ADMIN_PORT, HEALTH_PORT, socket_parts};
 use crate::{
-    Arrangement, BackendTls, Balancing, CachePolicy, ClientLimits, ClientValidation, Listener, ListenerTls,
-    Paths, ProxyProtocol, RouteKind, ThroughVarnishd, Timeouts, TlsBackend, TlsLimits, TlsListener, VERSION,
+    Arrangement, BackendTls, Balancing, CachePolicy, ClientLimits, ClientValidation, Fraction, Listener,
+    ListenerTls, Paths, Protocol, ProxyProtocol, Retry, RouteKind, RuleTimeouts, SessionPersistence,
+    StreamListener, ThroughVarnishd, Timeouts, TlsBackend, TlsLimits, TlsListener, VERSION,
 };
 
 /// The whole file.
@@ -46,6 +47,9 @@ pub struct Routing {
     /// Those of protocol TLS, whose connections go by TLSRoutes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tls_listeners: Vec<TlsListener>,
+    /// Those of protocol TCP and UDP.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stream_listeners: Vec<StreamListener>,
     /// By port: what clients must show.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub client_validation: BTreeMap<u16, ClientValidation>,
@@ -105,6 +109,7 @@ impl Routing {
     pub fn listener_ports(&self) -> BTreeSet<u16> {
         let http = self.listeners.iter().map(|listener| &listener.socket);
         let sockets = http.chain(self.tls_listeners.iter().map(|listener| &listener.socket));
+        let sockets = sockets.chain(self.stream_listeners.iter().map(|listener| &listener.socket));
         sockets.filter_map(|socket| Some(socket_parts(socket)?.1)).collect()
     }
 
@@ -127,14 +132,19 @@ impl Routing {
     pub fn service_namespaces(&self) -> BTreeSet<String> {
         let of_routes = self.routes().filter(|route| route.service.is_some());
         let of_tls = self.tls_backends().filter(|backend| backend.service.is_some());
+        let of_mirrors =
+            self.routes().flat_map(|route| &route.mirrors).map(|mirror| mirror.namespace.clone());
         of_routes
             .filter_map(|route| route.namespace.clone())
+            .chain(of_mirrors)
             .chain(of_tls.filter_map(|backend| backend.namespace.clone()))
             .collect()
     }
 
     fn tls_backends(&self) -> impl Iterator<Item = &TlsBackend> {
-        self.tls_listeners.iter().flat_map(|listener| &listener.hosts).flat_map(|host| &host.backends)
+        let of_tls =
+            self.tls_listeners.iter().flat_map(|listener| &listener.hosts).flat_map(|host| &host.backends);
+        of_tls.chain(self.stream_listeners.iter().flat_map(|listener| &listener.backends))
     }
 
     /// TLS listeners that share a port with HTTPS ones, as ghost sees them: by the socket of these.
@@ -205,6 +215,7 @@ impl Default for Routing {
             trace_sampling: None,
             paths: None,
             tls_listeners: Vec::new(),
+            stream_listeners: Vec::new(),
             client_validation: BTreeMap::new(),
             tls_limits: None,
             client_limits: None,
@@ -269,6 +280,12 @@ pub struct Route {
     /// A name out of the file's `backend_tls`. Where absent the backend gets HTTP in the clear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend_tls: Option<String>,
+    /// The filters of this backendRef alone. They are carried out after those of the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend_filters: Option<Filters>,
+    /// What the backend speaks.
+    #[serde(skip_serializing_if = "Protocol::is_http1")]
+    pub protocol: Protocol,
     /// 1 where absent, as in the Gateway API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
@@ -290,6 +307,36 @@ pub struct Route {
     pub priority: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_policy: Option<CachePolicy>,
+    /// Copies of the rule's requests go there as well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mirrors: Vec<Mirror>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<RuleTimeouts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_persistence: Option<SessionPersistence>,
+}
+
+/// A Service that gets copies of requests. Its responses are ignored.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Mirror {
+    pub service: String,
+    pub namespace: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_name: Option<String>,
+    /// A name out of the file's `backend_tls`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend_tls: Option<String>,
+    #[serde(skip_serializing_if = "Protocol::is_http1")]
+    pub protocol: Protocol,
+    /// All requests where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fraction: Option<Fraction>,
 }
 
 #[cfg(test)]

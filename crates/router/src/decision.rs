@@ -58,7 +58,7 @@ pub enum TooLong {
 fn no_backend(rule: &Rule) -> Action {
     match rule.kind() {
         RouteKind::HttpRoute => Action::NoBackend,
-        RouteKind::Ingress => Action::Unavailable,
+        RouteKind::Ingress | RouteKind::GrpcRoute => Action::Unavailable,
     }
 }
 

@@ -1,8 +1,9 @@
 //! Filters as edits: decided here once, applied by whoever carries the request.
 
-use model::filters::{Header, HeaderModifier};
+use model::filters::{Filters, Header, HeaderModifier};
 use model::names::GHOST_PREFIX;
 
+use crate::rewrite::Rewrite;
 use crate::rule::Rule;
 
 /// A header as it stands on the wire, `Name: value`.
@@ -78,6 +79,37 @@ impl HeaderEdits {
 /// ghost's own headers are not a route's to edit.
 fn editable(name: &str) -> bool {
     !name.get(..GHOST_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(GHOST_PREFIX))
+}
+
+/// The edits of the filters that a single backendRef has.
+#[derive(Debug, Clone)]
+pub struct Edits {
+    request_headers: HeaderEdits,
+    response_headers: HeaderEdits,
+    rewrite: Option<Rewrite>,
+}
+
+impl Edits {
+    pub(crate) fn new(from: &Filters, prefix: Option<&str>) -> Self {
+        Self {
+            request_headers: HeaderEdits::new(from.request_header_modifier.as_ref()),
+            response_headers: HeaderEdits::new(from.response_header_modifier.as_ref()),
+            rewrite: from.url_rewrite.as_ref().map(|rewrite| Rewrite::new(rewrite, prefix)),
+        }
+    }
+
+    /// After the edits of the rule. `url` is the client's.
+    pub fn edit_request(&self, url: &[u8], to: &mut impl EditRequest) {
+        if let Some(rewrite) = &self.rewrite {
+            rewrite.apply(url, to);
+        }
+        self.request_headers.apply(to);
+    }
+
+    /// Before the edits of the rule.
+    pub fn edit_response(&self, to: &mut impl EditHeaders) {
+        self.response_headers.apply(to);
+    }
 }
 
 impl Rule {

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::{Balancing, ghost};
+use model::{Balancing, Protocol, ghost};
 
+use crate::edit::Edits;
 use crate::random;
 
 /// The endpoints of one Service.
@@ -18,6 +19,9 @@ pub struct Group {
     /// Whose turn it is, where they take turns.
     turn: Option<Arc<AtomicU64>>,
     tls: Option<Arc<str>>,
+    protocol: Protocol,
+    /// Of its backendRef alone.
+    edits: Option<Box<Edits>>,
 }
 
 /// The turns of Services, by name: all rules that lead to one take the same turns.
@@ -44,7 +48,7 @@ impl Turns {
 }
 
 impl Group {
-    pub(crate) fn new(from: &ghost::Group, turns: &mut Turns) -> Self {
+    pub(crate) fn new(from: &ghost::Group, prefix: Option<&str>, turns: &mut Turns) -> Self {
         let name = from.name.as_deref().unwrap_or_default();
         let takes_turns = from.balancing == Some(Balancing::RoundRobin);
         Self {
@@ -53,12 +57,24 @@ impl Group {
             weight: from.weight,
             endpoints: from.backends.iter().map(|e| SocketAddr::new(e.address, e.port)).collect(),
             tls: from.tls.as_deref().map(Arc::from),
+            protocol: from.protocol,
+            edits: from.filters.as_ref().map(|filters| Box::new(Edits::new(filters, prefix))),
         }
     }
 
     /// The profile by which the front verifies the endpoints; `None` for HTTP in the clear.
     pub fn tls(&self) -> Option<&Arc<str>> {
         self.tls.as_ref()
+    }
+
+    /// What its endpoints speak.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// What the filters of its backendRef change, after those of the rule.
+    pub fn edits(&self) -> Option<&Edits> {
+        self.edits.as_deref()
     }
 
     /// `namespace/name:port` of the Service; empty where the backendRef is not valid.

@@ -33,6 +33,7 @@ mod rule;
 pub mod sent;
 mod table;
 pub mod trace;
+mod upstream;
 
 pub use compile::{Compiled, Problem};
 pub use decision::{Action, Decision, TooLong};
@@ -43,6 +44,7 @@ pub use normalize::{Normal, Refusal, normalize};
 pub use rewrite::Url;
 pub use rule::Rule;
 pub use table::{Listener, Routed, Router};
+pub use upstream::Mirror;
 
 /// What the router asks of a request. The carrier lends its bytes; nothing is copied.
 pub trait Request {

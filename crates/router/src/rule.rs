@@ -14,6 +14,7 @@ use crate::normalize::normalize_rule;
 use crate::pattern::{self, Pattern};
 use crate::redirect::Redirect;
 use crate::rewrite::Rewrite;
+use crate::upstream::Upstream;
 
 /// What a request must be, and what becomes of it.
 #[derive(Debug, Clone)]
@@ -36,6 +37,7 @@ pub struct Rule {
     pub(crate) redirect: Option<Redirect>,
     /// Without one every request passes the cache by.
     pub(crate) cache: Option<Arc<Cache>>,
+    pub(crate) upstream: Option<Box<Upstream>>,
     identity: Box<str>,
 }
 
@@ -57,6 +59,7 @@ fn identity(from: &ghost::Route) -> String {
     let kind = match from.kind {
         RouteKind::HttpRoute => "",
         RouteKind::Ingress => "Ingress ",
+        RouteKind::GrpcRoute => "GRPCRoute ",
     };
     if let Some(name) = &from.rule_name {
         return format!("{kind}{}#{name}", from.route_name);
@@ -98,12 +101,13 @@ impl Rule {
             method: from.method.as_deref().map(Into::into),
             headers: values(&from.headers)?,
             query_params: values(&from.query_params)?,
-            groups: from.backend_groups.iter().map(|group| Group::new(group, turns)).collect(),
+            groups: from.backend_groups.iter().map(|group| Group::new(group, prefix, turns)).collect(),
             request_headers: HeaderEdits::new(filters.request_header_modifier.as_ref()),
             response_headers: HeaderEdits::new(filters.response_header_modifier.as_ref()),
             rewrite: filters.url_rewrite.as_ref().map(|r| Rewrite::new(r, prefix)),
             redirect: filters.request_redirect.as_ref().map(|r| Redirect::new(r, prefix)),
             cache: None,
+            upstream: Upstream::compile(from, turns),
             identity: identity(from).into(),
             path,
         })
@@ -132,6 +136,8 @@ impl Rule {
 
     pub(crate) fn take_over(&mut self, older: &Turns) {
         self.groups.iter_mut().for_each(|group| group.take_over(older));
+        let mirrors = self.upstream.iter_mut().flat_map(|upstream| upstream.mirrors_mut());
+        mirrors.for_each(|group| group.take_over(older));
     }
 
     pub fn redirects(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use model::RouteKind;
-use model::ghost::{Config, Endpoint, Group, Route, Vhost};
+use model::ghost::{Config, Endpoint, Group, Mirror, Route, Vhost};
 use model::routing::{self, Routing};
 
 use crate::endpoints::{EndpointIndex, Found};
@@ -116,6 +116,10 @@ impl<'a> Resolver<'a> {
             rule_index: entry.rule_index,
             priority: entry.priority,
             cache_policy: entry.cache_policy.clone(),
+            mirrors: entry.mirrors.iter().map(|mirror| self.mirror(mirror, entry.kind)).collect(),
+            timeouts: entry.timeouts,
+            retry: entry.retry.clone(),
+            session_persistence: entry.session_persistence.clone(),
         }
     }
 
@@ -136,7 +140,24 @@ impl<'a> Resolver<'a> {
         let backends = self.backends(asked, weight);
         let name = Some(format!("{namespace}/{service}:{port}"));
         let tls = entry.backend_tls.clone();
-        Some(Group { weight, backends, balancing: entry.balancing, tls, name })
+        let (filters, protocol) = (entry.backend_filters.clone(), entry.protocol);
+        Some(Group { weight, backends, balancing: entry.balancing, tls, filters, protocol, name })
+    }
+
+    /// Requests are served whether or not a mirror has endpoints.
+    fn mirror(&mut self, from: &'a routing::Mirror, kind: RouteKind) -> Mirror {
+        let asked = (&*from.namespace, &*from.service, from.port, from.port_name.as_deref(), kind);
+        let port =
+            from.port.map_or_else(|| from.port_name.clone().unwrap_or_default(), |port| port.to_string());
+        let group = Group {
+            weight: 1,
+            backends: self.backends(asked, 0),
+            tls: from.backend_tls.clone(),
+            protocol: from.protocol,
+            name: Some(format!("{}/{}:{port}", from.namespace, from.service)),
+            ..Group::default()
+        };
+        Mirror { group, fraction: from.fraction }
     }
 
     fn backends(&mut self, asked: Port<'a>, weight: u32) -> Vec<Endpoint> {
@@ -206,7 +227,7 @@ impl<'a> Resolver<'a> {
         };
         let status = match kind {
             RouteKind::HttpRoute => 500,
-            RouteKind::Ingress => 503,
+            RouteKind::Ingress | RouteKind::GrpcRoute => 503,
         };
         let message = format!("has no ready endpoints: requests get {status}. {remedy}");
         Err(Notice::warning(format!("Service {namespace}/{service}"), message))
@@ -228,6 +249,10 @@ fn same_match(a: &routing::Route, b: &routing::Route) -> bool {
         && a.rule_name == b.rule_name
         && a.filters == b.filters
         && a.cache_policy == b.cache_policy
+        && a.mirrors == b.mirrors
+        && a.timeouts == b.timeouts
+        && a.retry == b.retry
+        && a.session_persistence == b.session_persistence
 }
 
 #[cfg(test)]

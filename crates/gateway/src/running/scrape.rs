@@ -27,10 +27,7 @@ pub(super) fn parse(text: &str) -> Stats {
                 else {
                     continue;
                 };
-                let kind = match label("kind") {
-                    Some("Ingress") => RouteKind::Ingress,
-                    _ => RouteKind::HttpRoute,
-                };
+                let kind = label("kind").and_then(RouteKind::named).unwrap_or_default();
                 let counts = rules.entry((kind, format!("{namespace}/{of}"), rule)).or_default();
                 match name {
                     "varnish_gateway_route_requests_total" => {

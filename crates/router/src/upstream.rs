@@ -1,0 +1,98 @@
+//! What a rule says of the way to its backends: timeouts, retries, mirrors, sticky sessions. Most rules say nothing.
+
+use std::time::Duration;
+
+use model::{Fraction, Retry, SessionPersistence, ghost};
+
+use crate::group::{Group, Turns};
+use crate::random;
+use crate::rule::Rule;
+
+/// The longest time that a rule can name; longer ones are cut.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream {
+    request_timeout: Option<Duration>,
+    backend_timeout: Option<Duration>,
+    retry: Option<Retry>,
+    mirrors: Box<[Mirror]>,
+    session: Option<SessionPersistence>,
+}
+
+/// Endpoints that get copies of requests.
+#[derive(Debug, Clone)]
+pub struct Mirror {
+    group: Group,
+    fraction: Option<Fraction>,
+}
+
+impl Mirror {
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Does it get a copy of this request? Each of `random` is as likely as the other.
+    pub fn takes(&self, random: u64) -> bool {
+        self.fraction.is_none_or(|Fraction { numerator, denominator }| {
+            random::below(u64::from(denominator.max(1)), random) < u64::from(numerator)
+        })
+    }
+}
+
+/// Zero means none.
+fn time(seconds: Option<f64>) -> Option<Duration> {
+    let time = Duration::try_from_secs_f64(seconds?).ok()?;
+    (!time.is_zero()).then(|| time.min(LONGEST))
+}
+
+impl Upstream {
+    pub(crate) fn compile(from: &ghost::Route, turns: &mut Turns) -> Option<Box<Self>> {
+        let timeouts = from.timeouts.unwrap_or_default();
+        let mirrors = from.mirrors.iter().map(|mirror| Mirror {
+            group: Group::new(&mirror.group, None, turns),
+            fraction: mirror.fraction,
+        });
+        let upstream = Self {
+            request_timeout: time(timeouts.request_seconds),
+            backend_timeout: time(timeouts.backend_request_seconds),
+            retry: from.retry.clone(),
+            mirrors: mirrors.collect(),
+            session: from.session_persistence.clone(),
+        };
+        let says_nothing = upstream.request_timeout.is_none()
+            && upstream.backend_timeout.is_none()
+            && upstream.retry.is_none()
+            && upstream.mirrors.is_empty()
+            && upstream.session.is_none();
+        (!says_nothing).then(|| Box::new(upstream))
+    }
+
+    pub(crate) fn mirrors_mut(&mut self) -> impl Iterator<Item = &mut Group> {
+        self.mirrors.iter_mut().map(|mirror| &mut mirror.group)
+    }
+}
+
+impl Rule {
+    /// For the whole request, all tries together.
+    pub fn request_timeout(&self) -> Option<Duration> {
+        self.upstream.as_ref()?.request_timeout
+    }
+
+    /// For one try.
+    pub fn backend_timeout(&self) -> Option<Duration> {
+        self.upstream.as_ref()?.backend_timeout
+    }
+
+    pub fn retry(&self) -> Option<&Retry> {
+        self.upstream.as_ref()?.retry.as_ref()
+    }
+
+    pub fn mirrors(&self) -> &[Mirror] {
+        self.upstream.as_ref().map_or(&[], |upstream| &upstream.mirrors)
+    }
+
+    pub fn session(&self) -> Option<&SessionPersistence> {
+        self.upstream.as_ref()?.session.as_ref()
+    }
+}
