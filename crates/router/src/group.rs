@@ -141,7 +141,15 @@ mod tests {
 
     fn group(weight: u32, endpoints: usize) -> Group {
         let endpoints = (0..endpoints).map(|i| SocketAddr::from(([127, 0, 0, 1], i as u16))).collect();
-        Group { name: "".into(), weight, endpoints, turn: None, tls: None }
+        Group {
+            name: "".into(),
+            weight,
+            endpoints,
+            turn: None,
+            tls: None,
+            protocol: Protocol::Http1,
+            edits: None,
+        }
     }
 
     #[test]
@@ -150,23 +158,23 @@ mod tests {
             name: Some("d/shop:80".to_owned()),
             balancing: Some(Balancing::RoundRobin),
             weight: 1,
-            tls: None,
             backends: (0..endpoints)
                 .map(|port| ghost::Endpoint { address: [127, 0, 0, 1].into(), port })
                 .collect(),
+            ..ghost::Group::default()
         };
         let mut turns = Turns::default();
-        let (one, other) = (Group::new(&of(3), &mut turns), Group::new(&of(3), &mut turns));
+        let (one, other) = (Group::new(&of(3), None, &mut turns), Group::new(&of(3), None, &mut turns));
         let first = one.pick(0, None).unwrap();
         assert_eq!(other.pick(0, None), Some((first + 1) % 3));
         assert_eq!(one.pick(0, None), Some((first + 2) % 3));
         // The second try goes to the one after.
         assert_eq!(one.pick(0, Some(first)), Some((first + 1) % 3));
-        let mut newer = Group::new(&of(3), &mut Turns::default());
+        let mut newer = Group::new(&of(3), None, &mut Turns::default());
         newer.take_over(&turns);
         assert_eq!(newer.pick(0, None), Some((first + 2) % 3));
-        assert_eq!(Group::new(&of(0), &mut turns).pick(0, None), None);
-        assert_eq!(Group::new(&of(1), &mut turns).pick(0, Some(0)), Some(0));
+        assert_eq!(Group::new(&of(0), None, &mut turns).pick(0, None), None);
+        assert_eq!(Group::new(&of(1), None, &mut turns).pick(0, Some(0)), Some(0));
     }
 
     #[test]

@@ -15,6 +15,7 @@ fn router(route: &str, service: &str, tls: Option<&str>, ports: &[u16], turns: b
         name: Some(service.into()),
         tls: tls.map(Into::into),
         balancing: turns.then_some(model::Balancing::RoundRobin),
+        ..ghost::Group::default()
     };
     let route =
         ghost::Route { backend_groups: vec![group], route_name: route.into(), ..ghost::Route::default() };
