@@ -5,6 +5,7 @@
 //! varnishd with what the client sent ([`cache`]); all others go straight to an endpoint ([`origin`]). What breaks off on
 //! one side breaks off on the other.
 
+mod attempt;
 mod body;
 mod cache;
 mod details;

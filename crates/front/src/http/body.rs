@@ -204,16 +204,48 @@ pub(crate) struct UpstreamBody {
 
 #[derive(Debug)]
 enum Source {
-    Origin(Incoming),
+    Origin(OriginBody),
     Cache(Reply),
+}
+
+/// The body of an origin's answer.
+#[derive(Debug)]
+pub(crate) enum OriginBody {
+    Http1(Incoming),
+}
+
+impl Body for OriginBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut *self {
+            Self::Http1(body) => {
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+        }
+    }
 }
 
 impl Source {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self {
-            Self::Origin(body) => {
-                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
-            }
+            Self::Origin(body) => Pin::new(body).poll_frame(cx),
             Self::Cache(reply) => {
                 reply.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(Into::into)))
             }
@@ -262,7 +294,7 @@ impl AnswerBody {
     }
 
     /// Without a lease the connection is closed after the body.
-    pub(crate) fn upstream(body: Incoming, lease: Option<Lease>, idle: Duration, record: Record) -> Self {
+    pub(crate) fn upstream(body: OriginBody, lease: Option<Lease>, idle: Duration, record: Record) -> Self {
         if body.is_end_stream() {
             if let Some(lease) = lease {
                 lease.give_back();

@@ -1,0 +1,265 @@
+//! One try: one request to one endpoint, by a connection that is there or a new one, until the head of the answer.
+//!
+//! All that is sent to endpoints on behalf of requests goes through [`attempt`]. Which endpoint is tried, and what follows a try that
+//! failed, is decided by the caller.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::header::{self, HeaderValue};
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+
+use tokio::time::timeout;
+
+use super::body::{ClientBody, OriginBody, Progress};
+use super::health::Fault;
+use super::origin::{Answered, Failure, Patience};
+use super::pool::{self, Key, Lease, Unconnected};
+use super::record::Record;
+use crate::backend::Ready;
+use crate::{BackendFailure, BackendSide};
+
+/// Where one try goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) endpoint: SocketAddr,
+    /// Name and content of the profile by which the endpoint is verified.
+    pub(crate) profile: Option<(&'a str, &'a Arc<Ready>)>,
+}
+
+/// Why a try has no answer.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) failure: Failure,
+    /// What it says about the endpoint, if anything.
+    pub(crate) fault: Option<(Fault, &'static str)>,
+    /// The endpoint has processed nothing of the request: it may be sent to another one.
+    pub(crate) unsent: Option<Box<Request<ClientBody>>>,
+}
+
+impl Unanswered {
+    fn new(failure: Failure, fault: Option<(Fault, &'static str)>) -> Self {
+        Self { failure, fault, unsent: None }
+    }
+}
+
+/// Sends the request to this endpoint. `pooled`: it may share a connection with others.
+pub(crate) async fn attempt(
+    side: &BackendSide,
+    target: Target<'_>,
+    request: Request<ClientBody>,
+    pooled: bool,
+    patience: Patience,
+    record: &mut Record,
+) -> Result<Answered, Unanswered> {
+    by_http1(side, target, request, pooled, patience, record).await
+}
+
+async fn by_http1(
+    side: &BackendSide,
+    Target { endpoint, profile }: Target<'_>,
+    mut request: Request<ClientBody>,
+    pooled: bool,
+    patience: Patience,
+    record: &mut Record,
+) -> Result<Answered, Unanswered> {
+    let key = Key::new(endpoint, profile.map(|(_, ready)| ready));
+    let upload = request.body().progress();
+    // hyper would send no body with GET and HEAD unless a header announces it.
+    if upload.is_some() && !request.headers().contains_key(header::CONTENT_LENGTH) {
+        request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    // Clients of HTTP/1.0 may have none; HTTP/1.1 must have one.
+    let has_host = request.headers().contains_key(header::HOST);
+    let began = Instant::now();
+    let (shares, mut pooled) = (pooled, pooled);
+    // Once more where a kept connection was closed.
+    loop {
+        record.tries(endpoint);
+        let kept = if pooled { pool::take(&key).await } else { None };
+        let mut is_kept = kept.is_some();
+        let mut sender = match kept {
+            Some(sender) => sender,
+            None => {
+                let connecting = record.has_details().then(Instant::now);
+                let connected = pool::connect(endpoint, profile, side, patience.connect).await;
+                record.connected(connecting.map(|since| since.elapsed()));
+                match connected {
+                    Ok((sender, was_kept)) => {
+                        is_kept = was_kept;
+                        sender
+                    }
+                    Err(why) => return Err(unconnected(why, request, has_host)),
+                }
+            }
+        };
+        if !has_host && let Ok(host) = HeaderValue::from_str(&endpoint.to_string()) {
+            request.headers_mut().insert(header::HOST, host);
+        }
+        // An origin may close a connection while the request is on its way to it.
+        let spare =
+            (is_kept && request.body().is_empty() && is_idempotent(request.method())).then(|| copy(&request));
+        let mut answered =
+            answer(sender.try_send_request(request), patience.first_byte, upload.as_deref()).await;
+        // With a part of its answer it has taken the request.
+        if matches!(answered, Err(NoAnswer::Closed)) && sender.has_heard() {
+            answered = Err(NoAnswer::Broken);
+        }
+        match (answered, spare) {
+            (Ok(response), _) => {
+                record.was_answered(began);
+                let lease = if shares {
+                    Lease::of_thread(sender, key, profile.map(|(_, ready)| Arc::clone(ready)), upload)
+                } else {
+                    Lease::of_nothing(sender)
+                };
+                return Ok((response.map(OriginBody::Http1), lease));
+            }
+            (Err(NoAnswer::NotSent(message)), _) if is_kept => request = *message,
+            // It took the connection, and nothing of the request.
+            (Err(NoAnswer::NotSent(mut message)), _) => {
+                if !has_host {
+                    message.headers_mut().remove(header::HOST);
+                }
+                let fault = (Fault::Connection, "it closes connections at once");
+                return Err(Unanswered {
+                    failure: Failure::Broken,
+                    fault: Some(fault),
+                    unsent: Some(message),
+                });
+            }
+            (Err(NoAnswer::Closed), Some(spare)) => {
+                // Not by another that was kept: they may all have been closed together.
+                pooled = false;
+                request = spare;
+            }
+            (Err(why), _) => {
+                if let (NoAnswer::Refused(alert), Some((name, _))) = (&why, profile) {
+                    side.ill(name.to_owned(), endpoint, BackendFailure::Refused, alert.clone());
+                }
+                return Err(why.after(is_kept));
+            }
+        }
+    }
+}
+
+/// Nothing was sent.
+fn unconnected(why: Unconnected, mut request: Request<ClientBody>, has_host: bool) -> Unanswered {
+    if !has_host {
+        request.headers_mut().remove(header::HOST);
+    }
+    let fault = (Fault::Connection, "it takes no connections");
+    Unanswered {
+        failure: Failure::Unreachable,
+        fault: (why == Unconnected::Endpoint).then_some(fault),
+        // Without a file descriptor no other endpoint can be reached either.
+        unsent: (why != Unconnected::Exhausted).then(|| Box::new(request)),
+    }
+}
+
+enum NoAnswer {
+    NotSent(Box<Request<ClientBody>>),
+    /// Without a byte of an answer.
+    Closed,
+    Broken,
+    Timeout,
+    Upload,
+    /// A TLS alert instead of an answer: in TLS 1.3 a backend says after the handshake what it thinks of our certificate.
+    Refused(String),
+    Stalled,
+}
+
+impl NoAnswer {
+    fn after(self, is_kept: bool) -> Unanswered {
+        match self {
+            Self::Refused(_) => {
+                Unanswered::new(Failure::Unreachable, Some((Fault::Connection, "it refuses our certificate")))
+            }
+            Self::Timeout => {
+                Unanswered::new(Failure::Timeout, Some((Fault::Answer, "it does not answer in time")))
+            }
+            // A connection that was kept may have been idle for too long: that is no failure.
+            Self::NotSent(_) | Self::Closed if is_kept => Unanswered::new(Failure::Broken, None),
+            Self::NotSent(_) | Self::Closed | Self::Broken => Unanswered::new(
+                Failure::Broken,
+                Some((Fault::Answer, "it closes connections or sends invalid answers")),
+            ),
+            Self::Upload => Unanswered::new(Failure::Upload, None),
+            Self::Stalled => Unanswered::new(Failure::Stalled, None),
+        }
+    }
+}
+
+/// Waits for the head of the answer. While an upload moves, the origin may be silent.
+async fn answer(
+    sent: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<ClientBody>>>>,
+    patience: Duration,
+    upload: Option<&Progress>,
+) -> Result<Response<Incoming>, NoAnswer> {
+    tokio::pin!(sent);
+    let mut moved = 0;
+    loop {
+        let mut failed = match timeout(patience, &mut sent).await {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(failed)) => failed,
+            Err(_) => match upload {
+                Some(upload) if !upload.is_done() && upload.bytes() != moved => {
+                    moved = upload.bytes();
+                    continue;
+                }
+                Some(upload) if !upload.is_done() => return Err(NoAnswer::Stalled),
+                _ => return Err(NoAnswer::Timeout),
+            },
+        };
+        if let Some(message) = failed.take_message() {
+            return Err(NoAnswer::NotSent(Box::new(message)));
+        }
+        let error = failed.into_error();
+        return Err(if let Some(alert) = alert(&error) {
+            NoAnswer::Refused(alert)
+        } else if error.is_user() {
+            NoAnswer::Upload
+        } else if error.is_incomplete_message() || error.is_canceled() || is_reset(&error) {
+            NoAnswer::Closed
+        } else {
+            NoAnswer::Broken
+        });
+    }
+}
+
+/// What a backend's TLS said instead of an answer.
+fn alert(error: &hyper::Error) -> Option<String> {
+    let io = std::error::Error::source(error)?.downcast_ref::<std::io::Error>()?;
+    let tls = io.get_ref()?.downcast_ref::<rustls::Error>()?;
+    matches!(tls, rustls::Error::AlertReceived(_)).then(|| tls.to_string())
+}
+
+/// The other side closed the connection before it said anything.
+fn is_reset(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>());
+    source.is_some_and(|e| {
+        matches!(
+            e.kind(),
+            std::io::ErrorKind::ConnectionReset
+                | std::io::ErrorKind::BrokenPipe
+                | std::io::ErrorKind::NotConnected
+        )
+    })
+}
+
+/// RFC 9110, 9.2.2.
+fn is_idempotent(method: &Method) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE, Method::TRACE].contains(method)
+}
+
+/// The same request once more; it has no body.
+fn copy(request: &Request<ClientBody>) -> Request<ClientBody> {
+    let mut copy = Request::new(ClientBody::Empty);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}
