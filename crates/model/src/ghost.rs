@@ -192,6 +192,9 @@ pub struct Group {
     /// The filters of its backendRef alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filters: Option<Filters>,
+    /// Those of its backendRef alone; those of the rule are in [`Route::mirrors`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mirrors: Vec<Mirror>,
     #[serde(skip_serializing_if = "Protocol::is_http1")]
     pub protocol: Protocol,
     /// `namespace/name:port` of the Service, for readers, logs and `explain`.

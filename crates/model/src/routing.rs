@@ -132,8 +132,10 @@ impl Routing {
     pub fn service_namespaces(&self) -> BTreeSet<String> {
         let of_routes = self.routes().filter(|route| route.service.is_some());
         let of_tls = self.tls_backends().filter(|backend| backend.service.is_some());
-        let of_mirrors =
-            self.routes().flat_map(|route| &route.mirrors).map(|mirror| mirror.namespace.clone());
+        let of_mirrors = self
+            .routes()
+            .flat_map(|route| route.mirrors.iter().chain(&route.backend_mirrors))
+            .map(|mirror| mirror.namespace.clone());
         of_routes
             .filter_map(|route| route.namespace.clone())
             .chain(of_mirrors)
@@ -283,6 +285,9 @@ pub struct Route {
     /// The filters of this backendRef alone. They are carried out after those of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend_filters: Option<Filters>,
+    /// Copies of the requests that this backendRef gets go there as well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub backend_mirrors: Vec<Mirror>,
     /// What the backend speaks.
     #[serde(skip_serializing_if = "Protocol::is_http1")]
     pub protocol: Protocol,

@@ -321,7 +321,7 @@ fn unreadable(all: &[Unreadable], statuses: &mut Statuses) {
 
 #[cfg(test)]
 mod tests {
-    use gateway_api::httproutes::HttpRouteParentRefs;
+    use gateway_api::experimental::httproutes::HttpRouteParentRefs;
     use translate::ParentStatus;
 
     use super::*;

@@ -425,7 +425,7 @@ async fn a_cache_policy_is_told_what_becomes_of_it_by_each_gateway() {
     let api = world.api::<VarnishCachePolicy>();
     api.patch_status("older", &Default::default(), &kube::api::Patch::Merge(patch)).await.unwrap();
     world
-        .edit::<gateway_api::httproutes::HttpRoute>(
+        .edit::<gateway_api::experimental::httproutes::HttpRoute>(
             "cart",
             json!({ "spec": { "parentRefs": [{ "name": "shop" }, { "name": "blog" }] } }),
         )

@@ -9,6 +9,7 @@ use model::{Balancing, Protocol, ghost};
 
 use crate::edit::Edits;
 use crate::random;
+use crate::upstream::Mirror;
 
 /// The endpoints of one Service.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub struct Group {
     protocol: Protocol,
     /// Of its backendRef alone.
     edits: Option<Box<Edits>>,
+    /// Of its backendRef alone.
+    mirrors: Box<[Mirror]>,
 }
 
 /// The turns of Services, by name: all rules that lead to one take the same turns.
@@ -59,6 +62,7 @@ impl Group {
             tls: from.tls.as_deref().map(Arc::from),
             protocol: from.protocol,
             edits: from.filters.as_ref().map(|filters| Box::new(Edits::new(filters, prefix))),
+            mirrors: from.mirrors.iter().map(|mirror| Mirror::new(mirror, turns)).collect(),
         }
     }
 
@@ -75,6 +79,11 @@ impl Group {
     /// What the filters of its backendRef change, after those of the rule.
     pub fn edits(&self) -> Option<&Edits> {
         self.edits.as_deref()
+    }
+
+    /// What gets copies of the requests that the group gets, besides the mirrors of the rule.
+    pub fn mirrors(&self) -> &[Mirror] {
+        &self.mirrors
     }
 
     /// `namespace/name:port` of the Service; empty where the backendRef is not valid.
@@ -102,6 +111,7 @@ impl Group {
         {
             self.turn = Some(Arc::clone(turn));
         }
+        self.mirrors.iter_mut().for_each(|mirror| mirror.take_over(older));
     }
 
     /// The position of one endpoint: the next one's, or by `random`, each as likely as the other. Not `avoid`, if there is
@@ -141,15 +151,8 @@ mod tests {
 
     fn group(weight: u32, endpoints: usize) -> Group {
         let endpoints = (0..endpoints).map(|i| SocketAddr::from(([127, 0, 0, 1], i as u16))).collect();
-        Group {
-            name: "".into(),
-            weight,
-            endpoints,
-            turn: None,
-            tls: None,
-            protocol: Protocol::Http1,
-            edits: None,
-        }
+        let empty = Group::new(&ghost::Group::default(), None, &mut Turns::default());
+        Group { weight, endpoints, ..empty }
     }
 
     #[test]

@@ -136,8 +136,7 @@ impl Rule {
 
     pub(crate) fn take_over(&mut self, older: &Turns) {
         self.groups.iter_mut().for_each(|group| group.take_over(older));
-        let mirrors = self.upstream.iter_mut().flat_map(|upstream| upstream.mirrors_mut());
-        mirrors.for_each(|group| group.take_over(older));
+        self.upstream.iter_mut().for_each(|upstream| upstream.take_over(older));
     }
 
     pub fn redirects(&self) -> bool {

@@ -28,6 +28,14 @@ pub struct Mirror {
 }
 
 impl Mirror {
+    pub(crate) fn new(from: &ghost::Mirror, turns: &mut Turns) -> Self {
+        Self { group: Group::new(&from.group, None, turns), fraction: from.fraction }
+    }
+
+    pub(crate) fn take_over(&mut self, older: &Turns) {
+        self.group.take_over(older);
+    }
+
     pub fn group(&self) -> &Group {
         &self.group
     }
@@ -49,10 +57,7 @@ fn time(seconds: Option<f64>) -> Option<Duration> {
 impl Upstream {
     pub(crate) fn compile(from: &ghost::Route, turns: &mut Turns) -> Option<Box<Self>> {
         let timeouts = from.timeouts.unwrap_or_default();
-        let mirrors = from.mirrors.iter().map(|mirror| Mirror {
-            group: Group::new(&mirror.group, None, turns),
-            fraction: mirror.fraction,
-        });
+        let mirrors = from.mirrors.iter().map(|mirror| Mirror::new(mirror, turns));
         let upstream = Self {
             request_timeout: time(timeouts.request_seconds),
             backend_timeout: time(timeouts.backend_request_seconds),
@@ -68,8 +73,8 @@ impl Upstream {
         (!says_nothing).then(|| Box::new(upstream))
     }
 
-    pub(crate) fn mirrors_mut(&mut self) -> impl Iterator<Item = &mut Group> {
-        self.mirrors.iter_mut().map(|mirror| &mut mirror.group)
+    pub(crate) fn take_over(&mut self, older: &Turns) {
+        self.mirrors.iter_mut().for_each(|mirror| mirror.take_over(older));
     }
 }
 

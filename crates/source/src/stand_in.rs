@@ -7,7 +7,7 @@
 
 use api::{PolicyTargetRef, VarnishCachePolicy, VarnishCachePolicySpec};
 use gateway_api::backendtlspolicies::{BackendTlsPolicy, BackendTlsPolicySpec, BackendTlsPolicyTargetRefs};
-use gateway_api::httproutes::{
+use gateway_api::experimental::httproutes::{
     HttpRoute, HttpRouteParentRefs, HttpRouteRules, HttpRouteRulesMatches, HttpRouteRulesMatchesHeaders,
     HttpRouteRulesMatchesPath, HttpRouteRulesMatchesPathType as PathType, HttpRouteRulesMatchesQueryParams,
     HttpRouteSpec,
@@ -85,6 +85,7 @@ pub(crate) fn http_route(raw: &Value, why: &str) -> HttpRoute {
         parent_refs: Some(parents.iter().filter_map(parent).collect()),
         hostnames: hostnames.filter(|names| !names.is_empty()),
         rules: Some(rules),
+        use_default_gateways: None,
     };
     HttpRoute { metadata: metadata(raw, why), spec, status: None }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use api::AncestorRef;
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
-use gateway_api::httproutes::{HttpRoute, HttpRouteRulesBackendRefs};
+use gateway_api::experimental::httproutes::{HttpRoute, HttpRouteRulesBackendRefs};
 use k8s_openapi::api::core::v1::ServicePort;
 use model::routing::Routing;
 use model::{BackendTls, RouteKind, TlsBackend};
@@ -21,6 +21,7 @@ use model::{BackendTls, RouteKind, TlsBackend};
 use self::read::Validation;
 use crate::gateway::Gateway;
 use crate::grants::Grants;
+use crate::http_route;
 use crate::infra::sha256;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
 use crate::notice::Notice;
@@ -143,6 +144,21 @@ impl<'a> Policies<'a> {
         let of_hosts =
             vhosts.values_mut().flat_map(|vhost| vhost.routes.iter_mut().chain(&mut vhost.default_route));
         for route in of_hosts.chain(default) {
+            for mirrors in [&mut route.mirrors, &mut route.backend_mirrors] {
+                mirrors.retain_mut(|mirror| {
+                    let service = Key::new(&mirror.namespace, &mirror.service);
+                    let port = mirror.port_name.as_deref().unwrap_or_default();
+                    match profiles.find(&service, port, authorities, backend_tls) {
+                        None => true,
+                        Some(Ok(profile)) => {
+                            mirror.backend_tls = Some(profile);
+                            true
+                        }
+                        // Never in the clear: nothing is mirrored there.
+                        Some(Err(())) => false,
+                    }
+                });
+            }
             let (Some(namespace), Some(name)) = (&route.namespace, &route.service) else { continue };
             let port = route.port_name.as_deref().unwrap_or_default();
             match profiles.find(&Key::new(namespace, name), port, authorities, backend_tls) {
@@ -444,8 +460,10 @@ fn accepting(key: &Key, status: &HttpRouteStatus) -> impl Iterator<Item = Key> {
 }
 
 fn ports(key: &Key, route: &Arc<HttpRoute>, snapshot: &Snapshot) -> BTreeSet<Used> {
-    let refs = route.spec.rules.iter().flatten().flat_map(|rule| rule.backend_refs.iter().flatten());
-    of_services(key, refs, snapshot)
+    let rules = || route.spec.rules.iter().flatten();
+    let mirrors: Vec<_> = rules().flat_map(http_route::mirror_references).collect();
+    let refs = rules().flat_map(|rule| rule.backend_refs.iter().flatten());
+    of_services(key, refs.chain(&mirrors), snapshot)
 }
 
 fn of_services<'r>(

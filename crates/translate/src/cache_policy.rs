@@ -9,7 +9,7 @@ mod read;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use api::{AncestorRef, PolicyTargetRef, VarnishCachePolicy};
-use gateway_api::httproutes::HttpRoute;
+use gateway_api::experimental::httproutes::HttpRoute;
 use model::routing::Route;
 use model::{CachePolicy, RouteKind};
 use router::budget::Budget;

@@ -5,12 +5,14 @@ pub(crate) mod backends;
 mod filters;
 mod matches;
 mod rules;
+mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gateway_api::httproutes::{HttpRoute, HttpRouteParentRefs};
+use gateway_api::experimental::httproutes::{HttpRoute, HttpRouteParentRefs};
 use model::matches::PathMatch;
 
+pub(crate) use self::backends::mirror_references;
 use self::rules::{Context, Rules};
 use crate::attach::{Attachment, Candidate, Section, attach};
 use crate::backend_tls_policy::Policies;

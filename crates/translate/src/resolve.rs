@@ -141,7 +141,8 @@ impl<'a> Resolver<'a> {
         let name = Some(format!("{namespace}/{service}:{port}"));
         let tls = entry.backend_tls.clone();
         let (filters, protocol) = (entry.backend_filters.clone(), entry.protocol);
-        Some(Group { weight, backends, balancing: entry.balancing, tls, filters, protocol, name })
+        let mirrors = entry.backend_mirrors.iter().map(|mirror| self.mirror(mirror, entry.kind)).collect();
+        Some(Group { weight, backends, balancing: entry.balancing, tls, filters, mirrors, protocol, name })
     }
 
     /// Requests are served whether or not a mirror has endpoints.

@@ -1,17 +1,19 @@
 //! The port of a Service that a backend names.
 
 use k8s_openapi::api::core::v1::{Service, ServicePort};
+use model::Protocol;
 
 use crate::listener::Fault;
 use crate::snapshot::{Key, Snapshot};
 
-/// Application protocols that HTTP/1.1 does not serve. Names that nobody knows are taken for HTTP.
-const UNSUPPORTED_APP_PROTOCOLS: [&str; 4] = ["kubernetes.io/h2c", "h2c", "http2", "grpc"];
-/// Those that HTTP/1.1 serves with TLS: a BackendTLSPolicy must say whom to trust.
-const TLS_APP_PROTOCOLS: [&str; 2] = ["kubernetes.io/wss", "https"];
-
+/// Application protocols that are HTTP/2: in the clear, or over TLS where a BackendTLSPolicy is for the port.
+const HTTP2_APP_PROTOCOLS: [&str; 6] = ["kubernetes.io/h2c", "h2c", "http2", "h2", "grpc", "grpcs"];
+/// Those that need TLS: a BackendTLSPolicy must say whom to trust.
+const TLS_APP_PROTOCOLS: [&str; 5] = ["kubernetes.io/wss", "wss", "https", "h2", "grpcs"];
 /// Those that say that there is no TLS.
-const PLAIN_APP_PROTOCOLS: [&str; 4] = ["http", "kubernetes.io/ws", "kubernetes.io/h2c", "tcp"];
+const PLAIN_APP_PROTOCOLS: [&str; 6] = ["http", "kubernetes.io/ws", "ws", "kubernetes.io/h2c", "h2c", "tcp"];
+/// Those that are no HTTP at all. Other names that nobody knows are taken for HTTP/1.1.
+const OTHER_APP_PROTOCOLS: [&str; 2] = ["udp", "sctp"];
 
 /// How it is named.
 #[derive(Debug, Clone, Copy)]
@@ -115,16 +117,21 @@ pub(crate) fn is_plain(port: &ServicePort) -> bool {
     PLAIN_APP_PROTOCOLS.contains(&protocol.as_str())
 }
 
-/// Can a backend of this port be spoken to? It can by TLS where a BackendTLSPolicy is for it.
-pub(crate) fn check_protocol(service: &Key, port: &ServicePort, has_policy: bool) -> Result<(), Fault> {
-    let number = port.port;
-    let refused = |message: String| Err(Fault { reason: "UnsupportedProtocol", message });
+/// The version of HTTP that a backend of this port speaks, or why none can be spoken to it. It can by TLS where a
+/// BackendTLSPolicy is for it.
+pub(crate) fn check_protocol(service: &Key, port: &ServicePort, has_policy: bool) -> Result<Protocol, Fault> {
     let protocol = port.app_protocol.as_deref().map(str::to_ascii_lowercase).unwrap_or_default();
-    if UNSUPPORTED_APP_PROTOCOLS.contains(&protocol.as_str()) {
-        return refused(format!(
-            "port {number} of Service {service} has appProtocol {protocol}, which is not supported yet: \
-             offer HTTP/1.1 on a port of its own"
-        ));
+    if OTHER_APP_PROTOCOLS.contains(&protocol.as_str()) {
+        return Err(Fault {
+            reason: "UnsupportedProtocol",
+            message: format!(
+                "port {} of Service {service} has appProtocol {protocol}, which is not HTTP: use another port, or \
+                 correct appProtocol",
+                port.port
+            ),
+        });
     }
-    check_tls(service, port, has_policy)
+    check_tls(service, port, has_policy)?;
+    let is_http2 = HTTP2_APP_PROTOCOLS.contains(&protocol.as_str());
+    Ok(if is_http2 { Protocol::Http2 } else { Protocol::Http1 })
 }

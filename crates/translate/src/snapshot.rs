@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use api::{DataPath, GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
+use gateway_api::experimental::httproutes::HttpRoute;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
-use gateway_api::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::AncestorRef;
-use gateway_api::httproutes::HttpRouteParentRefs;
+use gateway_api::experimental::httproutes::HttpRouteParentRefs;
 use serde::{Serialize, Serializer};
 
 use crate::snapshot::Key;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gateway_api::httproutes::{HttpRouteParentRefs, HttpRouteRulesBackendRefs};
+use gateway_api::experimental::httproutes::{HttpRouteParentRefs, HttpRouteRulesBackendRefs};
 use gateway_api::tlsroutes::TlsRoute;
 use model::{TlsBackend, TlsHost};
 

@@ -121,8 +121,8 @@ impl<T: Resource> Resource for Read<T> {
 #[cfg(test)]
 mod tests {
     use api::VarnishCachePolicy;
+    use gateway_api::experimental::httproutes::HttpRoute;
     use gateway_api::gateways::Gateway;
-    use gateway_api::httproutes::HttpRoute;
     use serde_json::json;
 
     use super::*;

@@ -42,7 +42,7 @@ fn exactly_the_field_that_the_type_names_is_set() {
     bad(
         "[{type: Rewrite}]",
         "[0].type \"Rewrite\" must be one of RequestHeaderModifier, ResponseHeaderModifier, RequestMirror, \
-         RequestRedirect, URLRewrite, ExtensionRef, CORS",
+         RequestRedirect, URLRewrite, ExtensionRef, CORS, ExternalAuth",
     );
 }
 

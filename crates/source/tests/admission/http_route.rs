@@ -102,7 +102,7 @@ fn an_unknown_field_is_refused_with_its_path_and_a_guess() {
             "matches: [{path: {tpye: Exact}}]",
             "spec.rules[0].matches[0].path.tpye is an unknown field (did you mean `type`?)",
         ),
-        ("sessionPersistence: {}", "spec.rules[0].sessionPersistence is an unknown field; remove it"),
+        ("stickyness: {}", "spec.rules[0].stickyness is an unknown field; remove it"),
     ];
     for (text, message) in cases {
         assert_eq!(refused(&rule(text)), message);
@@ -340,4 +340,32 @@ fn timeouts_are_durations_and_the_backends_share_is_not_longer() {
         "spec.rules[0].timeouts.backendRequest \"1s1ms\" must not be longer than timeouts.request, \"1s\""
     );
     assert!(refused(&rule("timeouts: {request: 1.5s}")).contains("must be a duration such as"));
+}
+
+#[test]
+fn retries_have_statuses_of_errors_and_at_least_one_attempt() {
+    admitted(&rule("retry: {codes: [400, 599], attempts: 1, backoff: 100ms}"));
+    admitted(&rule("retry: {}"));
+    assert!(refused(&rule("retry: {codes: [200]}")).starts_with("spec.rules[0].retry.codes[0] 200 must be"));
+    assert!(refused(&rule("retry: {codes: [500, 500]}")).contains("spec.rules[0].retry.codes"));
+    assert!(refused(&rule("retry: {attempts: 0}")).starts_with("spec.rules[0].retry.attempts 0 must be"));
+    assert!(refused(&rule("retry: {backoff: soon}")).contains("must be a duration such as"));
+}
+
+#[test]
+fn sessions_have_a_cookie_or_a_header() {
+    admitted(&rule("sessionPersistence: {}"));
+    admitted(&rule("sessionPersistence: {type: Header, sessionName: X-Session, idleTimeout: 1m}"));
+    admitted(&rule("sessionPersistence: {absoluteTimeout: 1h, cookieConfig: {lifetimeType: Permanent}}"));
+    assert_eq!(
+        refused(&rule("sessionPersistence: {type: Header, cookieConfig: {}}")),
+        "spec.rules[0].sessionPersistence.cookieConfig can only be set where the type is Cookie; remove it, or set the \
+         type to Cookie"
+    );
+    assert_eq!(
+        refused(&rule("sessionPersistence: {cookieConfig: {lifetimeType: Permanent}}")),
+        "spec.rules[0].sessionPersistence.absoluteTimeout is missing; a cookie of lifetimeType Permanent needs it, as \
+         its expiry time"
+    );
+    assert!(refused(&rule("sessionPersistence: {type: Address}")).contains("must be one of Cookie, Header"));
 }

@@ -1,6 +1,12 @@
 //! Where a rule sends its requests.
 
-use gateway_api::httproutes::{HttpRouteRules, HttpRouteRulesBackendRefs};
+use gateway_api::experimental::httproutes::{
+    HttpRouteRules, HttpRouteRulesBackendRefs, HttpRouteRulesFiltersRequestMirror,
+    HttpRouteRulesFiltersRequestMirrorBackendRef,
+};
+use model::Protocol;
+use model::filters::Filters;
+use model::routing::Mirror;
 
 use super::rules::Context;
 use crate::backend_tls_policy::Policies;
@@ -15,6 +21,9 @@ pub(super) struct Backend {
     pub(super) weight: u32,
     /// `None` where the reference is not valid: its share of requests gets 500.
     pub(super) target: Option<Target>,
+    /// What its own filters do; they come after those of the rule.
+    pub(super) filters: Filters,
+    pub(super) mirrors: Vec<Mirror>,
 }
 
 /// A port of a Service.
@@ -24,6 +33,7 @@ pub(crate) struct Target {
     pub(crate) port: u16,
     /// Empty for a port without name.
     pub(crate) port_name: String,
+    pub(crate) protocol: Protocol,
 }
 
 /// All backendRefs of the rule at `rule`; those that lead nowhere are added to `unresolved`.
@@ -45,9 +55,61 @@ pub(super) fn resolve(
         Backend {
             weight: reference.weight.map_or(1, |weight| u32::try_from(weight).unwrap_or(0)),
             target: target.ok(),
+            filters: Filters::default(),
+            mirrors: Vec::new(),
         }
     })
     .collect()
+}
+
+/// The Service that a RequestMirror filter copies requests to.
+pub(super) fn mirror(
+    route: &Key,
+    spec: &HttpRouteRulesFiltersRequestMirror,
+    context: &Context<'_>,
+) -> Result<Mirror, Fault> {
+    let reference = mirror_reference(&spec.backend_ref);
+    let kind = RouteKind::HttpRoute;
+    let target = target(kind, route, &reference, context.snapshot, context.grants, context.backend_tls)?;
+    Ok(Mirror {
+        service: target.service.name,
+        namespace: target.service.namespace,
+        port: Some(target.port),
+        port_name: Some(target.port_name),
+        protocol: target.protocol,
+        ..Mirror::default()
+    })
+}
+
+/// All references of RequestMirror filters of a rule and its backendRefs.
+pub(crate) fn mirror_references(rule: &HttpRouteRules) -> Vec<HttpRouteRulesBackendRefs> {
+    let of_rule = rule.filters.iter().flatten().filter_map(|filter| filter.request_mirror.as_ref());
+    let of_rule = of_rule.map(|mirror| mirror_reference(&mirror.backend_ref));
+    let of_backends =
+        rule.backend_refs.iter().flatten().flat_map(|reference| reference.filters.iter().flatten());
+    let of_backends = of_backends
+        .filter_map(|filter| Some(&filter.request_mirror.as_ref()?.backend_ref))
+        .map(|of| HttpRouteRulesBackendRefs {
+            group: of.group.clone(),
+            kind: of.kind.clone(),
+            name: of.name.clone(),
+            namespace: of.namespace.clone(),
+            port: of.port,
+            ..HttpRouteRulesBackendRefs::default()
+        });
+    of_rule.chain(of_backends).collect()
+}
+
+/// A mirror's reference is a backendRef without weight and filters.
+fn mirror_reference(of: &HttpRouteRulesFiltersRequestMirrorBackendRef) -> HttpRouteRulesBackendRefs {
+    HttpRouteRulesBackendRefs {
+        group: of.group.clone(),
+        kind: of.kind.clone(),
+        name: of.name.clone(),
+        namespace: of.namespace.clone(),
+        port: of.port,
+        ..HttpRouteRulesBackendRefs::default()
+    }
 }
 
 /// The port of a Service that a backendRef of a route means.
@@ -76,12 +138,15 @@ pub(crate) fn target(
     permit(route_kind, route, &service, grants)?;
     let port = service_port::find(&service, reference.port.map(Wanted::Number), snapshot)?;
     // What the bytes of a TLSRoute are is not for us to know.
-    if route_kind == RouteKind::HttpRoute {
+    let protocol = if route_kind == RouteKind::HttpRoute {
         let has_policy = backend_tls.cover(&service, port.name.as_deref().unwrap_or_default());
-        service_port::check_protocol(&service, port, has_policy)?;
-    }
+        service_port::check_protocol(&service, port, has_policy)?
+    } else {
+        Protocol::default()
+    };
     Ok(Target {
         service,
+        protocol,
         port: u16::try_from(port.port).unwrap_or_default(),
         port_name: port.name.clone().unwrap_or_default(),
     })

@@ -1,19 +1,27 @@
-//! What a rule does to requests and responses.
+//! What a rule, or one of its backendRefs, does to requests and responses.
 
-use gateway_api::httproutes::{
-    HttpRouteRules, HttpRouteRulesFilters, HttpRouteRulesFiltersRequestHeaderModifier as RequestModifier,
+mod cors;
+
+use gateway_api::experimental::httproutes::{
+    HttpRouteRules, HttpRouteRulesBackendRefsFilters, HttpRouteRulesFilters,
+    HttpRouteRulesFiltersRequestHeaderModifier as RequestModifier, HttpRouteRulesFiltersRequestMirror,
     HttpRouteRulesFiltersRequestRedirect as Redirect,
     HttpRouteRulesFiltersRequestRedirectPathType as RedirectPathType,
     HttpRouteRulesFiltersRequestRedirectScheme as Scheme,
     HttpRouteRulesFiltersResponseHeaderModifier as ResponseModifier, HttpRouteRulesFiltersType as FilterType,
     HttpRouteRulesFiltersUrlRewrite as Rewrite, HttpRouteRulesFiltersUrlRewritePathType as RewritePathType,
 };
+use model::Fraction;
 use model::filters::{Filters, Header, HeaderModifier, PathType, RequestRedirect, UrlRewrite};
 use model::matches::PathMatchType;
 use model::names::GHOST_PREFIX;
+use model::routing::Mirror;
 
+use super::backends::{self, Backend};
 use super::matches::Match;
+use super::rules::Context;
 use crate::listener::Fault;
+use crate::snapshot::Key;
 
 /// Headers that say where a message ends. A filter that sets them lets one client's bytes be read as another's request.
 const FRAMING: [&str; 9] = [
@@ -38,7 +46,7 @@ pub(super) struct FilterFault {
 }
 
 impl FilterFault {
-    fn unsupported(message: String) -> Self {
+    pub(super) fn unsupported(message: String) -> Self {
         Self { reason: "UnsupportedValue", message, unresolved: None }
     }
 
@@ -47,78 +55,199 @@ impl FilterFault {
     }
 }
 
-/// All filters of the rule at `rule`.
-pub(super) fn read(rule: &str, spec: &HttpRouteRules, matches: &[Match]) -> Result<Filters, FilterFault> {
-    let mut filters = Filters::default();
-    for (index, filter) in spec.filters.iter().flatten().enumerate() {
-        read_one(&format!("{rule}.filters[{index}]"), filter, &mut filters)?;
-    }
+/// What the filters of a rule, or of one of its backendRefs, ask for.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub(super) filters: Filters,
+    pub(super) mirrors: Vec<Mirror>,
+}
+
+/// Where filters stand. Not every filter makes sense on a single backendRef.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Rule,
+    BackendRef,
+}
+
+/// All filters of the rule at `rule`; those of its backendRefs are added to `backends`. Mirrors that lead nowhere are added to
+/// `unresolved`, and do not stop the rule.
+pub(super) fn read(
+    route: &Key,
+    rule: &str,
+    spec: &HttpRouteRules,
+    matches: &[Match],
+    backends: &mut [Backend],
+    context: &Context<'_>,
+    unresolved: &mut Vec<Fault>,
+) -> Result<Asked, FilterFault> {
+    let mut reader = Reader { route, context, unresolved };
+    let at = format!("{rule}.filters");
+    let asked = reader.list(&at, Place::Rule, spec.filters.as_deref().unwrap_or_default(), matches)?;
     let has_backends = spec.backend_refs.as_ref().is_some_and(|refs| !refs.is_empty());
-    if filters.request_redirect.is_some() && filters.url_rewrite.is_some() {
-        return Err(FilterFault::incompatible(format!(
-            "{rule}.filters: RequestRedirect and URLRewrite exclude each other: remove one of them"
-        )));
-    }
-    if filters.request_redirect.is_some() && has_backends {
+    if asked.filters.request_redirect.is_some() && has_backends {
         return Err(FilterFault::incompatible(format!(
             "{rule}: a rule with RequestRedirect sends nothing to backends: remove its backendRefs or the filter"
         )));
     }
-    let replaces_prefix = filters.request_redirect.as_ref().is_some_and(|f| f.replace_prefix_match.is_some())
-        || filters.url_rewrite.as_ref().is_some_and(|f| f.replace_prefix_match.is_some());
-    if replaces_prefix && matches.iter().any(|m| m.path.kind != PathMatchType::PathPrefix) {
-        return Err(FilterFault::unsupported(format!(
-            "{rule}.filters: ReplacePrefixMatch needs matches of type PathPrefix only: \
-             change the matches, or use ReplaceFullPath"
-        )));
+    for ((index, reference), backend) in spec.backend_refs.iter().flatten().enumerate().zip(backends) {
+        let Some(filters) = reference.filters.as_ref().filter(|filters| !filters.is_empty()) else {
+            continue;
+        };
+        let at = format!("{rule}.backendRefs[{index}].filters");
+        let asked = reader.list(&at, Place::BackendRef, &as_of_rule(&at, filters)?, matches)?;
+        (backend.filters, backend.mirrors) = (asked.filters, asked.mirrors);
     }
-    for (index, backend) in spec.backend_refs.iter().flatten().enumerate() {
-        if backend.filters.as_ref().is_some_and(|filters| !filters.is_empty()) {
-            return Err(FilterFault::unsupported(format!(
-                "{rule}.backendRefs[{index}].filters: filters of a single backendRef are not supported yet: \
-                 move them to the rule's filters"
+    Ok(asked)
+}
+
+/// The API has two types for the same filters: those of a rule and those of a backendRef.
+fn as_of_rule(
+    at: &str,
+    filters: &[HttpRouteRulesBackendRefsFilters],
+) -> Result<Vec<HttpRouteRulesFilters>, FilterFault> {
+    serde_json::to_value(filters)
+        .and_then(serde_json::from_value)
+        .map_err(|error| FilterFault::unsupported(format!("{at}: {error}: correct the filter")))
+}
+
+struct Reader<'a, 'c> {
+    route: &'a Key,
+    context: &'a Context<'c>,
+    unresolved: &'a mut Vec<Fault>,
+}
+
+impl Reader<'_, '_> {
+    fn list(
+        &mut self,
+        at: &str,
+        place: Place,
+        specs: &[HttpRouteRulesFilters],
+        matches: &[Match],
+    ) -> Result<Asked, FilterFault> {
+        let mut asked = Asked::default();
+        for (index, filter) in specs.iter().enumerate() {
+            self.one(&format!("{at}[{index}]"), place, filter, &mut asked)?;
+        }
+        let filters = &asked.filters;
+        if filters.request_redirect.is_some() && filters.url_rewrite.is_some() {
+            return Err(FilterFault::incompatible(format!(
+                "{at}: RequestRedirect and URLRewrite exclude each other: remove one of them"
             )));
         }
+        let replaces_prefix =
+            filters.request_redirect.as_ref().is_some_and(|f| f.replace_prefix_match.is_some())
+                || filters.url_rewrite.as_ref().is_some_and(|f| f.replace_prefix_match.is_some());
+        if replaces_prefix && matches.iter().any(|m| m.path.kind != PathMatchType::PathPrefix) {
+            return Err(FilterFault::unsupported(format!(
+                "{at}: ReplacePrefixMatch needs matches of type PathPrefix only: \
+                 change the matches, or use ReplaceFullPath"
+            )));
+        }
+        Ok(asked)
     }
-    Ok(filters)
+
+    fn one(
+        &mut self,
+        at: &str,
+        place: Place,
+        filter: &HttpRouteRulesFilters,
+        asked: &mut Asked,
+    ) -> Result<(), FilterFault> {
+        let filters = &mut asked.filters;
+        match filter.r#type {
+            FilterType::RequestHeaderModifier => {
+                let modifier = body(at, "requestHeaderModifier", filter.request_header_modifier.as_ref())?;
+                once(at, &mut filters.request_header_modifier, request_modifier(at, modifier)?)
+            }
+            FilterType::ResponseHeaderModifier => {
+                let modifier = body(at, "responseHeaderModifier", filter.response_header_modifier.as_ref())?;
+                once(at, &mut filters.response_header_modifier, response_modifier(at, modifier)?)
+            }
+            FilterType::UrlRewrite => {
+                let spec = body(at, "urlRewrite", filter.url_rewrite.as_ref())?;
+                once(at, &mut filters.url_rewrite, rewrite(at, spec)?)
+            }
+            FilterType::RequestMirror => {
+                let spec = body(at, "requestMirror", filter.request_mirror.as_ref())?;
+                self.mirror(at, spec, &mut asked.mirrors)
+            }
+            FilterType::RequestRedirect if place == Place::Rule => {
+                let spec = body(at, "requestRedirect", filter.request_redirect.as_ref())?;
+                once(at, &mut filters.request_redirect, redirect(at, spec)?)
+            }
+            FilterType::Cors if place == Place::Rule => {
+                let spec = body(at, "cors", filter.cors.as_ref())?;
+                once(at, &mut filters.cors, cors::read(at, spec)?)
+            }
+            FilterType::RequestRedirect => {
+                Err(of_rule(at, "RequestRedirect", "nothing is sent to a backend"))
+            }
+            FilterType::Cors => Err(of_rule(at, "CORS", "preflight requests are answered without a backend")),
+            FilterType::ExternalAuth => Err(FilterFault::unsupported(format!(
+                "{at}: ExternalAuth is not supported: remove the filter"
+            ))),
+            FilterType::ExtensionRef => {
+                let name = filter.extension_ref.as_ref().map_or_else(
+                    || "nothing".to_owned(),
+                    |reference| format!("{} {} of group {}", reference.kind, reference.name, reference.group),
+                );
+                let message = format!(
+                    "{at}: ExtensionRef names {name}, and no extensions are supported: remove the filter"
+                );
+                let unresolved = Some(Fault { reason: "InvalidKind", message: message.clone() });
+                Err(FilterFault { unresolved, ..FilterFault::unsupported(message) })
+            }
+        }
+    }
+
+    /// A mirror that leads nowhere is left out, and said in the status: its requests are served all the same.
+    fn mirror(
+        &mut self,
+        at: &str,
+        spec: &HttpRouteRulesFiltersRequestMirror,
+        mirrors: &mut Vec<Mirror>,
+    ) -> Result<(), FilterFault> {
+        let fraction = fraction(at, spec)?;
+        match backends::mirror(self.route, spec, self.context) {
+            Ok(mirror) => mirrors.push(Mirror { fraction, ..mirror }),
+            Err(fault) => {
+                let message = format!(
+                    "{at}.requestMirror.backendRef: {} (no request is mirrored there)",
+                    fault.message
+                );
+                self.unresolved.push(Fault { message, ..fault });
+            }
+        }
+        Ok(())
+    }
 }
 
-fn read_one(at: &str, filter: &HttpRouteRulesFilters, filters: &mut Filters) -> Result<(), FilterFault> {
-    match filter.r#type {
-        FilterType::RequestHeaderModifier => {
-            let modifier = body(at, "requestHeaderModifier", filter.request_header_modifier.as_ref())?;
-            once(at, &mut filters.request_header_modifier, request_modifier(at, modifier)?)
+/// None: all requests.
+fn fraction(at: &str, spec: &HttpRouteRulesFiltersRequestMirror) -> Result<Option<Fraction>, FilterFault> {
+    let (numerator, denominator) = match (spec.percent, &spec.fraction) {
+        (None, None) => return Ok(None),
+        (Some(percent), None) => (percent, 100),
+        (None, Some(fraction)) => (fraction.numerator, fraction.denominator.unwrap_or(100)),
+        (Some(_), Some(_)) => {
+            return Err(FilterFault::unsupported(format!(
+                "{at}.requestMirror: percent and fraction exclude each other: remove one of them"
+            )));
         }
-        FilterType::ResponseHeaderModifier => {
-            let modifier = body(at, "responseHeaderModifier", filter.response_header_modifier.as_ref())?;
-            once(at, &mut filters.response_header_modifier, response_modifier(at, modifier)?)
+    };
+    match (u32::try_from(numerator), u32::try_from(denominator)) {
+        (Ok(numerator), Ok(denominator)) if denominator > 0 && numerator <= denominator => {
+            Ok((numerator < denominator).then_some(Fraction { numerator, denominator }))
         }
-        FilterType::RequestRedirect => {
-            let spec = body(at, "requestRedirect", filter.request_redirect.as_ref())?;
-            once(at, &mut filters.request_redirect, redirect(at, spec)?)
-        }
-        FilterType::UrlRewrite => {
-            let spec = body(at, "urlRewrite", filter.url_rewrite.as_ref())?;
-            once(at, &mut filters.url_rewrite, rewrite(at, spec)?)
-        }
-        FilterType::RequestMirror => Err(not_yet(at, "RequestMirror")),
-        FilterType::Cors => Err(not_yet(at, "CORS")),
-        FilterType::ExtensionRef => {
-            let name = filter.extension_ref.as_ref().map_or_else(
-                || "nothing".to_owned(),
-                |reference| format!("{} {} of group {}", reference.kind, reference.name, reference.group),
-            );
-            let message = format!(
-                "{at}: ExtensionRef names {name}, and no extensions are supported: remove the filter"
-            );
-            let unresolved = Some(Fault { reason: "InvalidKind", message: message.clone() });
-            Err(FilterFault { unresolved, ..FilterFault::unsupported(message) })
-        }
+        _ => Err(FilterFault::unsupported(format!(
+            "{at}.requestMirror: {numerator} of {denominator} requests cannot be mirrored: use 0 to 100 percent"
+        ))),
     }
 }
 
-fn not_yet(at: &str, filter: &str) -> FilterFault {
-    FilterFault::unsupported(format!("{at}: {filter} is not supported yet: remove the filter"))
+fn of_rule(at: &str, filter: &str, why: &str) -> FilterFault {
+    FilterFault::incompatible(format!(
+        "{at}: {filter} cannot be a filter of a single backendRef, since {why}: move it to the rule's filters"
+    ))
 }
 
 fn body<'a, T>(at: &str, field: &str, body: Option<&'a T>) -> Result<&'a T, FilterFault> {
@@ -162,7 +291,7 @@ fn modifier<'a>(
 ) -> Result<HeaderModifier, FilterFault> {
     let remove = remove.unwrap_or_default();
     for name in remove {
-        header_name(at, name)?;
+        header_name(at, name).map_err(FilterFault::unsupported)?;
     }
     Ok(HeaderModifier { set: headers(at, set)?, add: headers(at, add)?, remove: remove.to_vec() })
 }
@@ -174,7 +303,7 @@ fn headers<'a>(
 ) -> Result<Vec<Header>, FilterFault> {
     let mut headers: Vec<Header> = Vec::new();
     for (name, value) in given {
-        header_name(at, name)?;
+        header_name(at, name).map_err(FilterFault::unsupported)?;
         if value.bytes().any(|b| b.is_ascii_control() && b != b'\t') {
             return Err(FilterFault::unsupported(format!(
                 "{at}: the value of header {name} holds a control character: remove it"
@@ -187,9 +316,14 @@ fn headers<'a>(
     Ok(headers)
 }
 
-fn header_name(at: &str, name: &str) -> Result<(), FilterFault> {
+pub(super) fn is_token(name: &str) -> bool {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    let why = if name.is_empty() || !name.bytes().all(token) {
+    !name.is_empty() && name.bytes().all(token)
+}
+
+/// Can the gateway set this header? An error says where, what and the remedy.
+pub(super) fn header_name(at: &str, name: &str) -> Result<(), String> {
+    let why = if !is_token(name) {
         "is not the name of a header: use letters, digits and hyphens"
     } else if starts_with_ignore_case(name, GHOST_PREFIX) {
         "belongs to the gateway: choose another name"
@@ -198,7 +332,7 @@ fn header_name(at: &str, name: &str) -> Result<(), FilterFault> {
     } else {
         return Ok(());
     };
-    Err(FilterFault::unsupported(format!("{at}: `{name}` {why}")))
+    Err(format!("{at}: `{name}` {why}"))
 }
 
 fn starts_with_ignore_case(text: &str, prefix: &str) -> bool {

@@ -1,6 +1,6 @@
 //! What a rule asks of requests.
 
-use gateway_api::httproutes::{
+use gateway_api::experimental::httproutes::{
     HttpRouteRulesMatches, HttpRouteRulesMatchesHeadersType as HeaderType,
     HttpRouteRulesMatchesMethod as Method, HttpRouteRulesMatchesPathType as PathType,
     HttpRouteRulesMatchesQueryParamsType as QueryType,

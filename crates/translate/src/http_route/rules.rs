@@ -1,13 +1,16 @@
 //! The rules of one HTTPRoute, as entries of routing.json that only lack host and listeners.
 
-use gateway_api::httproutes::{HttpRoute, HttpRouteRules};
+use gateway_api::experimental::httproutes::{
+    HttpRoute, HttpRouteRules, HttpRouteUseDefaultGateways as DefaultGateways,
+};
 use model::filters::Filters;
 use model::matches::priority;
 use model::routing::Route;
 
 use super::backends::{self, Backend};
-use super::filters;
+use super::filters::{self, Asked, FilterFault};
 use super::matches::{self, Match, Matches};
+use super::upstream::{self, Upstream};
 use crate::backend_tls_policy::Policies;
 use crate::grants::Grants;
 use crate::listener::Fault;
@@ -75,6 +78,9 @@ impl Rules {
         let default = [HttpRouteRules::default()];
         let specs = route.spec.rules.as_deref().filter(|rules| !rules.is_empty()).unwrap_or(&default);
         let mut rules = Self { count: specs.len(), ..Self::default() };
+        if route.spec.use_default_gateways.as_ref().is_some_and(|scope| *scope != DefaultGateways::None) {
+            rules.unsupported_fields.push("spec.useDefaultGateways".to_owned());
+        }
         for (index, spec) in specs.iter().enumerate() {
             rules.add(key, index, spec, context);
         }
@@ -96,7 +102,7 @@ impl Rules {
 
     /// A rule that cannot be served answers its requests with 500: they must not fall to a wider rule.
     fn close(&mut self, rule: &Rule, matches: &Matches) {
-        let close = |m: &Match| rule.entries(m, &Filters::default(), &[]);
+        let close = |m: &Match| rule.entries(m, &Asked::default(), &Upstream::default(), &[]);
         self.entries.extend(matches.exact.iter().flat_map(close));
         self.rough.extend(matches.rough.iter().flat_map(close));
     }
@@ -111,13 +117,8 @@ impl Rules {
 
     fn add(&mut self, key: &Key, index: usize, spec: &HttpRouteRules, context: &mut Context<'_>) {
         let path = format!("spec.rules[{index}]");
-        if let Some(timeouts) = &spec.timeouts {
-            let fields = [("request", &timeouts.request), ("backendRequest", &timeouts.backend_request)];
-            let set = fields.iter().filter(|(_, value)| value.is_some());
-            self.unsupported_fields.extend(set.map(|(field, _)| format!("{path}.timeouts.{field}")));
-        }
         // References are judged also where the rule is dropped, so that one look shows all that is to be done.
-        let backends = backends::resolve(key, &path, spec, context, &mut self.unresolved);
+        let mut backends = backends::resolve(key, &path, spec, context, &mut self.unresolved);
 
         let rule = Rule::new(key, index, spec);
         let matches = matches::read(&path, spec.matches.as_deref().unwrap_or_default(), context);
@@ -127,9 +128,17 @@ impl Rules {
             self.dropped.push(Fault { reason: "UnsupportedValue", message });
             return;
         }
-        match filters::read(&path, spec, &matches.exact) {
-            Ok(filters) => {
-                self.entries.extend(matches.exact.iter().flat_map(|m| rule.entries(m, &filters, &backends)));
+        let asked =
+            filters::read(key, &path, spec, &matches.exact, &mut backends, context, &mut self.unresolved)
+                .and_then(|asked| {
+                    let upstream =
+                        upstream::read(key, &path, index, spec).map_err(FilterFault::unsupported)?;
+                    Ok((asked, upstream))
+                });
+        match asked {
+            Ok((asked, upstream)) => {
+                let entries = |m| rule.entries(m, &asked, &upstream, &backends);
+                self.entries.extend(matches.exact.iter().flat_map(entries));
             }
             Err(fault) => {
                 // A filter must not be skipped.
@@ -159,13 +168,17 @@ impl Rule {
     }
 
     /// One entry for each backend; one without service where there is none: it redirects, or answers 500.
-    fn entries(&self, m: &Match, filters: &Filters, backends: &[Backend]) -> Vec<Route> {
+    fn entries(&self, m: &Match, asked: &Asked, upstream: &Upstream, backends: &[Backend]) -> Vec<Route> {
         let entry = Route {
             path_match: Some(m.path.clone()),
             method: m.method.map(str::to_owned),
             headers: m.headers.clone(),
             query_params: m.query_params.clone(),
-            filters: (*filters != Filters::default()).then(|| filters.clone()),
+            filters: set(&asked.filters),
+            mirrors: asked.mirrors.clone(),
+            timeouts: upstream.timeouts,
+            retry: upstream.retry.clone(),
+            session_persistence: upstream.session.clone(),
             route_name: self.route_name.clone(),
             rule_name: self.rule_name.clone(),
             rule_index: self.rule_index,
@@ -182,9 +195,17 @@ impl Rule {
                 entry.namespace = Some(target.service.namespace.clone());
                 entry.port = Some(target.port);
                 entry.port_name = Some(target.port_name.clone());
+                entry.protocol = target.protocol;
+                entry.backend_filters = set(&backend.filters);
+                entry.backend_mirrors.clone_from(&backend.mirrors);
             }
             entry
         };
         backends.iter().map(with).collect()
     }
+}
+
+/// Most rules have none: they are not written.
+fn set(filters: &Filters) -> Option<Filters> {
+    (*filters != Filters::default()).then(|| filters.clone())
 }

@@ -282,13 +282,14 @@ impl Reader<'_> {
         let port = service_port::find(&key, wanted, self.snapshot)
             .and_then(|port| {
                 let has_policy = backend_tls_policy::is_for(&key, port, self.snapshot);
-                service_port::check_protocol(&key, port, has_policy).map(|()| port)
+                service_port::check_protocol(&key, port, has_policy).map(|protocol| (port, protocol))
             })
             .map_err(|fault| {
                 let message = format!("{}: {} (its requests get 503)", here(), fault.message);
                 self.rules.unresolved.push(Fault { message, ..fault });
             })
             .ok();
+        let (port, protocol) = port.unzip();
         Ok(Route {
             priority: path_match.as_ref().map_or(0, |path| priority(path, None, 0, 0)),
             path_match,
@@ -297,6 +298,7 @@ impl Reader<'_> {
             namespace: port.map(|_| key.namespace),
             port: port.and_then(|port| u16::try_from(port.port).ok()),
             port_name: port.map(|port| port.name.clone().unwrap_or_default()),
+            protocol: protocol.unwrap_or_default(),
             route_name: self.route_name.clone(),
             rule_index: u32::try_from(index).unwrap_or(u32::MAX),
             balancing: Some(Balancing::RoundRobin),

@@ -30,6 +30,18 @@ pub(super) fn describe(schema: &mut Node) {
 
     rule.at("timeouts.request").format(format::duration);
     rule.at("timeouts.backendRequest").format(format::duration);
+
+    let retry = rule.at("retry");
+    retry.at("codes").unique("").item().range(400..=599);
+    retry.at("attempts").range(1..=i64::MAX);
+    retry.at("backoff").format(format::duration);
+
+    let session = rule.at("sessionPersistence");
+    session.at("sessionName").length(0..=128);
+    session.at("absoluteTimeout").format(format::duration);
+    session.at("idleTimeout").format(format::duration);
+    session.at("type").default("Cookie");
+    session.at("cookieConfig.lifetimeType").default("Session");
 }
 
 pub(super) fn describe_parent(parent: &mut Node) {
@@ -126,6 +138,9 @@ fn rule_rules(path: &str, rule: &Value, violations: &mut Violations) {
         let what = "must be absent where a RequestRedirect answers the request; remove one of both";
         violations.add(&format!("{path}.backendRefs"), what);
     }
+    if let Some(session) = rule.get("sessionPersistence") {
+        session_rules(&format!("{path}.sessionPersistence"), session, violations);
+    }
     if let Some(timeouts) = rule.get("timeouts") {
         let limit = |name: &str| timeouts.get(name).and_then(Value::as_str).and_then(format::millis);
         if let (Some(request @ 1..), Some(backend)) = (limit("request"), limit("backendRequest"))
@@ -136,6 +151,18 @@ fn rule_rules(path: &str, rule: &Value, violations: &mut Violations) {
                 format_args!("must not be longer than timeouts.request, {:?}", text(timeouts, "request"));
             violations.add_value(&format!("{path}.timeouts.backendRequest"), value, what);
         }
+    }
+}
+
+fn session_rules(path: &str, session: &Value, violations: &mut Violations) {
+    let Some(cookie) = session.get("cookieConfig") else { return };
+    if text(session, "type") != "Cookie" {
+        let what = "can only be set where the type is Cookie; remove it, or set the type to Cookie";
+        violations.add(&format!("{path}.cookieConfig"), what);
+    }
+    if text(cookie, "lifetimeType") == "Permanent" && session.get("absoluteTimeout").is_none() {
+        let what = "is missing; a cookie of lifetimeType Permanent needs it, as its expiry time";
+        violations.add(&format!("{path}.absoluteTimeout"), what);
     }
 }
 

@@ -7,7 +7,7 @@ use super::super::{format, list, text};
 use super::{PORT, backend_rules, describe_backend};
 
 /// A filter's type and the field that goes with it.
-const FIELDS: [(&str, &str); 7] = [
+const FIELDS: [(&str, &str); 8] = [
     ("RequestHeaderModifier", "requestHeaderModifier"),
     ("ResponseHeaderModifier", "responseHeaderModifier"),
     ("RequestMirror", "requestMirror"),
@@ -15,6 +15,7 @@ const FIELDS: [(&str, &str); 7] = [
     ("URLRewrite", "urlRewrite"),
     ("ExtensionRef", "extensionRef"),
     ("CORS", "cors"),
+    ("ExternalAuth", "externalAuth"),
 ];
 /// At most one of each in a list.
 const ONCE: [&str; 5] =
