@@ -31,9 +31,9 @@ pub(crate) fn of(statuses: &Statuses) -> Vec<Verdict> {
             push_bad(&mut all, &object, &about, &listener.conditions);
         }
     }
-    let http = statuses.http_routes.iter().map(|(key, status)| ("HTTPRoute", key, status));
-    let tls = statuses.tls_routes.iter().map(|(key, status)| ("TLSRoute", key, status));
-    for (kind, key, status) in http.chain(tls) {
+    let routes =
+        statuses.routes().flat_map(|(kind, all)| all.iter().map(move |(key, status)| (kind, key, status)));
+    for (kind, key, status) in routes {
         for parent in &status.parents {
             push(&mut all, &format!("{kind} {key}"), &by(parent, &key.namespace), &parent.conditions);
         }
@@ -61,11 +61,11 @@ pub(crate) fn of(statuses: &Statuses) -> Vec<Verdict> {
 
 /// What references of routes lead nowhere, by `Ingress default/shop`.
 pub(crate) fn unresolved(statuses: &Statuses) -> BTreeMap<String, String> {
-    let http = statuses.http_routes.iter().map(|(key, status)| (format!("HTTPRoute {key}"), status));
-    let tls = statuses.tls_routes.iter().map(|(key, status)| (format!("TLSRoute {key}"), status));
+    let routes = statuses
+        .routes()
+        .flat_map(|(kind, all)| all.iter().map(move |(key, status)| (format!("{kind} {key}"), status)));
     // Every parent is told the same.
-    let routes =
-        http.chain(tls).filter_map(|(object, status)| Some((object, &status.parents.first()?.conditions)));
+    let routes = routes.filter_map(|(object, status)| Some((object, &status.parents.first()?.conditions)));
     let ingresses =
         statuses.ingresses.iter().map(|(key, status)| (format!("Ingress {key}"), &status.conditions));
     let fault = |(object, conditions): (String, &Vec<Condition>)| {

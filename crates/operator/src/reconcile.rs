@@ -10,7 +10,7 @@ use source::kubernetes::{Cluster, Unreadable};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use translate::status::{ACCEPTED, RESOLVED_REFS, UNSUPPORTED_FIELDS};
-use translate::{Condition, HttpRouteStatus, Key, Snapshot, Statuses, Translation, packing, workload};
+use translate::{Condition, Key, RouteStatus, Snapshot, Statuses, Translation, packing, workload};
 
 use crate::events::Events;
 use crate::gateway::{Actor, Work, written};
@@ -238,9 +238,9 @@ impl Reconciler {
         let unresolved = |one: &Condition| one.kind == RESOLVED_REFS && !one.status;
         let unresolved = listeners.filter(|listener| listener.conditions.iter().any(unresolved));
         self.metrics.listeners_unresolved.set(number(unresolved.count()));
-        for (kind, routes) in [("HTTPRoute", &statuses.http_routes), ("TLSRoute", &statuses.tls_routes)] {
+        for (kind, routes) in statuses.routes() {
             let accepted =
-                |status: &&HttpRouteStatus| status.parents.iter().all(|parent| good(&parent.conditions));
+                |status: &&RouteStatus| status.parents.iter().all(|parent| good(&parent.conditions));
             self.metrics.count_routes(kind, routes.len(), routes.values().filter(accepted).count());
         }
         let ingresses = &statuses.ingresses;
@@ -296,21 +296,21 @@ fn unreadable(all: &[Unreadable], statuses: &mut Statuses) {
             "Its last good version stays in use, as it cannot be used as it is now: {}",
             unread.reason()
         );
-        let routes = match *kind {
-            "HTTPRoute" => statuses.http_routes.get_mut(key),
-            "TLSRoute" => statuses.tls_routes.get_mut(key),
-            _ => None,
-        };
         let policies = match *kind {
             "BackendTLSPolicy" => statuses.backend_tls_policies.get_mut(key),
             "VarnishCachePolicy" => statuses.cache_policies.get_mut(key),
             _ => None,
         };
-        let parents = routes.into_iter().flat_map(|status| &mut status.parents);
         let ancestors = policies.into_iter().flat_map(|status| &mut status.ancestors);
-        let routes = parents.map(|parent| (&mut parent.conditions, "UnsupportedValue"));
-        let policies = ancestors.map(|ancestor| (&mut ancestor.conditions, "Invalid"));
-        for (conditions, reason) in routes.chain(policies) {
+        let policies: Vec<_> = ancestors.map(|ancestor| (&mut ancestor.conditions, "Invalid")).collect();
+        let conditions = if policies.is_empty() {
+            let routes = statuses.routes_mut(kind).and_then(|routes| routes.get_mut(key));
+            let parents = routes.into_iter().flat_map(|status| &mut status.parents);
+            parents.map(|parent| (&mut parent.conditions, "UnsupportedValue")).collect()
+        } else {
+            policies
+        };
+        for (conditions, reason) in conditions {
             for condition in conditions.iter_mut().filter(|condition| condition.kind == ACCEPTED) {
                 let generation = condition.observed_generation;
                 *condition = Condition::new(ACCEPTED, false, reason, message.clone(), generation);
@@ -410,7 +410,7 @@ mod tests {
         let parent = ParentStatus { parent_ref: HttpRouteParentRefs::default(), conditions };
         let key = Key::new("ns", "r");
         let mut statuses = Statuses::default();
-        statuses.tls_routes.insert(key.clone(), HttpRouteStatus { parents: vec![parent] });
+        statuses.tls_routes.insert(key.clone(), RouteStatus { parents: vec![parent] });
         unreadable(
             &[Unreadable { kind: "TLSRoute", key: key.clone(), unread, is_kept: true }],
             &mut statuses,

@@ -1,5 +1,6 @@
 //! Writes statuses where they differ from what stands there, and tells events about what changed.
 
+mod by_kind;
 mod conditions;
 mod ingress;
 
@@ -7,16 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use api::VarnishCachePolicy;
 use futures::StreamExt;
-use gateway_api::backendtlspolicies::BackendTlsPolicy;
-use gateway_api::experimental::httproutes::HttpRoute;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
-use gateway_api::tlsroutes::TlsRoute;
 use k8s_openapi::api::core::v1::{Pod as PodObject, Service};
-use kube::api::{PartialObjectMeta, Patch, PatchParams};
-use kube::{Api, Client, Resource};
+use kube::api::Patch;
+use kube::{Client, Resource};
 use model::Report;
 use model::names::{GATEWAY_NAME_LABEL, INFRA_HASH_ANNOTATION};
 use serde::Serialize;
@@ -25,8 +22,8 @@ use source::kubernetes::{Cluster, Signal, Unread};
 use tokio::sync::watch;
 use translate::status::{ACCEPTED, CONFLICTED, PROGRAMMED, RESOLVED_REFS, STORAGE, SUPPORTED_VERSION};
 use translate::{
-    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, Key, ListenerStatus,
-    ParentStatus, PolicyStatus, Statuses, features, workload,
+    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, Key, ListenerStatus, ParentStatus,
+    PolicyStatus, RouteStatus, Statuses, features, workload,
 };
 
 use crate::events::Events;
@@ -149,7 +146,7 @@ impl Settled {
     }
 
     /// Is nothing to be done for this route?
-    fn is(&mut self, key: &Key, version: &str, status: &HttpRouteStatus) -> bool {
+    fn is(&mut self, key: &Key, version: &str, status: &RouteStatus) -> bool {
         let count = self.count;
         let Some(known) = self.routes.get_mut(key).filter(|known| known.version == version) else {
             return false;
@@ -163,13 +160,13 @@ impl Settled {
         true
     }
 
-    fn note(&mut self, key: Key, version: String, status: &HttpRouteStatus) {
+    fn note(&mut self, key: Key, version: String, status: &RouteStatus) {
         let settled = SettledRoute { version, digest: digest(status), count: self.count };
         self.routes.insert(key, settled);
     }
 }
 
-fn digest(status: &HttpRouteStatus) -> u64 {
+fn digest(status: &RouteStatus) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     to_value(status).to_string().hash(&mut hasher);
@@ -254,7 +251,7 @@ impl Writer {
             writes.extend(unread_gateway(&key, &unread, &statuses.gateway_classes));
         }
         self.metrics.gateways_programmed.set(programmed);
-        let none = HttpRouteStatus::default();
+        let none = RouteStatus::default();
         let routes = self.cluster.http_routes.objects();
         settled.routes.retain(|key, _| routes.contains_key(key));
         for (key, route) in routes {
@@ -275,59 +272,32 @@ impl Writer {
                 None => settled.note(key, version, status),
             }
         }
-        for (key, route) in self.cluster.tls_routes.objects() {
-            let status = statuses.tls_routes.get(&key).unwrap_or(&none);
-            let observed = to_value(&route.status);
-            writes.extend(route_status(
-                controller,
-                "TLSRoute",
-                &key,
-                &route.metadata.resource_version,
-                &observed,
-                status,
-            ));
-        }
-        let no_ancestor = PolicyStatus::default();
-        for (key, policy) in self.cluster.backend_tls_policies.objects() {
-            let status = statuses.backend_tls_policies.get(&key).unwrap_or(&no_ancestor);
-            let observed = to_value(&policy.status);
-            writes.extend(policy_status(
-                controller,
-                "BackendTLSPolicy",
-                &key,
-                &policy.metadata.resource_version,
-                &observed,
-                status,
-            ));
-        }
-        // What stands for one that could not be read keeps plain text away, and says so.
-        for (key, unread) in self.cluster.backend_tls_policies.unread() {
-            let status = statuses.backend_tls_policies.get(&key).unwrap_or(&no_ancestor);
-            let (version, observed) = as_written(&unread.raw);
-            writes.extend(policy_status(controller, "BackendTLSPolicy", &key, &version, &observed, status));
-        }
-        // Routes that could not be read have a status as well.
+        // Routes and policies that could not be read have a status as well.
         for (key, unread) in self.cluster.http_routes.unread() {
             let status = statuses.http_routes.get(&key).unwrap_or(&none);
             let (version, observed) = as_written(&unread.raw);
             writes.extend(route_status(controller, "HTTPRoute", &key, &version, &observed, status));
         }
-        for (key, unread) in self.cluster.tls_routes.unread() {
-            let status = statuses.tls_routes.get(&key).unwrap_or(&none);
-            let (version, observed) = as_written(&unread.raw);
-            writes.extend(route_status(controller, "TLSRoute", &key, &version, &observed, status));
+        macro_rules! add {
+            ($status:ident, $none:expr, $($kind:literal: $field:ident),+) => {$(
+                for (key, object) in self.cluster.$field.objects() {
+                    let status = statuses.$field.get(&key).unwrap_or($none);
+                    let (version, observed) = (&object.metadata.resource_version, to_value(&object.status));
+                    writes.extend($status(controller, $kind, &key, version, &observed, status));
+                }
+                for (key, unread) in self.cluster.$field.unread() {
+                    let status = statuses.$field.get(&key).unwrap_or($none);
+                    let (version, observed) = as_written(&unread.raw);
+                    writes.extend($status(controller, $kind, &key, &version, &observed, status));
+                }
+            )+};
         }
+        add!(route_status, &none, "TLSRoute": tls_routes);
         let none = PolicyStatus::default();
-        for (key, unread) in self.cluster.cache_policies.unread() {
-            let status = statuses.cache_policies.get(&key).unwrap_or(&none);
-            let (version, observed) = as_written(&unread.raw);
-            writes.extend(policy_status(controller, "VarnishCachePolicy", &key, &version, &observed, status));
-        }
-        for (key, policy) in self.cluster.cache_policies.objects() {
-            let status = statuses.cache_policies.get(&key).unwrap_or(&none);
-            let (version, observed) = (&policy.metadata.resource_version, to_value(&policy.status));
-            writes.extend(policy_status(controller, "VarnishCachePolicy", &key, version, &observed, status));
-        }
+        add!(
+            policy_status, &none,
+            "BackendTLSPolicy": backend_tls_policies, "VarnishCachePolicy": cache_policies
+        );
         writes
     }
 
@@ -346,21 +316,7 @@ impl Writer {
     /// False: to be tried again.
     async fn write(&self, write: Write) -> bool {
         let Write { kind, key, patch, news } = write;
-        let done = match kind {
-            "GatewayClass" => {
-                let api: Api<PartialObjectMeta<GatewayClass>> = Api::all(self.client.clone());
-                patch_status(&api, &key, &patch).await
-            }
-            "Gateway" => patch_status::<Gateway>(&self.namespaced(&key), &key, &patch).await,
-            "TLSRoute" => patch_status::<TlsRoute>(&self.namespaced(&key), &key, &patch).await,
-            "VarnishCachePolicy" => {
-                patch_status::<VarnishCachePolicy>(&self.namespaced(&key), &key, &patch).await
-            }
-            "BackendTLSPolicy" => {
-                patch_status::<BackendTlsPolicy>(&self.namespaced(&key), &key, &patch).await
-            }
-            _ => patch_status::<HttpRoute>(&self.namespaced(&key), &key, &patch).await,
-        };
+        let done = self.patch(kind, &key, &patch).await;
         match done {
             Ok(()) => {}
             // It changed, or went, meanwhile: what comes by the watch is looked at.
@@ -371,48 +327,10 @@ impl Writer {
                 return false;
             }
         }
-        for News { good, reason, note } in news {
-            match kind {
-                "GatewayClass" => {
-                    if let Some(object) = self.cluster.gateway_classes.get(&key) {
-                        self.events.tell(object.as_ref(), good, &reason, &note).await;
-                    }
-                }
-                "Gateway" => {
-                    if let Some(object) = self.cluster.gateways.get(&key) {
-                        self.events.tell(object.as_ref(), good, &reason, &note).await;
-                    }
-                }
-                "TLSRoute" => {
-                    if let Some(object) = self.cluster.tls_routes.get(&key) {
-                        self.events.tell(object.as_ref(), good, &reason, &note).await;
-                    }
-                }
-                "VarnishCachePolicy" => {
-                    if let Some(object) = self.cluster.cache_policies.get(&key) {
-                        self.events.tell(object.as_ref(), good, &reason, &note).await;
-                    }
-                }
-                "BackendTLSPolicy" => {
-                    if let Some(object) = self.cluster.backend_tls_policies.get(&key) {
-                        self.events.tell(object.as_ref(), good, &reason, &note).await;
-                    }
-                }
-                _ => {
-                    if let Some(object) = self.cluster.http_routes.get(&key) {
-                        self.events.tell(object.as_ref(), good, &reason, &note).await;
-                    }
-                }
-            }
+        for one in &news {
+            self.tell(kind, &key, one).await;
         }
         true
-    }
-
-    fn namespaced<T>(&self, key: &Key) -> Api<PartialObjectMeta<T>>
-    where
-        T: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
-    {
-        Api::namespaced(self.client.clone(), &key.namespace)
     }
 
     fn gateway_class(&self, key: &Key, class: &GatewayClass, status: &GatewayClassStatus) -> Option<Write> {
@@ -634,7 +552,7 @@ fn route_status(
     key: &Key,
     version: &Option<String>,
     observed: &Value,
-    status: &HttpRouteStatus,
+    status: &RouteStatus,
 ) -> Option<Write> {
     let entry = |parent: &ParentStatus| (to_value(&parent.parent_ref), parent.conditions.clone());
     let wanted: Vec<_> = status.parents.iter().map(entry).collect();
@@ -716,18 +634,6 @@ fn apply<T: Resource<DynamicType = ()>>(key: &Key, status: &Value) -> Patch<Valu
         "metadata": { "name": key.name, "namespace": namespace },
         "status": status,
     }))
-}
-
-async fn patch_status<T>(
-    api: &Api<PartialObjectMeta<T>>,
-    key: &Key,
-    patch: &Patch<Value>,
-) -> Result<(), kube::Error> {
-    let parameters = match patch {
-        Patch::Apply(_) => PatchParams::apply(MANAGER).force(),
-        _ => PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() },
-    };
-    api.patch_status(&key.name, &parameters, patch).await.map(|_| ())
 }
 
 fn to_value<T: Serialize>(value: &T) -> Value {

@@ -49,7 +49,7 @@ fn service(raw: &Value) -> Option<BackendTlsPolicyTargetRefs> {
 }
 
 /// A policy for the same target, which says why it is refused. An empty target: it cannot be told.
-pub(crate) fn cache_policy(raw: &Value, why: &str) -> VarnishCachePolicy {
+pub(crate) fn cache_policy_for(raw: &Value, why: &str) -> VarnishCachePolicy {
     let target_ref = raw.pointer("/spec/targetRef").and_then(|target| {
         let kind =
             text(target, "kind").filter(|kind| ["Gateway", "HTTPRoute", "Ingress"].contains(&&**kind))?;
@@ -62,8 +62,12 @@ pub(crate) fn cache_policy(raw: &Value, why: &str) -> VarnishCachePolicy {
     VarnishCachePolicy { metadata: metadata(raw, why), spec, status: None }
 }
 
+pub(crate) fn cache_policy(raw: &Value, why: &str) -> Option<VarnishCachePolicy> {
+    Some(cache_policy_for(raw, why))
+}
+
 /// A route with the same parents, hosts and matches, as far as they can be read, and no backends.
-pub(crate) fn http_route(raw: &Value, why: &str) -> HttpRoute {
+pub(crate) fn http_route(raw: &Value, why: &str) -> Option<HttpRoute> {
     let none = Value::Null;
     let spec = raw.get("spec").unwrap_or(&none);
     let hostnames = hostnames(spec);
@@ -87,11 +91,11 @@ pub(crate) fn http_route(raw: &Value, why: &str) -> HttpRoute {
         rules: Some(rules),
         use_default_gateways: None,
     };
-    HttpRoute { metadata: metadata(raw, why), spec, status: None }
+    Some(HttpRoute { metadata: metadata(raw, why), spec, status: None })
 }
 
 /// A route with the same parents and hostnames, as far as they can be read, and no backends.
-pub(crate) fn tls_route(raw: &Value, why: &str) -> TlsRoute {
+pub(crate) fn tls_route(raw: &Value, why: &str) -> Option<TlsRoute> {
     let none = Value::Null;
     let spec = raw.get("spec").unwrap_or(&none);
     let parents = list(spec, "parentRefs").iter().filter_map(parent).map(|of| TlsRouteParentRefs {
@@ -107,12 +111,12 @@ pub(crate) fn tls_route(raw: &Value, why: &str) -> TlsRoute {
         hostnames: hostnames(spec).unwrap_or_default(),
         ..TlsRouteSpec::default()
     };
-    TlsRoute { metadata: metadata(raw, why), spec, status: None }
+    Some(TlsRoute { metadata: metadata(raw, why), spec, status: None })
 }
 
 /// An Ingress with the same class, hosts and paths, as far as they can be read, and no backends. Rules without host are left
 /// out: they would be for every host.
-pub(crate) fn ingress(raw: &Value, why: &str) -> Ingress {
+pub(crate) fn ingress(raw: &Value, why: &str) -> Option<Ingress> {
     let none = Value::Null;
     let spec = raw.get("spec").unwrap_or(&none);
     let rules = list(spec, "rules").iter().filter_map(|rule| {
@@ -134,7 +138,7 @@ pub(crate) fn ingress(raw: &Value, why: &str) -> Ingress {
         rules: Some(rules.collect()),
         ..IngressSpec::default()
     };
-    Ingress { metadata: metadata(raw, why), spec: Some(spec), status: None }
+    Some(Ingress { metadata: metadata(raw, why), spec: Some(spec), status: None })
 }
 
 fn ingress_path(raw: &Value) -> Option<HTTPIngressPath> {
@@ -312,7 +316,7 @@ mod tests {
     fn the_target_of_a_cache_policy_is_kept_or_empty() {
         let of = |target: Value| {
             let raw = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"targetRef": target, "bypas": 1}});
-            cache_policy(&raw, "no good").spec.target_ref
+            cache_policy_for(&raw, "no good").spec.target_ref
         };
         let rule = of(json!({"kind": "HTTPRoute", "name": "shop", "sectionName": "admin"}));
         assert_eq!((rule.name.as_str(), rule.section_name.as_deref()), ("shop", Some("admin")));
@@ -323,7 +327,9 @@ mod tests {
     }
 
     fn route(spec: &Value) -> HttpRouteSpec {
-        http_route(&json!({"metadata": {"name": "r", "namespace": "n"}, "spec": spec}), "no good").spec
+        http_route(&json!({"metadata": {"name": "r", "namespace": "n"}, "spec": spec}), "no good")
+            .unwrap()
+            .spec
     }
 
     /// Paths of matches that are whole, and of those that are readable in part.
@@ -376,12 +382,12 @@ mod tests {
         );
         assert_eq!(paths(&misspelt), (vec![], vec!["/a".to_owned()]));
         let raw = json!({"metadata": {"name": "r"}, "spec": {"hostnames": [1, "*.example.com"], "rules": 5}});
-        assert_eq!(tls_route(&raw, "").spec.hostnames, ["*.example.com"]);
+        assert_eq!(tls_route(&raw, "").unwrap().spec.hostnames, ["*.example.com"]);
     }
 
     #[test]
     fn one_without_a_name_gets_one() {
-        let policy = cache_policy(&json!({"metadata": {"name": 5, "namespace": "n"}}), "no good");
+        let policy = cache_policy_for(&json!({"metadata": {"name": 5, "namespace": "n"}}), "no good");
         assert!(policy.metadata.name.unwrap().starts_with("unnamed-"));
         assert_eq!(policy.metadata.namespace.as_deref(), Some("n"));
     }

@@ -88,7 +88,7 @@ fn entries(translation: &Translation, host: &str) -> Vec<String> {
 }
 
 /// Reason and message of the first condition of a route's first parent.
-fn refusal(status: &translate::HttpRouteStatus) -> String {
+fn refusal(status: &translate::RouteStatus) -> String {
     let condition = &status.parents[0].conditions[0];
     assert!(condition.kind == "Accepted" && !condition.status, "{condition:?}");
     format!("{}: {}", condition.reason, condition.message)

@@ -28,7 +28,7 @@ use crate::notice::Notice;
 use crate::service_port;
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{
-    ACCEPTED, AncestorStatus, Condition, HttpRouteStatus, PolicyStatus, RESOLVED_REFS, UNSUPPORTED_FIELDS,
+    ACCEPTED, AncestorStatus, Condition, PolicyStatus, RESOLVED_REFS, RouteStatus, UNSUPPORTED_FIELDS,
 };
 use crate::tls_route;
 
@@ -109,8 +109,8 @@ impl<'a> Policies<'a> {
     pub(crate) fn apply(
         &self,
         snapshot: &Snapshot,
-        http_routes: &BTreeMap<Key, HttpRouteStatus>,
-        tls_routes: &BTreeMap<Key, HttpRouteStatus>,
+        http_routes: &BTreeMap<Key, RouteStatus>,
+        tls_routes: &BTreeMap<Key, RouteStatus>,
         gateways: &mut BTreeMap<&Key, Gateway<'_>>,
         notices: &mut Vec<Notice>,
     ) -> BTreeMap<Key, PolicyStatus> {
@@ -427,8 +427,8 @@ fn used_by_ingresses(gateway: &Gateway<'_>) -> BTreeSet<Used> {
 /// The ports of Services that accepted routes lead to, by Gateway.
 fn used(
     snapshot: &Snapshot,
-    http_routes: &BTreeMap<Key, HttpRouteStatus>,
-    tls_routes: &BTreeMap<Key, HttpRouteStatus>,
+    http_routes: &BTreeMap<Key, RouteStatus>,
+    tls_routes: &BTreeMap<Key, RouteStatus>,
 ) -> BTreeMap<Key, BTreeSet<Used>> {
     let mut used: BTreeMap<Key, BTreeSet<Used>> = BTreeMap::new();
     for (key, status) in http_routes {
@@ -450,7 +450,7 @@ fn used(
 }
 
 /// Gateways that have accepted a route.
-fn accepting(key: &Key, status: &HttpRouteStatus) -> impl Iterator<Item = Key> {
+fn accepting(key: &Key, status: &RouteStatus) -> impl Iterator<Item = Key> {
     let accepted = status.parents.iter().filter(|parent| {
         parent.conditions.iter().any(|condition| condition.kind == ACCEPTED && condition.status)
     });

@@ -23,7 +23,7 @@ use crate::listener::{Fault, GATEWAY_API_GROUP, RouteKind};
 use crate::notice::Notice;
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{
-    ACCEPTED, Condition, HttpRouteStatus, PARTIALLY_INVALID, ParentStatus, RESOLVED_REFS, UNSUPPORTED_FIELDS,
+    ACCEPTED, Condition, PARTIALLY_INVALID, ParentStatus, RESOLVED_REFS, RouteStatus, UNSUPPORTED_FIELDS,
 };
 
 /// Adds all HTTPRoutes to the Gateways that they attach to, and returns their statuses.
@@ -33,7 +33,7 @@ pub(crate) fn translate(
     backend_tls: &Policies<'_>,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     notices: &mut Vec<Notice>,
-) -> BTreeMap<Key, HttpRouteStatus> {
+) -> BTreeMap<Key, RouteStatus> {
     let mut context = Context::new(snapshot, grants, backend_tls);
     let mut statuses = BTreeMap::new();
     let mut rough = Vec::new();
@@ -114,7 +114,7 @@ fn add(
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     snapshot: &Snapshot,
     rough: &mut Vec<Rough>,
-) -> HttpRouteStatus {
+) -> RouteStatus {
     let candidate = Candidate {
         kind: RouteKind::HttpRoute,
         namespace: &key.namespace,
@@ -127,7 +127,7 @@ fn add(
             .collect(),
     };
     let generation = route.metadata.generation.unwrap_or_default();
-    let mut status = HttpRouteStatus::default();
+    let mut status = RouteStatus::default();
     // By Gateway, so that a route that comes to a listener by two parentRefs is there once.
     let mut hosts: BTreeMap<&Key, Hosts> = BTreeMap::new();
     let mut attached: BTreeMap<&Key, BTreeSet<usize>> = BTreeMap::new();

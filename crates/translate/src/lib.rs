@@ -23,6 +23,7 @@ mod http_route;
 mod infra;
 mod ingress;
 pub mod invalidation;
+mod kinds;
 mod listener;
 mod namespaces;
 mod notice;
@@ -57,8 +58,8 @@ pub use resolve::{TlsGroups, resolve, resolve_tls, tls_key};
 use serde::Serialize;
 pub use snapshot::{Key, Snapshot};
 pub use status::{
-    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, HttpRouteStatus, IngressStatus,
-    ListenerStatus, ParentStatus, PolicyStatus, Statuses,
+    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, IngressStatus, ListenerStatus,
+    ParentStatus, PolicyStatus, RouteStatus, Statuses,
 };
 pub use workload::logging::log_query;
 

@@ -14,7 +14,7 @@ use router::pattern::{self, check};
 
 use crate::gateway::Gateway;
 use crate::snapshot::{Key, Snapshot, oldest_first};
-use crate::status::{ACCEPTED, Condition, HttpRouteStatus, IngressStatus, PARTIALLY_INVALID, RESOLVED_REFS};
+use crate::status::{ACCEPTED, Condition, IngressStatus, PARTIALLY_INVALID, RESOLVED_REFS, RouteStatus};
 
 /// Different patterns of one object.
 const MOST_OF_OBJECT: usize = 256;
@@ -99,7 +99,7 @@ type Rules = HashMap<String, BTreeMap<u32, Rule>>;
 pub(crate) fn enforce(
     snapshot: &Snapshot,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
-    http_routes: &mut BTreeMap<Key, HttpRouteStatus>,
+    http_routes: &mut BTreeMap<Key, RouteStatus>,
     ingresses: &mut BTreeMap<Key, IngressStatus>,
 ) {
     for (gateway_key, gateway) in gateways {
@@ -298,7 +298,7 @@ fn text(refused: &BTreeMap<u32, String>, field: &str, status: &str) -> String {
 
 /// Returns whether the Gateway had accepted the route.
 fn tell_route(
-    status: &mut HttpRouteStatus,
+    status: &mut RouteStatus,
     route: &Key,
     gateway: &Key,
     refused: &BTreeMap<u32, String>,

@@ -65,41 +65,33 @@ pub(crate) fn oldest_first<T>(
     objects
 }
 
-/// The objects of one moment. Each has been admitted: defaults filled in, schema checked, `metadata.namespace`,
-/// `creationTimestamp` and `generation` set, by the API server or by the file source.
-#[derive(Debug, Clone, Default)]
-pub struct Snapshot {
-    pub gateway_classes: Objects<GatewayClass>,
-    pub gateways: Objects<Gateway>,
-    pub http_routes: Objects<HttpRoute>,
-    pub tls_routes: Objects<TlsRoute>,
-    pub backend_tls_policies: Objects<BackendTlsPolicy>,
-    pub reference_grants: Objects<ReferenceGrant>,
-    pub parameters: Objects<GatewayClassParameters>,
-    pub cache_policies: Objects<VarnishCachePolicy>,
-    pub cache_invalidations: Objects<VarnishCacheInvalidation>,
-    pub services: Objects<Service>,
-    pub endpoint_slices: Objects<EndpointSlice>,
-    pub secrets: Objects<Secret>,
-    pub config_maps: Objects<ConfigMap>,
-    pub namespaces: Objects<Namespace>,
-    pub ingresses: Objects<Ingress>,
-    pub ingress_classes: Objects<IngressClass>,
-    /// Of each Gateway that was translated before: [`crate::GatewayPlan::parameters`]. In use while the GatewayClassParameters
-    /// that it names are missing.
-    pub former_parameters: BTreeMap<Key, Arc<str>>,
-    /// The `dataPath` of Gateways whose parameters have none; [`crate::DEFAULT_DATA_PATH`] where absent.
-    pub default_data_path: Option<DataPath>,
-    /// The process that runs the Gateways reads varnishd's log of requests (an access log, spans), so every request must reach
-    /// varnishd: `dataPath: Auto` means `Varnish`.
-    pub reads_varnishd_log: bool,
-    /// Of whoever runs us.
-    pub ingress_settings: IngressSettings,
-    /// Who we are.
-    pub controllers: Controllers,
-    /// Shared with the snapshots before it, where the source keeps it.
-    pub checked: Checked,
+macro_rules! snapshot {
+    ($($class:ident { $($kind:ident: $type:ident, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
+        $describe:path, $rules:path $(, when $same:ident)? $(, else $stand_in:ident $effect:literal)?;)* })*) => {
+        /// The objects of one moment. Each has been admitted: defaults filled in, schema checked, `metadata.namespace`,
+        /// `creationTimestamp` and `generation` set, by the API server or by the file source.
+        #[derive(Debug, Clone, Default)]
+        pub struct Snapshot {
+            $($(pub $field: Objects<$type>,)*)*
+            /// Of each Gateway that was translated before: [`crate::GatewayPlan::parameters`]. In use while the
+            /// GatewayClassParameters that it names are missing.
+            pub former_parameters: BTreeMap<Key, Arc<str>>,
+            /// The `dataPath` of Gateways whose parameters have none; [`crate::DEFAULT_DATA_PATH`] where absent.
+            pub default_data_path: Option<DataPath>,
+            /// The process that runs the Gateways reads varnishd's log of requests (an access log, spans), so every request must
+            /// reach varnishd: `dataPath: Auto` means `Varnish`.
+            pub reads_varnishd_log: bool,
+            /// Of whoever runs us.
+            pub ingress_settings: IngressSettings,
+            /// Who we are.
+            pub controllers: Controllers,
+            /// Shared with the snapshots before it, where the source keeps it.
+            pub checked: Checked,
+        }
+    };
 }
+
+crate::kinds!(snapshot);
 
 /// Whose classes are ours. Several installations in one cluster have different names.
 #[derive(Debug, Clone, PartialEq, Eq)]

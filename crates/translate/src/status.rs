@@ -75,7 +75,7 @@ pub struct Statuses {
     /// Those of our classes.
     pub gateways: BTreeMap<Key, GatewayStatus>,
     /// Those with at least one parent among our Gateways.
-    pub http_routes: BTreeMap<Key, HttpRouteStatus>,
+    pub http_routes: BTreeMap<Key, RouteStatus>,
     /// Those that name our controller and have parameters.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ingress_classes: BTreeMap<Key, GatewayClassStatus>,
@@ -84,13 +84,29 @@ pub struct Statuses {
     pub ingresses: BTreeMap<Key, IngressStatus>,
     /// The same of TLSRoutes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tls_routes: BTreeMap<Key, HttpRouteStatus>,
+    pub tls_routes: BTreeMap<Key, RouteStatus>,
     /// Those with a target that is one of our Gateways, or attached to one, or not there at all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cache_policies: BTreeMap<Key, PolicyStatus>,
     /// Those for a Service that a route of one of our Gateways leads to.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub backend_tls_policies: BTreeMap<Key, PolicyStatus>,
+}
+
+impl Statuses {
+    /// The statuses of routes, by kind.
+    pub fn routes(&self) -> impl Iterator<Item = (&'static str, &BTreeMap<Key, RouteStatus>)> {
+        [("HTTPRoute", &self.http_routes), ("TLSRoute", &self.tls_routes)].into_iter()
+    }
+
+    /// The same of one kind, to change them.
+    pub fn routes_mut(&mut self, kind: &str) -> Option<&mut BTreeMap<Key, RouteStatus>> {
+        match kind {
+            "HTTPRoute" => Some(&mut self.http_routes),
+            "TLSRoute" => Some(&mut self.tls_routes),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -125,8 +141,9 @@ pub struct RouteGroupKind {
     pub kind: String,
 }
 
+/// The status of a route of any kind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct HttpRouteStatus {
+pub struct RouteStatus {
     /// In the order of the route's parentRefs, those of our Gateways only.
     pub parents: Vec<ParentStatus>,
 }

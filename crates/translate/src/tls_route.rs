@@ -18,7 +18,7 @@ use crate::notice::Notice;
 use crate::refused;
 use crate::service_port::{self, Wanted};
 use crate::snapshot::{Key, Snapshot, oldest_first};
-use crate::status::{ACCEPTED, Condition, HttpRouteStatus, ParentStatus};
+use crate::status::{ACCEPTED, Condition, ParentStatus, RouteStatus};
 
 /// Adds all TLSRoutes to the Gateways that they attach to, and returns their statuses.
 pub(crate) fn translate(
@@ -27,7 +27,7 @@ pub(crate) fn translate(
     backend_tls: &Policies<'_>,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     notices: &mut Vec<Notice>,
-) -> BTreeMap<Key, HttpRouteStatus> {
+) -> BTreeMap<Key, RouteStatus> {
     let mut statuses = BTreeMap::new();
     for (key, route) in oldest_first(&snapshot.tls_routes, |route| &route.metadata) {
         let refs: Vec<HttpRouteParentRefs> =
@@ -48,7 +48,7 @@ pub(crate) fn translate(
             hostnames: route.spec.hostnames.iter().filter_map(|name| hostname::normal(Some(name))).collect(),
         };
         let generation = route.metadata.generation.unwrap_or_default();
-        let mut status = HttpRouteStatus::default();
+        let mut status = RouteStatus::default();
         // A route that comes to a listener by two parentRefs is there once.
         let mut attached: BTreeMap<&Key, BTreeSet<usize>> = BTreeMap::new();
         let mut hosts: BTreeMap<&Key, BTreeSet<(usize, String)>> = BTreeMap::new();

@@ -9,7 +9,7 @@ use std::path::Path;
 use api::AncestorRef;
 use model::ghost;
 use serde::Serialize;
-use translate::status::{ACCEPTED, Condition, HttpRouteStatus, ListenerStatus, ParentStatus};
+use translate::status::{ACCEPTED, Condition, ListenerStatus, ParentStatus, RouteStatus};
 use translate::{EndpointIndex, GatewayPlan, Infra, Notice, Snapshot, Translation};
 
 #[test]
@@ -155,10 +155,10 @@ impl Output {
     fn new(snapshot: &Snapshot, translation: &Translation) -> Self {
         let statuses = &translation.statuses;
         let classes = statuses.gateway_classes.iter().map(|(key, status)| {
-            (format!("GatewayClass {key}"), Status::new(&status.conditions, &[], &HttpRouteStatus::default()))
+            (format!("GatewayClass {key}"), Status::new(&status.conditions, &[], &RouteStatus::default()))
         });
         let gateways = statuses.gateways.iter().map(|(key, status)| {
-            let status = Status::new(&status.conditions, &status.listeners, &HttpRouteStatus::default());
+            let status = Status::new(&status.conditions, &status.listeners, &RouteStatus::default());
             (format!("Gateway {key}"), status)
         });
         let routes = statuses
@@ -186,11 +186,11 @@ impl Output {
             (format!("{kind} {key}"), status)
         });
         let ingresses = statuses.ingresses.iter().map(|(key, status)| {
-            let own = Status::new(&status.conditions, &[], &HttpRouteStatus::default());
+            let own = Status::new(&status.conditions, &[], &RouteStatus::default());
             (format!("Ingress {key}"), own)
         });
         let ingress_classes = statuses.ingress_classes.iter().map(|(key, status)| {
-            let own = Status::new(&status.conditions, &[], &HttpRouteStatus::default());
+            let own = Status::new(&status.conditions, &[], &RouteStatus::default());
             (format!("IngressClass {key}"), own)
         });
         Self {
@@ -213,7 +213,7 @@ impl Output {
 }
 
 impl Status {
-    fn new(own: &[Condition], listeners: &[ListenerStatus], route: &HttpRouteStatus) -> Self {
+    fn new(own: &[Condition], listeners: &[ListenerStatus], route: &RouteStatus) -> Self {
         let listener = |status: &ListenerStatus| Listener {
             attached_routes: status.attached_routes,
             supported_kinds: status.supported_kinds.iter().map(|kind| kind.kind.clone()).collect(),

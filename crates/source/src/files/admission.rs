@@ -65,31 +65,48 @@ pub(crate) struct StandIn {
 }
 
 static SCHEMAS: LazyLock<BTreeMap<Kind, Node>> =
-    LazyLock::new(|| Kind::ALL.into_iter().map(|kind| (kind, described(kind))).collect());
+    LazyLock::new(|| Kind::ALL.iter().map(|kind| (*kind, described(*kind))).collect());
 
-fn described(kind: Kind) -> Node {
-    let mut schema = Object::schema(kind);
-    metadata::describe(kind, &mut schema);
-    match kind {
-        Kind::GatewayClass => gateway_class::describe(&mut schema),
-        Kind::Gateway => gateway::describe(&mut schema),
-        Kind::HttpRoute => http_route::describe(&mut schema),
-        Kind::TlsRoute => tls_route::describe(&mut schema),
-        Kind::BackendTlsPolicy => backend_tls_policy::describe(&mut schema),
-        Kind::ReferenceGrant => reference_grant::describe(&mut schema),
-        Kind::Parameters => gateway_class::describe_parameters(&mut schema),
-        Kind::CachePolicy => cache::describe_policy(&mut schema),
-        Kind::CacheInvalidation => cache::describe_invalidation(&mut schema),
-        Kind::Service => service::describe(&mut schema),
-        Kind::EndpointSlice => endpoint_slice::describe(&mut schema),
-        Kind::Secret => secret::describe(&mut schema),
-        Kind::ConfigMap => secret::describe_config_map(&mut schema),
-        Kind::Namespace => {}
-        Kind::Ingress => ingress::describe(&mut schema),
-        Kind::IngressClass => ingress::describe_class(&mut schema),
-    }
-    schema
+macro_rules! admission {
+    ($($class:ident { $($kind:ident: $type:ident, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
+        $describe:path, $rules:path $(, when $same:ident)? $(, else $stand_in:ident $effect:literal)?;)* })*) => {
+        fn described(kind: Kind) -> Node {
+            let mut schema = Object::schema(kind);
+            metadata::describe(kind, &mut schema);
+            match kind {
+                $($(Kind::$kind => $describe(&mut schema),)*)*
+            }
+            schema
+        }
+
+        /// Rules across fields.
+        fn rules(kind: Kind, value: &mut Value, violations: &mut Violations) {
+            match kind {
+                $($(Kind::$kind => $rules(value, violations),)*)*
+            }
+        }
+
+        /// What takes the place of a refused object.
+        fn stand_in(kind: Kind, raw: &Value, why: &str) -> Option<(ObjectId, Object)> {
+            match kind {
+                $($($(Kind::$kind => {
+                    let mut object = stand_in::$stand_in(raw, why)?;
+                    let name = object.metadata.name.clone().unwrap_or_default();
+                    let namespace = object.metadata.namespace.get_or_insert_with(|| "default".to_owned()).clone();
+                    let id = ObjectId { kind, key: Key::new(namespace, name) };
+                    Some((id, Object::$kind(Arc::new(object))))
+                })?)*)*
+                _ => None,
+            }
+        }
+    };
 }
+
+translate::kinds!(admission);
+
+fn no_description(_: &mut Node) {}
+
+fn no_rules(_: &Value, _: &mut Violations) {}
 
 /// The objects that a document holds: itself, or the items of a `List`. In a `ServiceList` they may leave out what the
 /// list says already.
@@ -129,8 +146,8 @@ fn kind_of_stand_in(value: &Value) -> Option<Kind> {
     if Kind::meant(name) == Some(Kind::CachePolicy) {
         return Some(Kind::CachePolicy);
     }
-    let kind = [Kind::HttpRoute, Kind::TlsRoute, Kind::BackendTlsPolicy, Kind::Ingress];
-    let kind = kind.into_iter().find(|kind| kind.name() == name)?;
+    let has_stand_in = Kind::ALL.iter().copied().filter(|kind| kind.effect_of_stand_in().is_some());
+    let kind = has_stand_in.into_iter().find(|kind| kind.name() == name)?;
     let (group, _) = text(value, "apiVersion").rsplit_once('/').unwrap_or_default();
     // Without a group it is a slip; with another one it is somebody else's.
     (group.is_empty() || kind.api_version().starts_with(&format!("{group}/"))).then_some(kind)
@@ -212,21 +229,7 @@ fn check(id: &ObjectId, value: &mut Value, violations: &mut Violations) {
     if !violations.is_empty() {
         return;
     }
-    match kind {
-        Kind::Gateway => gateway::rules(value, violations),
-        Kind::HttpRoute => http_route::rules(value, violations),
-        Kind::TlsRoute => tls_route::rules(value, violations),
-        Kind::BackendTlsPolicy => backend_tls_policy::rules(value, violations),
-        Kind::CachePolicy => cache::policy_rules(value, violations),
-        Kind::Parameters => gateway_class::parameter_rules(value, violations),
-        Kind::CacheInvalidation => cache::invalidation_rules(value, violations),
-        Kind::Service => service::rules(value, violations),
-        Kind::EndpointSlice => endpoint_slice::rules(value, violations),
-        Kind::Secret | Kind::ConfigMap => secret::rules(value, violations),
-        Kind::Ingress => ingress::rules(value, violations),
-        Kind::IngressClass => ingress::class_rules(value, violations),
-        Kind::GatewayClass | Kind::ReferenceGrant | Kind::Namespace => {}
-    }
+    rules(kind, value, violations);
 }
 
 fn refused(id: Option<ObjectId>, trace: Trace, shown: Option<String>, message: impl Into<String>) -> Verdict {
@@ -239,52 +242,23 @@ fn with_stand_in(mut verdict: Verdict, raw: Option<(Kind, Value)>) -> Verdict {
     let (Some((kind, raw)), Verdict::Refused { message, stand_in, .. }) = (raw, &mut verdict) else {
         return verdict;
     };
-    macro_rules! stand_in {
-        ($kind:ident, $object:expr, $effect:expr) => {{
-            let mut object = $object;
-            let name = object.metadata.name.clone().unwrap_or_default();
-            let namespace = object.metadata.namespace.get_or_insert_with(|| "default".to_owned()).clone();
-            let id = ObjectId { kind, key: Key::new(namespace, name) };
-            *stand_in =
-                Some(StandIn { id, object: Object::$kind(Arc::new(object)), effect: $effect.to_owned() });
-        }};
-    }
-    match kind {
-        Kind::HttpRoute => stand_in!(
-            HttpRoute,
-            stand_in::http_route(&raw, message),
-            "the requests that it can be seen to be for get 500"
-        ),
-        Kind::TlsRoute => stand_in!(
-            TlsRoute,
-            stand_in::tls_route(&raw, message),
-            "connections for its hostnames are closed"
-        ),
-        Kind::Ingress => {
-            stand_in!(Ingress, stand_in::ingress(&raw, message), "requests for its hosts get 503");
-        }
-        Kind::CachePolicy => {
-            let policy = stand_in::cache_policy(&raw, message);
-            let effect = if policy.spec.target_ref.name.is_empty() {
+    if let (Some((id, object)), Some(effect)) =
+        (self::stand_in(kind, &raw, message), kind.effect_of_stand_in())
+    {
+        let effect = match &object {
+            Object::CachePolicy(policy) if policy.spec.target_ref.name.is_empty() => {
                 "its target cannot be told, so nothing that a policy of its namespace can be for is cached"
-            } else {
-                "its target is not cached"
-            };
-            stand_in!(CachePolicy, policy, effect);
-        }
-        Kind::BackendTlsPolicy => {
-            if let Some(policy) = stand_in::backend_tls_policy(&raw, message) {
-                stand_in!(BackendTlsPolicy, policy, "requests to the Services that it is for get 500");
             }
-        }
-        _ => {}
+            _ => effect,
+        };
+        *stand_in = Some(StandIn { id, object, effect: effect.to_owned() });
     }
     verdict
 }
 
 /// What stands for all cache policies that a file may hold: they may be for anything.
 pub(crate) fn closes_all(file: &str) -> (ObjectId, Object) {
-    let mut policy = stand_in::cache_policy(&Value::Null, "its file cannot be parsed");
+    let mut policy = stand_in::cache_policy_for(&Value::Null, "its file cannot be parsed");
     let key = Key::cluster(file);
     policy.metadata.name = Some(key.name.clone());
     policy.metadata.namespace = None;
@@ -319,7 +293,7 @@ mod tests {
     #[test]
     fn every_field_that_is_described_exists_in_its_type() {
         for kind in Kind::ALL {
-            described(kind);
+            described(*kind);
         }
     }
 }

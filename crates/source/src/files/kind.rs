@@ -6,27 +6,56 @@ use super::schema::spelling;
 
 const GATEWAY: &str = "gateway.networking.k8s.io";
 const VARNISH: &str = "gateway.varnish-software.com";
+const CORE: &str = "";
+const NETWORKING: &str = "networking.k8s.io";
+const DISCOVERY: &str = "discovery.k8s.io";
 
-/// Every kind that a snapshot holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
-    GatewayClass,
-    Gateway,
-    HttpRoute,
-    TlsRoute,
-    BackendTlsPolicy,
-    ReferenceGrant,
-    Parameters,
-    CachePolicy,
-    CacheInvalidation,
-    Service,
-    EndpointSlice,
-    Secret,
-    ConfigMap,
-    Namespace,
-    Ingress,
-    IngressClass,
+/// Whether the objects of a kind live in namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Cluster,
+    Namespaced,
 }
+
+/// What the table of kinds says of one.
+struct Facts {
+    name: &'static str,
+    group: &'static str,
+    /// The preferred one first.
+    versions: &'static [&'static str],
+    scope: Scope,
+    /// What the object does that takes the place of a refused one, where there is one.
+    effect_of_stand_in: Option<&'static str>,
+}
+
+macro_rules! kinds {
+    ($($class:ident { $($kind:ident: $type:ident, $field:ident, $name:literal, $group:ident, [$($version:literal),+], $scope:ident,
+        $describe:path, $rules:path $(, when $same:ident)? $(, else $stand_in:ident $effect:literal)?;)* })*) => {
+        /// Every kind that a snapshot holds.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum Kind {
+            $($($kind,)*)*
+        }
+
+        impl Kind {
+            pub(crate) const ALL: &[Self] = &[$($(Self::$kind,)*)*];
+
+            const fn facts(self) -> Facts {
+                match self {
+                    $($(Self::$kind => Facts {
+                        name: $name,
+                        group: $group,
+                        versions: &[$($version),+],
+                        scope: Scope::$scope,
+                        effect_of_stand_in: [$(Some($effect),)? None][0],
+                    },)*)*
+                }
+            }
+        }
+    };
+}
+
+translate::kinds!(kinds);
 
 /// What `apiVersion` and `kind` of a document turned out to be.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,65 +68,29 @@ pub(crate) enum Recognised {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 16] = [
-        Self::GatewayClass,
-        Self::Gateway,
-        Self::HttpRoute,
-        Self::TlsRoute,
-        Self::BackendTlsPolicy,
-        Self::ReferenceGrant,
-        Self::Parameters,
-        Self::CachePolicy,
-        Self::CacheInvalidation,
-        Self::Service,
-        Self::EndpointSlice,
-        Self::Secret,
-        Self::ConfigMap,
-        Self::Namespace,
-        Self::Ingress,
-        Self::IngressClass,
-    ];
-
-    /// Name, group, versions (the preferred one first), and whether its objects live in a namespace.
-    const fn facts(self) -> (&'static str, &'static str, &'static [&'static str], bool) {
-        match self {
-            Self::GatewayClass => ("GatewayClass", GATEWAY, &["v1", "v1beta1"], false),
-            Self::Gateway => ("Gateway", GATEWAY, &["v1", "v1beta1"], true),
-            Self::HttpRoute => ("HTTPRoute", GATEWAY, &["v1", "v1beta1"], true),
-            Self::TlsRoute => ("TLSRoute", GATEWAY, &["v1"], true),
-            Self::BackendTlsPolicy => ("BackendTLSPolicy", GATEWAY, &["v1"], true),
-            Self::ReferenceGrant => ("ReferenceGrant", GATEWAY, &["v1", "v1beta1"], true),
-            Self::Parameters => ("GatewayClassParameters", VARNISH, &["v1alpha1"], false),
-            Self::CachePolicy => ("VarnishCachePolicy", VARNISH, &["v1alpha1"], true),
-            Self::CacheInvalidation => ("VarnishCacheInvalidation", VARNISH, &["v1alpha1"], true),
-            Self::Service => ("Service", "", &["v1"], true),
-            Self::EndpointSlice => ("EndpointSlice", "discovery.k8s.io", &["v1"], true),
-            Self::Secret => ("Secret", "", &["v1"], true),
-            Self::ConfigMap => ("ConfigMap", "", &["v1"], true),
-            Self::Namespace => ("Namespace", "", &["v1"], false),
-            Self::Ingress => ("Ingress", "networking.k8s.io", &["v1"], true),
-            Self::IngressClass => ("IngressClass", "networking.k8s.io", &["v1"], false),
-        }
-    }
-
     pub(crate) const fn name(self) -> &'static str {
-        self.facts().0
+        self.facts().name
     }
 
     pub(crate) const fn namespaced(self) -> bool {
-        self.facts().3
+        matches!(self.facts().scope, Scope::Namespaced)
+    }
+
+    /// What the object does that takes the place of a refused one; none: a refused object is merely absent.
+    pub(crate) const fn effect_of_stand_in(self) -> Option<&'static str> {
+        self.facts().effect_of_stand_in
     }
 
     /// The `apiVersion` that an object of this kind is stored under.
     pub(crate) fn api_version(self) -> String {
-        let (_, group, versions, _) = self.facts();
+        let Facts { group, versions, .. } = self.facts();
         let version = versions.first().copied().unwrap_or_default();
         if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
     }
 
     /// Every `apiVersion` that is read, as words: `` `g/v1` or `g/v1beta1` ``.
     pub(crate) fn api_versions(self) -> String {
-        let (_, group, versions, _) = self.facts();
+        let Facts { group, versions, .. } = self.facts();
         let named = versions.iter().map(|version| match group {
             "" => format!("`{version}`"),
             group => format!("`{group}/{version}`"),
@@ -107,29 +100,29 @@ impl Kind {
 
     /// The kind that this word stands for, even if it is misspelt.
     pub(crate) fn meant(name: &str) -> Option<Self> {
-        let exact = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        let exact = Self::ALL.iter().copied().find(|kind| kind.name() == name);
         if name == "TCPRoute" {
             // Near to TLSRoute, and a kind of its own.
             return None;
         }
         exact.or_else(|| {
-            let names = Self::ALL.map(|kind| kind.name().to_owned());
+            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.name().to_owned()).collect();
             let closest = spelling::closest(name, names.iter())?;
-            Self::ALL.into_iter().find(|kind| kind.name() == closest)
+            Self::ALL.iter().copied().find(|kind| kind.name() == closest)
         })
     }
 
     /// Is any kind of its group read?
     pub(crate) fn has_group_of(api_version: &str) -> bool {
         let (group, _) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-        Self::ALL.into_iter().any(|kind| kind.facts().1 == group)
+        Self::ALL.iter().copied().any(|kind| kind.facts().group == group)
     }
 
     pub(crate) fn recognise(api_version: &str, name: &str) -> Recognised {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-        let namesake = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        let namesake = Self::ALL.iter().copied().find(|kind| kind.name() == name);
         let Some(kind) = namesake else { return Recognised::Unknown(None) };
-        let (_, own_group, versions, _) = kind.facts();
+        let Facts { group: own_group, versions, .. } = kind.facts();
         if group != own_group {
             // `apiVersion: v1` on a Gateway is a slip; `networking.istio.io/v1` is somebody else's Gateway.
             return if group.is_empty() {

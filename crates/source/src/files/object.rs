@@ -35,39 +35,40 @@ impl fmt::Display for ObjectId {
 }
 
 macro_rules! objects {
-    ($($kind:ident($type:ty) in $field:ident,)*) => {
+    ($($class:ident { $($kind:ident: $type:ident, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
+        $describe:path, $rules:path $(, when $same:ident)? $(, else $stand_in:ident $effect:literal)?;)* })*) => {
         #[derive(Debug, Clone)]
         pub(crate) enum Object {
-            $($kind(Arc<$type>),)*
+            $($($kind(Arc<$type>),)*)*
         }
 
         impl Object {
             /// Reads a checked value into its type.
             pub(crate) fn read(kind: Kind, value: Value) -> Result<Self, serde_json::Error> {
                 match kind {
-                    $(Kind::$kind => Ok(Self::$kind(Arc::new(serde_json::from_value(value)?))),)*
+                    $($(Kind::$kind => Ok(Self::$kind(Arc::new(serde_json::from_value(value)?))),)*)*
                 }
             }
 
             /// Fields and types of a kind.
             pub(crate) fn schema(kind: Kind) -> Node {
                 match kind {
-                    $(Kind::$kind => Node::of_object::<$type>(),)*
+                    $($(Kind::$kind => Node::of_object::<$type>(),)*)*
                 }
             }
 
             pub(crate) fn insert_into(&self, key: Key, snapshot: &mut Snapshot) {
                 match self {
-                    $(Self::$kind(object) => {
+                    $($(Self::$kind(object) => {
                         snapshot.$field.insert(key, object.clone());
-                    })*
+                    })*)*
                 }
             }
 
             /// Whether both are one object in memory.
             pub(crate) fn is(&self, other: &Self) -> bool {
                 match (self, other) {
-                    $((Self::$kind(one), Self::$kind(two)) => Arc::ptr_eq(one, two),)*
+                    $($((Self::$kind(one), Self::$kind(two)) => Arc::ptr_eq(one, two),)*)*
                     _ => false,
                 }
             }
@@ -76,7 +77,7 @@ macro_rules! objects {
             /// one if nothing has changed since.
             pub(crate) fn stamp(&mut self, now: Timestamp, before: Option<&Self>) {
                 match self {
-                    $(Self::$kind(shared) => {
+                    $($(Self::$kind(shared) => {
                         let before = match before {
                             Some(Self::$kind(before)) => Some(before),
                             _ => None,
@@ -94,31 +95,14 @@ macro_rules! objects {
                         {
                             *shared = before.clone();
                         }
-                    })*
+                    })*)*
                 }
             }
         }
     };
 }
 
-objects! {
-    GatewayClass(GatewayClass) in gateway_classes,
-    Gateway(Gateway) in gateways,
-    HttpRoute(HttpRoute) in http_routes,
-    TlsRoute(TlsRoute) in tls_routes,
-    BackendTlsPolicy(BackendTlsPolicy) in backend_tls_policies,
-    ReferenceGrant(ReferenceGrant) in reference_grants,
-    Parameters(GatewayClassParameters) in parameters,
-    CachePolicy(VarnishCachePolicy) in cache_policies,
-    CacheInvalidation(VarnishCacheInvalidation) in cache_invalidations,
-    Service(Service) in services,
-    EndpointSlice(EndpointSlice) in endpoint_slices,
-    Secret(Secret) in secrets,
-    ConfigMap(ConfigMap) in config_maps,
-    Namespace(Namespace) in namespaces,
-    Ingress(Ingress) in ingresses,
-    IngressClass(IngressClass) in ingress_classes,
-}
+translate::kinds!(objects);
 
 /// Age: as written, else as before, else now. Generation: as written, at least one more than before if the content
 /// has changed, at least 1.

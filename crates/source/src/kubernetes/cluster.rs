@@ -25,37 +25,6 @@ use super::secrets::Secrets;
 use super::store::{Namespaces, Scope, Signal, Store, list, never_same};
 use crate::stand_in;
 
-/// All watches of an operator's input.
-#[derive(Debug)]
-pub struct Cluster {
-    pub gateway_classes: Store<GatewayClass>,
-    pub gateways: Store<Gateway>,
-    pub http_routes: Store<HttpRoute>,
-    pub tls_routes: Store<TlsRoute>,
-    pub backend_tls_policies: Store<BackendTlsPolicy>,
-    reference_grants: Store<ReferenceGrant>,
-    pub parameters: Store<GatewayClassParameters>,
-    pub cache_policies: Store<VarnishCachePolicy>,
-    /// They say nothing about routing: whoever carries them out watches [`Cluster::invalidations_changed`].
-    pub cache_invalidations: Store<VarnishCacheInvalidation>,
-    services: Store<Service>,
-    secrets: Secrets,
-    namespaces: Store<Namespace>,
-    pub ingresses: Store<Ingress>,
-    ingress_classes: Store<IngressClass>,
-    ingress_settings: IngressSettings,
-    default_data_path: Option<DataPath>,
-    /// Who we are.
-    pub controllers: Controllers,
-    checked: Checked,
-    config_maps: Named<ConfigMap>,
-    /// Those with CA certificates that are of another type.
-    authorities: Named<Secret>,
-    changed: Signal,
-    touched: Signal,
-    invalidations_changed: Signal,
-}
-
 /// An object with a value that we do not know.
 #[derive(Debug, Clone)]
 pub struct Unreadable {
@@ -66,77 +35,154 @@ pub struct Unreadable {
     pub is_kept: bool,
 }
 
+/// What takes the place of an unreadable object that never was readable.
+macro_rules! stand_in {
+    () => {
+        |_| None
+    };
+    ($stand_in:ident) => {
+        |unread: &Unread| stand_in::$stand_in(&unread.raw, &unread.reason())
+    };
+}
+
+/// The watches of a kind: in all namespaces, or for the cluster.
+macro_rules! watch {
+    (Cluster, $client:expr, $namespaces:expr) => {
+        vec![Api::all($client.clone())]
+    };
+    (Namespaced, $client:expr, $namespaces:expr) => {
+        $namespaces.apis($client)
+    };
+}
+
+macro_rules! cluster {
+    (
+        custom { $($kind:ident: $type:ident, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
+            $describe:path, $rules:path $(, else $stand_in:ident $effect:literal)?;)* }
+        builtin { $($b_kind:ident: $b_type:ident, $b_field:ident, $b_name:literal, $b_group:ident, $b_versions:tt, $b_scope:ident,
+            $b_describe:path, $b_rules:path, when $same:ident $(, else $b_stand_in:ident $b_effect:literal)?;)* }
+        other { $($o_kind:ident: $o_type:ident, $o_field:ident, $o_name:literal, $o_group:ident, $o_versions:tt, $o_scope:ident,
+            $o_describe:path, $o_rules:path;)* }
+    ) => {
+        /// All watches of an operator's input.
+        #[derive(Debug)]
+        pub struct Cluster {
+            $(pub $field: Store<$type>,)*
+            $(pub $b_field: Store<$b_type>,)*
+            /// They say nothing about routing: whoever carries them out watches [`Cluster::invalidations_changed`].
+            pub cache_invalidations: Store<VarnishCacheInvalidation>,
+            secrets: Secrets,
+            ingress_settings: IngressSettings,
+            default_data_path: Option<DataPath>,
+            /// Who we are.
+            pub controllers: Controllers,
+            checked: Checked,
+            config_maps: Named<ConfigMap>,
+            /// Those with CA certificates that are of another type.
+            authorities: Named<Secret>,
+            changed: Signal,
+            touched: Signal,
+            invalidations_changed: Signal,
+        }
+
+        impl Cluster {
+            pub fn watch(
+                client: &Client,
+                namespaces: &Namespaces,
+                controllers: Controllers,
+                ingress_settings: IngressSettings,
+                default_data_path: Option<DataPath>,
+            ) -> Self {
+                let (changed, touched) = (Signal::default(), Signal::default());
+                let invalidations_changed = Signal::default();
+                let scope = Scope::default();
+                Self {
+                    $($field: Store::watch_each(
+                        watch!($scope, client, namespaces),
+                        &scope,
+                        same_generation,
+                        changed.clone(),
+                        touched.clone(),
+                    ),)*
+                    $($b_field: Store::watch_each(
+                        watch!($b_scope, client, namespaces),
+                        &scope,
+                        $same,
+                        changed.clone(),
+                        touched.clone(),
+                    ),)*
+                    cache_invalidations: Store::watch_each(
+                        namespaces.apis(client),
+                        &scope,
+                        never_same,
+                        invalidations_changed.clone(),
+                        Signal::default(),
+                    ),
+                    secrets: Secrets::watch(client, namespaces, changed.clone()),
+                    ingress_settings,
+                    default_data_path,
+                    controllers,
+                    checked: Checked::default(),
+                    config_maps: Named::new(client.clone(), namespaces, same_config_map, changed.clone()),
+                    authorities: Named::new(client.clone(), namespaces, same_secret, changed.clone()),
+                    changed,
+                    touched,
+                    invalidations_changed,
+                }
+            }
+
+            /// Until every kind that routing depends on was listed once, or is known to be missing.
+            pub async fn synced(&self) {
+                $(self.$field.synced().await;)*
+                $(self.$b_field.synced().await;)*
+                self.secrets.synced().await;
+            }
+
+            /// The objects of the kinds that are watched as they are.
+            fn watched(&self) -> Snapshot {
+                Snapshot {
+                    $($field: self.$field.usable(stand_in!($($stand_in)?)),)*
+                    $($b_field: self.$b_field.usable(stand_in!($($b_stand_in)?)),)*
+                    ..Snapshot::default()
+                }
+            }
+
+            /// Objects that hold something newer than we know.
+            pub fn unreadable(&self) -> Vec<Unreadable> {
+                let mut all = Vec::new();
+                $(for (key, unread) in self.$field.unread() {
+                    let is_kept = self.$field.is_kept(&key);
+                    all.push(Unreadable { kind: $name, key, unread, is_kept });
+                })*
+                all
+            }
+
+            /// Kinds that the cluster does not have.
+            pub fn missing(&self) -> Vec<&'static str> {
+                let watched = [
+                    $(($name, self.$field.is_missing()),)*
+                    ("VarnishCacheInvalidation", self.cache_invalidations.is_missing()),
+                ];
+                watched.into_iter().filter_map(|(kind, missing)| missing.then_some(kind)).collect()
+            }
+        }
+
+        /// What a cluster with these objects gives at once. For tests and tools. Objects without readable metadata, which no API
+        /// server has, are left out.
+        pub fn snapshot_of(objects: &[Value]) -> Snapshot {
+            Snapshot {
+                $($field: list::<$type>(objects, stand_in!($($stand_in)?)),)*
+                $($b_field: list::<$b_type>(objects, stand_in!($($b_stand_in)?)),)*
+                $($o_field: list::<$o_type>(objects, |_| None),)*
+                ..Snapshot::default()
+            }
+        }
+    };
+}
+
+translate::kinds!(cluster);
+
 impl Cluster {
-    pub fn watch(
-        client: &Client,
-        namespaces: &Namespaces,
-        controllers: Controllers,
-        ingress_settings: IngressSettings,
-        default_data_path: Option<DataPath>,
-    ) -> Self {
-        let (changed, touched) = (Signal::default(), Signal::default());
-        let invalidations_changed = Signal::default();
-        let scope = Scope::default();
-        macro_rules! of_cluster {
-            ($same:expr) => {
-                Store::watch(Api::all(client.clone()), &scope, $same, changed.clone(), touched.clone())
-            };
-        }
-        macro_rules! all {
-            ($same:expr) => {
-                Store::watch_each(namespaces.apis(client), &scope, $same, changed.clone(), touched.clone())
-            };
-        }
-        Self {
-            gateway_classes: of_cluster!(same_generation),
-            gateways: all!(same_generation),
-            http_routes: all!(same_generation),
-            tls_routes: all!(same_generation),
-            backend_tls_policies: all!(same_generation),
-            reference_grants: all!(same_generation),
-            parameters: of_cluster!(same_generation),
-            cache_policies: all!(same_generation),
-            cache_invalidations: Store::watch_each(
-                namespaces.apis(client),
-                &scope,
-                never_same,
-                invalidations_changed.clone(),
-                Signal::default(),
-            ),
-            services: all!(same_service),
-            secrets: Secrets::watch(client, namespaces, changed.clone()),
-            namespaces: of_cluster!(same_namespace),
-            ingresses: all!(same_generation),
-            ingress_classes: of_cluster!(same_generation),
-            ingress_settings,
-            default_data_path,
-            controllers,
-            checked: Checked::default(),
-            config_maps: Named::new(client.clone(), namespaces, same_config_map, changed.clone()),
-            authorities: Named::new(client.clone(), namespaces, same_secret, changed.clone()),
-            changed,
-            touched,
-            invalidations_changed,
-        }
-    }
-
-    /// Until every kind that routing depends on was listed once, or is known to be missing.
-    pub async fn synced(&self) {
-        self.gateway_classes.synced().await;
-        self.gateways.synced().await;
-        self.http_routes.synced().await;
-        self.tls_routes.synced().await;
-        self.backend_tls_policies.synced().await;
-        self.reference_grants.synced().await;
-        self.parameters.synced().await;
-        self.cache_policies.synced().await;
-        self.services.synced().await;
-        self.secrets.synced().await;
-        self.namespaces.synced().await;
-        self.ingresses.synced().await;
-        self.ingress_classes.synced().await;
-    }
-
     /// Raised whenever a new snapshot may differ from the last.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
@@ -154,23 +200,11 @@ impl Cluster {
 
     pub async fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot {
-            gateway_classes: self.gateway_classes.usable(|_| None),
-            gateways: self.gateways.usable(|_| None),
-            http_routes: self.http_routes.usable(http_route),
-            tls_routes: self.tls_routes.usable(tls_route),
-            backend_tls_policies: self.backend_tls_policies.usable(backend_tls_policy),
-            reference_grants: self.reference_grants.usable(|_| None),
-            parameters: self.parameters.usable(|_| None),
-            cache_policies: self.cache_policies.usable(cache_policy),
-            services: self.services.usable(|_| None),
-            namespaces: self.namespaces.usable(|_| None),
-            ingresses: self.ingresses.usable(ingress),
-            ingress_classes: self.ingress_classes.usable(|_| None),
             ingress_settings: self.ingress_settings.clone(),
             default_data_path: self.default_data_path,
             controllers: self.controllers.clone(),
             checked: self.checked.clone(),
-            ..Snapshot::default()
+            ..self.watched()
         };
         self.config_maps.want(&config_maps(&snapshot)).await;
         snapshot.config_maps = self.config_maps.objects();
@@ -179,93 +213,6 @@ impl Cluster {
         self.authorities.want(&authorities(&snapshot, "Secret").collect()).await;
         snapshot.secrets.extend(self.authorities.objects());
         snapshot
-    }
-
-    /// Objects that hold something newer than we know.
-    pub fn unreadable(&self) -> Vec<Unreadable> {
-        let mut all = Vec::new();
-        macro_rules! add {
-            ($($kind:literal in $store:ident),+) => {$(
-                for (key, unread) in self.$store.unread() {
-                    let is_kept = self.$store.is_kept(&key);
-                    all.push(Unreadable { kind: $kind, key, unread, is_kept });
-                }
-            )+};
-        }
-        add!(
-            "GatewayClass" in gateway_classes, "Gateway" in gateways, "HTTPRoute" in http_routes,
-            "TLSRoute" in tls_routes, "BackendTLSPolicy" in backend_tls_policies,
-            "ReferenceGrant" in reference_grants, "GatewayClassParameters" in parameters,
-            "VarnishCachePolicy" in cache_policies
-        );
-        all
-    }
-
-    /// Kinds that the cluster does not have.
-    pub fn missing(&self) -> Vec<&'static str> {
-        [
-            ("GatewayClass", self.gateway_classes.is_missing()),
-            ("Gateway", self.gateways.is_missing()),
-            ("HTTPRoute", self.http_routes.is_missing()),
-            ("TLSRoute", self.tls_routes.is_missing()),
-            ("BackendTLSPolicy", self.backend_tls_policies.is_missing()),
-            ("ReferenceGrant", self.reference_grants.is_missing()),
-            ("GatewayClassParameters", self.parameters.is_missing()),
-            ("VarnishCachePolicy", self.cache_policies.is_missing()),
-            ("VarnishCacheInvalidation", self.cache_invalidations.is_missing()),
-        ]
-        .into_iter()
-        .filter_map(|(kind, missing)| missing.then_some(kind))
-        .collect()
-    }
-}
-
-fn http_route(unread: &Unread) -> Option<HttpRoute> {
-    Some(stand_in::http_route(&unread.raw, &unread.reason()))
-}
-
-fn tls_route(unread: &Unread) -> Option<TlsRoute> {
-    Some(stand_in::tls_route(&unread.raw, &unread.reason()))
-}
-
-fn cache_policy(unread: &Unread) -> Option<VarnishCachePolicy> {
-    Some(stand_in::cache_policy(&unread.raw, &unread.reason()))
-}
-
-fn backend_tls_policy(unread: &Unread) -> Option<BackendTlsPolicy> {
-    stand_in::backend_tls_policy(&unread.raw, &unread.reason())
-}
-
-fn ingress(unread: &Unread) -> Option<Ingress> {
-    Some(stand_in::ingress(&unread.raw, &unread.reason()))
-}
-
-/// What a cluster with these objects gives at once. For tests and tools. Objects without readable metadata, which no API
-/// server has, are left out.
-pub fn snapshot_of(objects: &[Value]) -> Snapshot {
-    macro_rules! all {
-        ($type:ty, $stand_in:expr) => {
-            list::<$type>(objects, $stand_in)
-        };
-    }
-    Snapshot {
-        gateway_classes: all!(GatewayClass, |_| None),
-        gateways: all!(Gateway, |_| None),
-        http_routes: all!(HttpRoute, http_route),
-        tls_routes: all!(TlsRoute, tls_route),
-        backend_tls_policies: all!(BackendTlsPolicy, backend_tls_policy),
-        reference_grants: all!(ReferenceGrant, |_| None),
-        parameters: all!(GatewayClassParameters, |_| None),
-        cache_policies: all!(VarnishCachePolicy, cache_policy),
-        cache_invalidations: all!(VarnishCacheInvalidation, |_| None),
-        services: all!(Service, |_| None),
-        endpoint_slices: all!(EndpointSlice, |_| None),
-        secrets: all!(Secret, |_| None),
-        config_maps: all!(ConfigMap, |_| None),
-        namespaces: all!(Namespace, |_| None),
-        ingresses: all!(Ingress, ingress),
-        ingress_classes: all!(IngressClass, |_| None),
-        ..Snapshot::default()
     }
 }
 

@@ -588,7 +588,7 @@ mod tests {
     }
 
     fn ttl(seen: &Seen<VarnishCachePolicy>) -> Option<String> {
-        let usable = seen.usable(|unread| Some(crate::stand_in::cache_policy(&unread.raw, &unread.why)));
+        let usable = seen.usable(|unread| crate::stand_in::cache_policy(&unread.raw, &unread.why));
         usable[&Key::new("n", "p")].spec.default_ttl.clone()
     }
 
