@@ -2,9 +2,9 @@
 
 use api::{GatewayClassParameters, VarnishCachePolicy};
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
+use gateway_api::experimental::httproutes::HttpRoute;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
-use gateway_api::experimental::httproutes::HttpRoute;
 use gateway_api::referencegrants::ReferenceGrant;
 use gateway_api::tlsroutes::TlsRoute;
 use kube::Api;
