@@ -11,5 +11,5 @@ mod verify;
 pub use counters::{BackendCounters, BackendFailure};
 pub(crate) use profile::Ready;
 pub use profile::{BackendName, BackendTls, Profiles, Trust};
-pub(crate) use serve::reach;
 pub use serve::{BackendEvent, BackendSide, Peers, run_backends};
+pub(crate) use serve::{reach, reach_http2};

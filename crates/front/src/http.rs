@@ -5,6 +5,7 @@
 //! varnishd with what the client sent ([`cache`]); all others go straight to an endpoint ([`origin`]). What breaks off on
 //! one side breaks off on the other.
 
+mod accept_key;
 mod attempt;
 mod body;
 mod cache;
@@ -15,8 +16,10 @@ mod h1;
 mod h2;
 mod h2_io;
 mod health;
+mod heard;
 mod kept;
 mod line;
+mod multiplexed;
 mod origin;
 mod pool;
 mod reason;
@@ -25,10 +28,12 @@ mod request;
 mod resets;
 mod response;
 mod rewind;
+mod stream;
 mod table;
 mod tallies;
 mod tunnel;
 mod tunnels;
+mod upload;
 mod varnishd;
 mod watched;
 mod wire;

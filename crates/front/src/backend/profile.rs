@@ -12,6 +12,9 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::verify::{Expected, Verifier};
 
+/// The name of HTTP/2 in ALPN.
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// By the authority that varnishd sends. Connections of varnishd's pool stay with the profile that they began with: a name
 /// that changes with the profile's content makes a changed profile count at once.
 pub type Profiles = BTreeMap<String, BackendTls>;
@@ -52,6 +55,8 @@ pub enum Trust {
 pub(crate) struct Ready {
     pub(crate) of: BackendTls,
     pub(crate) config: Arc<ClientConfig>,
+    /// For backends that speak HTTP/2.
+    pub(crate) http2: Arc<ClientConfig>,
     pub(crate) name: ServerName<'static>,
 }
 
@@ -80,7 +85,9 @@ impl Ready {
         if profile.alpn {
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
         }
-        Ok(Self { of: profile.clone(), config: Arc::new(config), name })
+        let mut http2 = config.clone();
+        http2.alpn_protocols = vec![HTTP2.to_vec()];
+        Ok(Self { of: profile.clone(), config: Arc::new(config), http2: Arc::new(http2), name })
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use router::random;
-use rustls::{CertificateError, HandshakeKind};
+use rustls::{CertificateError, ClientConfig, HandshakeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::counters::{BackendCounters, BackendFailure};
-use super::profile::{Profiles, Ready};
+use super::profile::{HTTP2, Profiles, Ready};
 use crate::answering::Answering;
 use crate::http::{dial, is_exhausted};
 use crate::{Shutdown, lanes, proxy, relay};
@@ -383,7 +383,24 @@ async fn destination(stream: &mut UnixStream) -> io::Result<(SocketAddr, String)
 
 type Failed = (BackendFailure, String);
 
+/// Reaches a backend that speaks HTTP/2. One that does not say so by ALPN is sent nothing.
+pub(crate) async fn reach_http2(endpoint: SocketAddr, ready: &Ready) -> Result<TlsStream<TcpStream>, Failed> {
+    let stream = reach_by(endpoint, ready, &ready.http2).await?;
+    if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
+        return Ok(stream);
+    }
+    Err((BackendFailure::Incompatible, "it does not speak HTTP/2: it does not select h2 by ALPN".to_owned()))
+}
+
 pub(crate) async fn reach(endpoint: SocketAddr, ready: &Ready) -> Result<TlsStream<TcpStream>, Failed> {
+    reach_by(endpoint, ready, &ready.config).await
+}
+
+async fn reach_by(
+    endpoint: SocketAddr,
+    ready: &Ready,
+    config: &Arc<ClientConfig>,
+) -> Result<TlsStream<TcpStream>, Failed> {
     let patience = ready.of.connect_timeout;
     let stream = match timeout(patience, dial(endpoint)).await {
         Ok(Ok(stream)) => stream,
@@ -391,7 +408,7 @@ pub(crate) async fn reach(endpoint: SocketAddr, ready: &Ready) -> Result<TlsStre
         Ok(Err(e)) => return Err((BackendFailure::Unreachable, e.to_string())),
         Err(_) => return Err((BackendFailure::Unreachable, format!("no connection in {patience:?}"))),
     };
-    let connector = TlsConnector::from(Arc::clone(&ready.config));
+    let connector = TlsConnector::from(Arc::clone(config));
     match timeout(HANDSHAKE_TIMEOUT, connector.connect(ready.name.clone(), stream)).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(e)) => Err(failure(&e)),

@@ -11,16 +11,21 @@ use http::header::{self, HeaderValue};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
-
+use model::Protocol;
 use tokio::time::timeout;
 
 use super::body::{ClientBody, OriginBody, Progress};
 use super::health::Fault;
+use super::multiplexed;
 use super::origin::{Answered, Failure, Patience};
 use super::pool::{self, Key, Lease, Unconnected};
 use super::record::Record;
+use super::stream;
 use crate::backend::Ready;
 use crate::{BackendFailure, BackendSide};
+
+/// How often a request that an endpoint has not processed is sent to it again, on another stream or connection.
+const AGAIN: usize = 2;
 
 /// Where one try goes.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +33,8 @@ pub(crate) struct Target<'a> {
     pub(crate) endpoint: SocketAddr,
     /// Name and content of the profile by which the endpoint is verified.
     pub(crate) profile: Option<(&'a str, &'a Arc<Ready>)>,
+    /// What it speaks.
+    pub(crate) protocol: Protocol,
 }
 
 /// Why a try has no answer.
@@ -55,12 +62,80 @@ pub(crate) async fn attempt(
     patience: Patience,
     record: &mut Record,
 ) -> Result<Answered, Unanswered> {
-    by_http1(side, target, request, pooled, patience, record).await
+    match target.protocol {
+        Protocol::Http1 => by_http1(side, target, request, pooled, patience, record).await,
+        Protocol::Http2 => Box::pin(by_http2(side, target, request, patience, record)).await,
+    }
+}
+
+/// On a stream of a connection that others share.
+async fn by_http2(
+    side: &BackendSide,
+    Target { endpoint, profile, .. }: Target<'_>,
+    mut request: Request<ClientBody>,
+    patience: Patience,
+    record: &mut Record,
+) -> Result<Answered, Unanswered> {
+    let key = Key::new(endpoint, profile.map(|(_, ready)| ready));
+    let began = Instant::now();
+    let mut again = AGAIN;
+    loop {
+        record.tries(endpoint);
+        let kept = multiplexed::take(&key);
+        let is_kept = kept.is_some();
+        let ticket = match kept {
+            Some(ticket) => ticket,
+            None => {
+                let connecting = record.has_details().then(Instant::now);
+                let connected = multiplexed::connect(endpoint, profile, side, patience.connect).await;
+                record.connected(connecting.map(|since| since.elapsed()));
+                match connected {
+                    Ok(ticket) => ticket,
+                    Err(why) => return Err(unconnected(why, request, true)),
+                }
+            }
+        };
+        // An endpoint may close a connection while the request is on its way to it.
+        let spare =
+            (is_kept && request.body().is_empty() && is_idempotent(request.method())).then(|| copy(&request));
+        let why =
+            match stream::send(ticket, (endpoint, profile.is_some()), request, patience.first_byte).await {
+                Ok(answered) => {
+                    record.was_answered(began);
+                    return Ok(answered);
+                }
+                Err(why) => why,
+            };
+        request = match (why, spare) {
+            (stream::NoAnswer::Unprocessed(Some(unsent)), _) if again > 0 => *unsent,
+            (stream::NoAnswer::Closed, Some(spare)) if again > 0 => spare,
+            (why, _) => return Err(why.after(is_kept)),
+        };
+        again -= 1;
+    }
+}
+
+impl stream::NoAnswer {
+    fn after(self, is_kept: bool) -> Unanswered {
+        match self {
+            Self::Unprocessed(unsent) => Unanswered {
+                failure: Failure::Unreachable,
+                fault: Some((Fault::Connection, "it refuses requests")),
+                unsent,
+            },
+            Self::Closed if is_kept => Unanswered::new(Failure::Broken, None),
+            Self::Closed | Self::Broken => NoAnswer::Broken.after(false),
+            Self::Timeout => NoAnswer::Timeout.after(false),
+            Self::Upload => NoAnswer::Upload.after(false),
+            Self::Stalled => NoAnswer::Stalled.after(false),
+            Self::NoWebSockets => Unanswered::new(Failure::NoWebSockets, None),
+        }
+    }
 }
 
 async fn by_http1(
     side: &BackendSide,
-    Target { endpoint, profile }: Target<'_>,
+    Target { endpoint, profile, .. }: Target<'_>,
     mut request: Request<ClientBody>,
     pooled: bool,
     patience: Patience,

@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::pool::Lease;
 use super::reason::Reason;
 use super::record::Record;
+use super::stream::StreamBody;
 use super::varnishd::Reply;
 use super::watched::Movement;
 use super::{request, response};
@@ -212,6 +213,9 @@ enum Source {
 #[derive(Debug)]
 pub(crate) enum OriginBody {
     Http1(Incoming),
+    Http2(Box<StreamBody>),
+    /// None may follow.
+    Nothing,
 }
 
 impl Body for OriginBody {
@@ -226,18 +230,27 @@ impl Body for OriginBody {
             Self::Http1(body) => {
                 Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
+            Self::Http2(body) => {
+                body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Self::Nothing => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+            Self::Nothing => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Http1(body) => body.size_hint(),
+            // Its Content-Length, if it has one, is in its headers.
+            Self::Http2(_) => SizeHint::default(),
+            Self::Nothing => SizeHint::with_exact(0),
         }
     }
 }
@@ -249,6 +262,14 @@ impl Source {
             Self::Cache(reply) => {
                 reply.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(Into::into)))
             }
+        }
+    }
+
+    /// The request's body moved since this was last asked. An origin may be silent while it takes one.
+    fn upload_has_moved(&mut self) -> bool {
+        match self {
+            Self::Origin(OriginBody::Http2(body)) => body.upload_has_moved(),
+            Self::Origin(_) | Self::Cache(_) => false,
         }
     }
 
@@ -392,8 +413,13 @@ impl UpstreamBody {
             Poll::Pending => {
                 let idle = self.idle;
                 let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
-                ready!(timer.as_mut().poll(cx));
-                return Poll::Ready(Some(Err(Silent(idle).into())));
+                loop {
+                    ready!(timer.as_mut().poll(cx));
+                    if !self.body.upload_has_moved() {
+                        return Poll::Ready(Some(Err(Silent(idle).into())));
+                    }
+                    timer.as_mut().reset(Instant::now() + idle);
+                }
             }
         };
         if let Some(Ok(frame)) = &mut frame

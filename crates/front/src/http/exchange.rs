@@ -235,6 +235,10 @@ fn failed(why: Failure) -> Own {
         Failure::Broken => {
             refused(StatusCode::BAD_GATEWAY, "the backend closed the connection or sent an invalid response")
         }
+        Failure::NoWebSockets => refused(
+            StatusCode::BAD_GATEWAY,
+            "the backend speaks HTTP/2 and does not take WebSockets over it (RFC 8441)",
+        ),
         Failure::Upload => refused(StatusCode::BAD_REQUEST, "the request's body broke off or is not valid"),
         Failure::Stalled => refused(StatusCode::REQUEST_TIMEOUT, "the request's body did not come in time"),
     }

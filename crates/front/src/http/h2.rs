@@ -27,6 +27,7 @@ use super::h2_io::H2Io;
 use super::request::{Client, ExtendedConnect};
 use super::resets::Resets;
 use super::response::finish;
+use super::stream::{Hints, early};
 use super::tunnel::ClientSide;
 use crate::{Refusal, Shutdown};
 
@@ -206,15 +207,12 @@ fn ended(stream: &mut SendStream<Bytes>, sent: Result<(), BrokenOff>) -> Left {
 /// What the origin says before its answer: 103.
 fn hints(request: &mut Request<ClientBody>) -> mpsc::Receiver<Response<()>> {
     let (tell, hints) = mpsc::channel(MOST_HINTS);
+    // For origins that speak HTTP/2, and for those of HTTP/1.
+    request.extensions_mut().insert(Hints(tell.clone()));
     hyper::ext::on_informational(request, move |hint| {
         if hint.status() == StatusCode::EARLY_HINTS {
-            let mut early = Response::new(());
-            *early.status_mut() = hint.status();
-            for link in hint.headers().get_all(header::LINK) {
-                early.headers_mut().append(header::LINK, link.clone());
-            }
             // Those beyond the most are left out.
-            let _ = tell.try_send(early);
+            let _ = tell.try_send(early(hint.headers()));
         }
     });
     hints

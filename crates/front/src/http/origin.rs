@@ -28,6 +28,8 @@ pub(crate) enum Failure {
     Upload,
     /// The client stopped sending its upload.
     Stalled,
+    /// The endpoint speaks HTTP/2, and takes no WebSockets over it.
+    NoWebSockets,
 }
 
 /// How long an origin may take.
@@ -95,7 +97,7 @@ async fn try_endpoints(
             .pick(group, &http.health.clock, random::next(), &tried)
             .filter(|at| *at < group.endpoints().len())
             .ok_or(Failure::Unreachable)?;
-        let target = Target { endpoint: group.endpoints()[at], profile };
+        let target = Target { endpoint: group.endpoints()[at], profile, protocol: group.protocol() };
         let Unanswered { failure, fault, unsent } =
             match attempt(&http.backends, target, request, pooled, patience, record).await {
                 Ok(answered) => {

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::body::{ClientBody, Progress};
+use super::multiplexed::{self, Ticket};
 use super::wire::{Ear, Wire};
 use crate::backend::{self, Ready};
 use crate::{BackendFailure, BackendSide, lanes};
@@ -114,17 +115,22 @@ thread_local! {
     static POOL: RefCell<Pool> = RefCell::default();
 }
 
-/// A connection that carries a request. It goes back to where it is kept once the answer is whole.
+/// What a request has of a connection, until its answer is over.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    pub(crate) sender: Sender,
-    home: Home,
-    /// Of the request's body, if it has one.
-    upload: Option<Arc<Progress>>,
+pub(crate) enum Lease {
+    /// All of it. It goes back to where it is kept once the answer is whole.
+    Connection {
+        sender: Sender,
+        home: Home,
+        /// Of the request's body, if it has one.
+        upload: Option<Arc<Progress>>,
+    },
+    /// A stream of HTTP/2.
+    Stream { _ticket: Ticket },
 }
 
 #[derive(Debug)]
-enum Home {
+pub(crate) enum Home {
     Thread(Key, Option<Arc<Ready>>),
     /// It carried a request that shares no connection with others.
     Nowhere,
@@ -137,15 +143,15 @@ impl Lease {
         profile: Option<Arc<Ready>>,
         upload: Option<Arc<Progress>>,
     ) -> Self {
-        Self { sender, home: Home::Thread(key, profile), upload }
+        Self::Connection { sender, home: Home::Thread(key, profile), upload }
     }
 
     pub(crate) fn of_nothing(sender: Sender) -> Self {
-        Self { sender, home: Home::Nowhere, upload: None }
+        Self::Connection { sender, home: Home::Nowhere, upload: None }
     }
 
     pub(crate) fn give_back(self) {
-        let Self { sender, home, upload } = self;
+        let Self::Connection { sender, home, upload } = self else { return };
         // An answer may come before the upload has ended: the next request would wait for it.
         if sender.is_closed() || upload.is_some_and(|upload| !upload.is_done()) {
             return;
@@ -213,7 +219,13 @@ fn most_idle() -> usize {
 /// Closes idle connections of all threads: the process needs their file descriptors.
 fn relieve() {
     let _ = POOL.try_with(|pool| pool.borrow_mut().retain(|_| false));
+    multiplexed::relieve();
     RELIEF.notify_waiters();
+}
+
+/// Returns when idle connections are to be closed.
+pub(crate) async fn relief() {
+    RELIEF.notified().await;
 }
 
 fn keep(key: Key, profile: Option<Arc<Ready>>, sender: Sender) {
@@ -259,6 +271,16 @@ pub(crate) enum Unconnected {
     NoPort,
 }
 
+impl From<&io::Error> for Unconnected {
+    fn from(error: &io::Error) -> Self {
+        match error {
+            error if is_exhausted(error) => Self::Exhausted,
+            error if error.kind() == io::ErrorKind::AddrNotAvailable => Self::NoPort,
+            _ => Self::Endpoint,
+        }
+    }
+}
+
 /// No file descriptor or memory for a socket (ENFILE, EMFILE, ENOMEM, ENOBUFS).
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(23 | 24 | 12 | 105))
@@ -294,9 +316,8 @@ pub(crate) async fn connect(
         None => match timeout(patience, reach(endpoint, patience)).await {
             Ok(Ok(Reached::New(stream))) => open(stream).await,
             Ok(Ok(Reached::Kept(sender))) => return Ok((sender, true)),
-            Ok(Err(e)) if is_exhausted(&e) => return Err(Unconnected::Exhausted),
-            Ok(Err(e)) if e.kind() == io::ErrorKind::AddrNotAvailable => return Err(Unconnected::NoPort),
-            Ok(Err(_)) | Err(_) => None,
+            Ok(Err(e)) => return Err(Unconnected::from(&e)),
+            Err(_) => None,
         },
         Some((name, ready)) => match backend::reach(endpoint, ready).await {
             Ok(stream) => {

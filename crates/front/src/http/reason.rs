@@ -107,7 +107,7 @@ impl From<Failure> for Reason {
         match from {
             Failure::Unreachable => Self::BackendUnreachable,
             Failure::Timeout => Self::BackendTimeout,
-            Failure::Broken => Self::BackendInvalid,
+            Failure::Broken | Failure::NoWebSockets => Self::BackendInvalid,
             Failure::Upload => Self::UploadBroken,
             Failure::Stalled => Self::UploadTimeout,
         }

@@ -8,11 +8,12 @@ use http::{Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use router::counters::Way;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Http;
-use super::body::{AnswerBody, ClientBody, head_bytes};
+use super::body::{AnswerBody, ClientBody, OriginBody, head_bytes};
 use super::exchange::deliver;
 use super::h2_io::H2Io;
 use super::origin::{self, Failure};
@@ -33,6 +34,12 @@ const UPGRADE: HeaderValue = HeaderValue::from_static("Upgrade");
 pub(crate) enum ClientSide {
     Http1(OnUpgrade),
     Http2(oneshot::Receiver<H2Io>),
+}
+
+/// The origin's connection, or its stream.
+enum OriginSide {
+    Http1(OnUpgrade),
+    Http2(H2Io),
 }
 
 /// A place for one tunnel.
@@ -82,8 +89,15 @@ pub(crate) async fn open(
     if !has_token(answer.headers(), &header::UPGRADE, b"websocket") {
         return deliver(Err(Failure::Broken), table, rule, record);
     }
-    let of_origin = hyper::upgrade::on(&mut answer);
-    let (mut parts, _) = answer.into_parts();
+    let upgrade = hyper::upgrade::on(&mut answer);
+    let (mut parts, body) = answer.into_parts();
+    let of_origin = match body {
+        OriginBody::Http2(stream) => stream.into_tunnel().map(OriginSide::Http2),
+        OriginBody::Http1(_) | OriginBody::Nothing => Some(OriginSide::Http1(upgrade)),
+    };
+    let Some(of_origin) = of_origin else {
+        return deliver(Err(Failure::Broken), table, rule, record);
+    };
     if response::unframe(&mut parts.headers).is_err() {
         return deliver(Err(Failure::Broken), table, rule, record);
     }
@@ -97,15 +111,26 @@ pub(crate) async fn open(
     let began = Record::second(client);
     let open = client.tunnels.begin();
     drop(tokio::spawn(async move {
-        let (_place, _open) = (place, open);
+        let (_place, _open, _lease) = (place, open, lease);
         carry(of_client, of_origin, &http, record).await;
     }));
     Response::from_parts(parts, AnswerBody::own("", began))
 }
 
-async fn carry(of_client: ClientSide, of_origin: OnUpgrade, http: &Http, mut record: Record) {
-    let Ok(origin) = of_origin.await else { return };
-    let mut origin = TokioIo::new(origin);
+async fn carry(of_client: ClientSide, of_origin: OriginSide, http: &Http, record: Record) {
+    match of_origin {
+        OriginSide::Http1(origin) => {
+            let Ok(origin) = origin.await else { return };
+            carry_to(of_client, TokioIo::new(origin), http, record).await;
+        }
+        OriginSide::Http2(origin) => carry_to(of_client, origin, http, record).await,
+    }
+}
+
+async fn carry_to<S>(of_client: ClientSide, mut origin: S, http: &Http, mut record: Record)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
     let (idle, total) = (http.tunnel_idle, http.tunnel_total);
     match of_client {
