@@ -35,10 +35,17 @@ use crate::schema;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = schema::rules(&[(
-    "has(self.defaultTTL) != has(self.forcedTTL)",
-    "give exactly one of defaultTTL and forcedTTL",
-)])))]
+#[schemars(extend("x-kubernetes-validations" = schema::rules(&[
+    ("has(self.defaultTTL) != has(self.forcedTTL)", "give exactly one of defaultTTL and forcedTTL"),
+    (
+        "!has(self.heuristic) || !has(self.forcedTTL)",
+        "heuristic is for answers whose origin is silent, which forcedTTL overrules: remove one of them",
+    ),
+    (
+        "!has(self.cacheControlTargets) || !has(self.forcedTTL)",
+        "cacheControlTargets say how long an answer is fresh, which forcedTTL overrules: remove one of them",
+    ),
+])))]
 pub struct VarnishCachePolicySpec {
     pub target_ref: PolicyTargetRef,
     /// How long an answer is fresh where the origin does not say.
@@ -49,11 +56,32 @@ pub struct VarnishCachePolicySpec {
     #[serde(default, rename = "forcedTTL", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub forced_ttl: Option<String>,
-    /// How long after that it is served stale while it is fetched anew; not at all where absent.
+    /// How long an answer is fresh whose origin says only when it changed last (Last-Modified). Takes the place of defaultTTL there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heuristic: Option<HeuristicParameters>,
+    /// Headers that Cache-Control gives way to, the first that is there counts (RFC 9213). By default CDN-Cache-Control.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 8),
+        inner(length(min = 1, max = 256), regex(pattern = schema::HEADER_NAME)),
+        extend("x-kubernetes-validations" = schema::rules(&[
+            (
+                "self.all(name, name.lowerAscii().endsWith('-cache-control'))",
+                "each must be a header whose name ends in -Cache-Control",
+            ),
+            (
+                "self.all(name, !name.lowerAscii().startsWith('x-ghost-'))",
+                "headers that begin with X-Ghost- belong to the gateway",
+            ),
+        ]))
+    )]
+    pub cache_control_targets: Option<Vec<String>>,
+    /// How long after that it is served stale while it is fetched again. Where absent, the origin's stale-while-revalidate counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION))]
     pub grace: Option<String>,
-    /// How long after that it is kept to be revalidated, and for origins that fail; not at all where absent.
+    /// How long after that it is kept to be revalidated, and served if the origin fails. Where absent, the origin's stale-if-error counts,
+    /// and an answer that can be revalidated is kept for an hour for that alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION))]
     pub keep: Option<String>,
@@ -68,6 +96,18 @@ pub struct VarnishCachePolicySpec {
     /// Which requests pass the cache by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bypass: Option<BypassParameters>,
+}
+
+/// A part of the time between the last change and the answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HeuristicParameters {
+    /// Which part, such as "0.1".
+    #[schemars(length(max = 5), extend("pattern" = schema::FRACTION))]
+    pub fraction: String,
+    /// Never longer than this.
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
+    pub max: String,
 }
 
 /// An object of the policy's own namespace.

@@ -17,8 +17,8 @@ pub use cache_invalidation::{
     VarnishCacheInvalidationSpec, VarnishCacheInvalidationStatus,
 };
 pub use cache_policy::{
-    BypassHeader, BypassParameters, CacheKeyParameters, PolicyTargetRef, QueryParameters, VarnishCachePolicy,
-    VarnishCachePolicySpec,
+    BypassHeader, BypassParameters, CacheKeyParameters, HeuristicParameters, PolicyTargetRef,
+    QueryParameters, VarnishCachePolicy, VarnishCachePolicySpec,
 };
 pub use gateway_class_parameters::{
     DashboardParameters, DataPath, DisruptionBudgetParameters, DotSegments, DuplicateSlashes, Embedded,

@@ -9,6 +9,8 @@ pub(crate) const DURATION: &str = "^([0-9]{1,5}(h|m|s|ms)){1,4}$";
 pub(crate) const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// What a storage may be sized with. `256m` would be a quarter of a byte, so `m` is not in it.
 pub(crate) const SIZE: &str = "^[1-9][0-9]*([KMGT]i|[kMGT])?$";
+/// A number from 0 to 1.
+pub(crate) const FRACTION: &str = "^(0(\\.[0-9]{1,3})?|1(\\.0{1,3})?)$";
 /// A token of RFC 9110.
 pub(crate) const HEADER_NAME: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 /// A host in lower case, without wildcard.

@@ -415,8 +415,15 @@ gs_storage_name(VRT_CTX)
 }
 int gs_is_bgfetch(VRT_CTX) { return (ctx->bo->is_bgfetch); }
 double gs_now(VRT_CTX) { return (ctx->now); }
-double gs_age(VRT_CTX) { return (ctx->now - ctx->bo->fetch_objcore->t_origin); }
+/* How old the response is now: Varnish counts its Age from there. Before gs_keep_for, which counts from now. */
+void gs_set_age(VRT_CTX, double age) { ctx->bo->fetch_objcore->t_origin = ctx->now - age; }
 double gs_ttl(VRT_CTX) { return (VRT_r_beresp_ttl(ctx)); }
+/* Seconds between the last try of the fetch and its response. */
+double
+gs_waited(VRT_CTX)
+{
+	return (ctx->bo->t_resp > ctx->bo->t_first ? ctx->bo->t_resp - ctx->bo->t_first : 0.);
+}
 /* When the fetch began, earlier tries of it among them, and how many seconds that is ago. */
 double gs_fetch_began(VRT_CTX) { return (ctx->bo->t_first); }
 double gs_fetch_time(VRT_CTX) { return (ctx->now - ctx->bo->t_first); }
@@ -429,41 +436,63 @@ gs_keep_for(VRT_CTX, double ttl, double grace, double keep)
 	VRT_l_beresp_keep(ctx, keep);
 }
 
+/*
+ * Kept to be validated on each use, and never found fresh: a TTL that is too short for any clock. Varnish does not look at objects
+ * without one.
+ */
+#define GS_STALE_AT_ONCE 1e-9f
+
+void
+gs_keep_to_validate(VRT_CTX, double keep)
+{
+	struct objcore *oc = ctx->bo->fetch_objcore;
+
+	VRT_l_beresp_grace(ctx, 0.);
+	VRT_l_beresp_keep(ctx, keep);
+	oc->ttl = GS_STALE_AT_ONCE;
+	oc->t_origin = ctx->now - (ctx->now - oc->t_origin > 1e-3 ? ctx->now - oc->t_origin : 1e-3);
+}
+
+int
+gs_is_kept_to_validate(VRT_CTX)
+{
+	const struct objcore *oc = ctx->bo->fetch_objcore;
+
+	return (oc->ttl == GS_STALE_AT_ONCE && oc->keep > 0.f);
+}
+
 void gs_set_uncacheable(VRT_CTX) { VRT_l_beresp_uncacheable(ctx, 1); }
 /* Nobody is shown the answer before it is whole. */
 void gs_do_not_stream(VRT_CTX) { VRT_l_beresp_do_stream(ctx, 0); }
 
-/* A date in one of HTTP's forms; 0 for anything else. */
-double
-gs_time(const char *p, size_t n)
-{
-	char date[64];
-
-	if (n >= sizeof date)
-		return (0);
-	memcpy(date, p, n);
-	date[n] = '\0';
-	return (VTIM_parse(date));
-}
-
 /* Longer than this no stale object is served to this request. A negative number: as long as it is kept. */
 void gs_set_grace(VRT_CTX, double grace) { ctx->req->d_grace = grace; }
 
-/*
- * Is there a stale object that this fetch would replace? Then also its Cache-Control.
- */
-int
-gs_stale(VRT_CTX, struct gs_text *control)
+/* The stale object that this fetch would replace, if there is one, and for how many seconds it has been stale. */
+struct objcore *
+gs_stale(VRT_CTX, double *stale_for)
 {
-	struct busyobj *bo = ctx->bo;
-	struct objcore *oc = bo->stale_oc;
+	struct objcore *oc = ctx->bo->stale_oc;
 
 	if (oc == NULL || (oc->flags & (OC_F_DYING | OC_F_FAILED | OC_F_HFM | OC_F_PRIVATE)) || EXP_WHEN(oc) <= ctx->now)
-		return (0);
-	control->p = HTTP_GetHdrPack(bo->wrk, oc, H_Cache_Control);
-	control->n = control->p == NULL ? 0 : strlen(control->p);
-	return (1);
+		return (NULL);
+	*stale_for = ctx->now - (oc->t_origin + oc->ttl);
+	return (oc);
 }
+
+/* The request does not wait for another one that fetches the same. In vcl_hash. */
+void gs_do_not_wait(VRT_CTX) { ctx->req->hash_ignore_busy = 1; }
+
+/* Seconds that the object which is delivered stays fresh; less than 0 where it is stale. */
+double
+gs_fresh_for(VRT_CTX)
+{
+	const struct objcore *oc = ctx->req->objcore;
+
+	return (oc == NULL ? 0. : oc->t_origin + oc->ttl - ctx->now);
+}
+
+void gs_set_resp_status(VRT_CTX, unsigned status) { VRT_l_resp_status(ctx, status); }
 
 /* In cache_objhead.h, which is not installed. Some versions do not look at the number. */
 int HSH_DerefObjCore(struct worker *, struct objcore **, int);

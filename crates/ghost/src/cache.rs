@@ -7,10 +7,10 @@
 use std::ffi::CStr;
 
 use model::names::{
-    CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, GHOST_PREFIX, RESCUE_HEADER, SENT_HEADER,
-    TAG_HEADERS, socket_parts,
+    CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, GHOST_PREFIX, OMIT_HEADER, RANGE_HEADER,
+    RESCUE_HEADER, RESCUE_SECONDS_HEADER, SENT_HEADER, TAG_HEADERS, socket_parts,
 };
-use router::cache::{Answer, Cache, Keeping, Key, Parameters, is_one_range};
+use router::cache::{Answer, Cache, Keeping, Key, Parameters, Rescue, field_names, is_one_range};
 use router::sent::OwnWord;
 use router::{Decision, NormalHost, Rule};
 
@@ -19,7 +19,7 @@ use crate::index::{self, tags};
 use crate::message::{ClientRequest, Message};
 use crate::socket::Socket;
 use crate::task::Task;
-use crate::{answer, bound, sent, stats, target};
+use crate::{answer, aside, bound, sent, stats, target};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -66,7 +66,8 @@ pub(crate) unsafe fn ask(
         if task.rescued {
             request.message.add_static(RESCUE);
         }
-        ffi::gs_set_grace(ctx, if task.rescued { -1.0 } else { cache.grace() });
+        // Where the policy does not say, the object does.
+        ffi::gs_set_grace(ctx, if task.rescued { -1.0 } else { cache.grace().unwrap_or(-1.0) });
     }
     asks
 }
@@ -89,6 +90,17 @@ pub(crate) unsafe fn hash(ctx: *const Ctx, task: Option<&mut Task>, message: Mes
         let port = std::str::from_utf8(socket).ok().and_then(socket_parts).map(|(_, port)| port);
         let own = OwnWord { host, scheme, port };
         sent::keyed(message, sent, &own, |name, value| key.sent(name, value));
+    }
+    if aside::VALIDATED.has(host, message.url()) {
+        // SAFETY: the caller's promise.
+        unsafe { ffi::gs_do_not_wait(ctx) };
+    }
+    if aside::RESCUED.has(host, message.url())
+        && let Some(task) = task.as_ref().filter(|task| !task.rescued)
+        && task.decision().and_then(Decision::cache).is_some_and(|cache| cache.grace().is_none())
+    {
+        // SAFETY: the caller's promise.
+        unsafe { ffi::gs_set_grace(ctx, 0.0) };
     }
     // SAFETY: the caller's promise; Varnish reads the key, and keeps nothing of it.
     unsafe { ffi::gs_hash(ctx, key.into_c_bytes().as_ref().as_ptr().cast()) };
@@ -140,12 +152,10 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         }
         name(beresp, before, parameters);
         if let Some(cache) = cache {
-            let answer = OriginsAnswer { ctx, message: beresp };
-            let Keeping { ttl, grace, keep } = cache.keeping(&answer);
-            ffi::gs_keep_for(ctx, ttl, grace, keep);
+            keep(ctx, cache, before, beresp);
             if beresp.status() >= 500 {
-                rescue(ctx, cache, before, beresp);
-            } else if may_serve_stale(ctx, cache) {
+                rescue(ctx, before, beresp);
+            } else if may_serve_stale(ctx) {
                 // A body that breaks off is a failure, too.
                 ffi::gs_do_not_stream(ctx);
             }
@@ -160,6 +170,41 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         }
         beresp.fail_if_lost(ctx);
     }
+}
+
+/// How long the policy keeps the answer, and what is to be known of it later.
+///
+/// # Safety
+/// `ctx` must be the live context of the fetch whose messages these are.
+unsafe fn keep(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Message<'_>) {
+    let answer = OriginsAnswer { ctx, message: beresp, before };
+    let Keeping { age, ttl, grace, keep, rescue } = cache.keeping(&answer);
+    // SAFETY: the caller's promise.
+    unsafe {
+        ffi::gs_set_age(ctx, age);
+        let to_validate = ttl <= 0.0 && keep > 0.0;
+        if to_validate {
+            ffi::gs_keep_to_validate(ctx, keep);
+        } else {
+            ffi::gs_keep_for(ctx, ttl, grace, keep);
+        }
+        let host = before.header("Host").unwrap_or_default();
+        aside::VALIDATED.note(host, before.url(), to_validate);
+        if beresp.status() < 500 {
+            aside::RESCUED.note(host, before.url(), false);
+        }
+    }
+    // After a 304 the stored answer's own word is here.
+    beresp.remove_header(RESCUE_SECONDS_HEADER);
+    beresp.remove_header(OMIT_HEADER);
+    if let Rescue::For(seconds) = rescue
+        && keep + grace > 0.0
+    {
+        beresp.add_header(RESCUE_SECONDS_HEADER, format!("{seconds:.0}").as_bytes());
+    }
+    let mut omitted = Vec::new();
+    cache.unshared_fields(&answer, |list| omitted.push(list.to_vec()));
+    omitted.iter().for_each(|list| beresp.add_header(OMIT_HEADER, list));
 }
 
 /// The origin may have made this answer before what a purge or a ban is about.
@@ -214,8 +259,8 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
             // Nobody is to find it.
             ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
             ffi::gs_set_uncacheable(ctx);
-        } else if ffi::gs_ttl(ctx) <= 0.0
-            || Cache::forbids(&OriginsAnswer { ctx, message })
+        } else if (ffi::gs_ttl(ctx) <= 0.0 && ffi::gs_is_kept_to_validate(ctx) == 0)
+            || is_forbidden(ctx, cache, message)
             || does_not_fit(ctx, message)
             || cannot_be_indexed(message)
         {
@@ -226,6 +271,15 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
         }
         true
     }
+}
+
+/// # Safety
+/// `ctx` must be the live context of the fetch whose answer `beresp` is.
+unsafe fn is_forbidden(ctx: *const Ctx, cache: Option<&Cache>, beresp: Message<'_>) -> bool {
+    // SAFETY: the caller's promise.
+    let before = unsafe { Message::new(ffi::gs_bereq0(ctx)) };
+    let (Some(cache), Some(before)) = (cache, before) else { return true };
+    cache.forbids(&OriginsAnswer { ctx, message: beresp, before })
 }
 
 /// One that does not say how long it is fits until it does not.
@@ -308,13 +362,13 @@ pub(crate) unsafe fn failed(ctx: *const Ctx) {
             return;
         };
         // A pass. An answer that was not to be kept may have failed after that.
-        if ffi::gs_uncacheable(ctx) == 1 && !may_serve_stale(ctx, cache) {
+        if ffi::gs_uncacheable(ctx) == 1 && !may_serve_stale(ctx) {
             return;
         }
         index::fetches(ffi::gs_fetch_began(ctx), cache.parameters());
         // Varnish lets those who wait for this fetch have its failure, too. Nobody who comes later should.
         ffi::gs_keep_for(ctx, ffi::gs_ttl(ctx), 0.0, 0.0);
-        rescue(ctx, cache, before, beresp);
+        rescue(ctx, before, beresp);
         beresp.fail_if_lost(ctx);
     }
 }
@@ -323,7 +377,7 @@ pub(crate) unsafe fn failed(ctx: *const Ctx) {
 ///
 /// # Safety
 /// `ctx` must be the live context of the fetch whose messages these are.
-unsafe fn rescue(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Message<'_>) {
+unsafe fn rescue(ctx: *const Ctx, before: Message<'_>, beresp: Message<'_>) {
     // SAFETY: the caller's promise.
     unsafe {
         if ffi::gs_is_bgfetch(ctx) == 1 {
@@ -331,11 +385,12 @@ unsafe fn rescue(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Me
         }
         // Another try of a fetch that failed before.
         let mut rescued = before.header(RESCUE_HEADER).is_some();
-        if !rescued && may_serve_stale(ctx, cache) {
+        if !rescued && may_serve_stale(ctx) {
             let took = ffi::gs_fetch_time(ctx);
             let (least, most) = HOLD_SECONDS;
             let hold = if took < SLOW_FAILURE_SECONDS { 0.0 } else { took.clamp(least, most) };
             ffi::gs_rescue(ctx, hold);
+            aside::RESCUED.note(before.header("Host").unwrap_or_default(), before.url(), true);
             before.add_static(RESCUE);
             rescued = true;
         }
@@ -350,12 +405,13 @@ unsafe fn rescue(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Me
 ///
 /// # Safety
 /// `ctx` must be the live context of a fetch.
-unsafe fn may_serve_stale(ctx: *const Ctx, cache: &Cache) -> bool {
-    let mut control = Text { p: std::ptr::null(), n: 0 };
-    // SAFETY: the caller's promise; the stale object's header lives as long as the fetch holds the object.
+unsafe fn may_serve_stale(ctx: *const Ctx) -> bool {
+    let mut stale_for = 0.0;
+    // SAFETY: the caller's promise; the stale object lives as long as the fetch holds it.
     unsafe {
-        ffi::gs_stale(ctx, &mut control) == 1
-            && (cache.overrules_the_origin() || !control.bytes().is_some_and(Cache::must_revalidate))
+        let object = ffi::gs_stale(ctx, &mut stale_for);
+        !object.is_null()
+            && index::rescue_seconds(ffi::gs_worker(ctx), object).is_none_or(|seconds| stale_for < seconds)
     }
 }
 
@@ -375,17 +431,46 @@ const FOR_THE_CACHE: [Text; 5] = [
     Text::of(CACHE_STATUS_HEADER),
 ];
 
-/// What no client ever sees, whoever has set it: user VCL may show tags, but not these.
-pub(crate) fn leave_out_internals(resp: Message<'_>) {
-    resp.survey(|name, _| {
+/// What no client ever sees, whoever has set it: user VCL may show tags, but not these. With `is_reused`, fields that the origin
+/// wants to be seen by the first client alone go, too.
+pub(crate) fn leave_out_internals(resp: Message<'_>, is_reused: bool) {
+    let mut omitted: Vec<Vec<u8>> = Vec::new();
+    resp.survey(|name, value| {
         let is_internal = name
             .get(..GHOST_PREFIX.len())
             .is_some_and(|start| start.eq_ignore_ascii_case(GHOST_PREFIX.as_bytes()))
             || [CACHE_HOST_HEADER, CACHE_URL_HEADER]
                 .iter()
                 .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        if is_internal && is_reused && name.eq_ignore_ascii_case(OMIT_HEADER.as_bytes()) {
+            omitted.extend(field_names(value).map(<[u8]>::to_vec));
+        }
         if is_internal { ffi::DROP } else { 0 }
     });
+    for name in omitted.iter().filter_map(|name| std::str::from_utf8(name).ok()) {
+        resp.remove_header(name);
+    }
+}
+
+/// A part that the origin sent, asked or unasked, is shown to the client as it is. Varnish would refuse one that it has not asked
+/// for.
+pub(crate) fn hide_range(beresp: Message<'_>) {
+    if beresp.status() == 206
+        && let Some(range) = beresp.header("Content-Range")
+    {
+        let range = range.to_vec();
+        beresp.remove_header("Content-Range");
+        beresp.set_header(RANGE_HEADER, &range);
+    }
+}
+
+/// Back to the name that the origin gave it.
+pub(crate) fn show_range(resp: Message<'_>) {
+    if resp.status() == 206
+        && let Some(range) = resp.header(RANGE_HEADER)
+    {
+        resp.set_header("Content-Range", range);
+    }
 }
 
 /// In vcl_deliver: takes away what is for the cache alone, and says what the cache did. Also gives it back, as a position in
@@ -426,6 +511,8 @@ pub(crate) fn leave_out_odd_ranges(req: Message<'_>) {
 struct OriginsAnswer<'a> {
     ctx: *const Ctx,
     message: Message<'a>,
+    /// The request as the client sent it.
+    before: Message<'a>,
 }
 
 impl Answer for OriginsAnswer<'_> {
@@ -433,14 +520,8 @@ impl Answer for OriginsAnswer<'_> {
         self.message.status()
     }
 
-    fn any_header(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+    fn any_header<'s>(&'s self, name: &str, seen: &mut dyn FnMut(&'s [u8]) -> bool) -> bool {
         self.message.headers(name).any(seen)
-    }
-
-    fn time(&self, date: &[u8]) -> Option<f64> {
-        // SAFETY: pointer and length belong together.
-        let time = unsafe { ffi::gs_time(date.as_ptr(), date.len()) };
-        (time > 0.0).then_some(time)
     }
 
     fn now(&self) -> f64 {
@@ -448,8 +529,12 @@ impl Answer for OriginsAnswer<'_> {
         unsafe { ffi::gs_now(self.ctx) }
     }
 
-    fn age(&self) -> f64 {
+    fn waited(&self) -> f64 {
         // SAFETY: as above.
-        unsafe { ffi::gs_age(self.ctx) }.max(0.0)
+        unsafe { ffi::gs_waited(self.ctx) }
+    }
+
+    fn is_authorized(&self) -> bool {
+        self.before.header("Authorization").is_some()
     }
 }

@@ -133,16 +133,21 @@ unsafe extern "C" {
     pub(crate) fn gs_storage_name(ctx: *const Ctx) -> *const c_char;
     pub(crate) fn gs_is_bgfetch(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_now(ctx: *const Ctx) -> f64;
-    pub(crate) fn gs_age(ctx: *const Ctx) -> f64;
+    pub(crate) fn gs_set_age(ctx: *const Ctx, age: f64);
+    pub(crate) fn gs_waited(ctx: *const Ctx) -> f64;
+    pub(crate) fn gs_keep_to_validate(ctx: *const Ctx, keep: f64);
+    pub(crate) fn gs_is_kept_to_validate(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_do_not_wait(ctx: *const Ctx);
+    pub(crate) fn gs_fresh_for(ctx: *const Ctx) -> f64;
+    pub(crate) fn gs_set_resp_status(ctx: *const Ctx, status: c_uint);
     pub(crate) fn gs_ttl(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_fetch_time(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_fetch_began(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_keep_for(ctx: *const Ctx, ttl: f64, grace: f64, keep: f64);
     pub(crate) fn gs_set_uncacheable(ctx: *const Ctx);
     pub(crate) fn gs_do_not_stream(ctx: *const Ctx);
-    pub(crate) fn gs_time(p: *const u8, n: usize) -> f64;
     pub(crate) fn gs_set_grace(ctx: *const Ctx, grace: f64);
-    pub(crate) fn gs_stale(ctx: *const Ctx, control: *mut Text) -> c_int;
+    pub(crate) fn gs_stale(ctx: *const Ctx, stale_for: *mut f64) -> *mut RawObject;
     pub(crate) fn gs_rescue(ctx: *const Ctx, hold: f64);
     pub(crate) fn gs_cache_status(ctx: *const Ctx) -> c_int;
 

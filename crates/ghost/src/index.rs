@@ -14,7 +14,9 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, TAG_HEADERS};
+use model::names::{
+    CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, RESCUE_SECONDS_HEADER, TAG_HEADERS,
+};
 use router::cache::Parameters;
 
 use crate::ffi::{self, RawObject, RawWorker};
@@ -211,6 +213,29 @@ pub(crate) fn remembered() -> (usize, usize) {
 fn end(object: usize, fate: Fate) -> bool {
     // SAFETY: the map shows objects that are alive.
     unsafe { ffi::gs_expire(object as *mut RawObject, c_int::from(fate == Fate::Stale)) != 0 }
+}
+
+/// For how many seconds after it was fresh an object may take the place of a failure; `None` where nothing limits it.
+///
+/// # Safety
+/// `worker` must be the thread's own, and the object alive, with its headers.
+pub(crate) unsafe fn rescue_seconds(worker: *mut RawWorker, object: *mut RawObject) -> Option<f64> {
+    let mut line = std::ptr::null();
+    loop {
+        // SAFETY: the caller's promise; the line is the one that was given last.
+        line = unsafe { ffi::gs_stored_header(worker, object, line) };
+        if line.is_null() {
+            return None;
+        }
+        // SAFETY: stored headers end in a zero byte, and live as long as the object.
+        let text = unsafe { CStr::from_ptr(line) }.to_bytes();
+        if let Some((name, value)) = text.split_at_checked(RESCUE_SECONDS_HEADER.len())
+            && name.eq_ignore_ascii_case(RESCUE_SECONDS_HEADER.as_bytes())
+            && let Some(value) = value.strip_prefix(b":")
+        {
+            return Some(std::str::from_utf8(value).ok().and_then(|v| v.trim().parse().ok()).unwrap_or(0.0));
+        }
+    }
 }
 
 /// What an object's stored headers say of it.

@@ -9,10 +9,12 @@
 //! `retire.rs` for endpoints that are gone. What is counted: `stats.rs`. WebSockets: `tunnel.rs`. The way out of the cache: `control.rs` → `invalidate.rs` → `index.rs`.
 
 mod answer;
+mod aside;
 mod backend;
 mod bound;
 mod cache;
 mod client;
+mod conditions;
 mod control;
 mod door;
 mod error;

@@ -20,6 +20,9 @@ pub(crate) const OVERRIDE: u32 = 1 << 5;
 /// The client's address, from somebody who is not trusted.
 pub(crate) const ADDRESS: u32 = 1 << 6;
 
+/// A condition: If-None-Match, If-Modified-Since, If-Range.
+pub(crate) const CONDITION: u32 = 1 << 7;
+
 /// A header of a request as the client sent it.
 pub(crate) fn of_client(name: &[u8], trusted: bool) -> u32 {
     match kind(name) {
@@ -36,7 +39,10 @@ pub(crate) fn of_client(name: &[u8], trusted: bool) -> u32 {
             5 if name.eq_ignore_ascii_case(b"Range") => RANGE,
             6 if name.eq_ignore_ascii_case(b"scheme") => SCHEME,
             8 if name.eq_ignore_ascii_case(b"CDN-Loop") => CDN_LOOP,
+            8 if name.eq_ignore_ascii_case(b"If-Range") => CONDITION,
             10 if name.eq_ignore_ascii_case(b"Connection") => CONNECTION,
+            13 if name.eq_ignore_ascii_case(b"If-None-Match") => CONDITION,
+            17 if name.eq_ignore_ascii_case(b"If-Modified-Since") => CONDITION,
             _ => 0,
         },
     }

@@ -8,6 +8,7 @@ use model::names::{FRONT_HEADER, FRONT_PROOF_ENV, GHOST_PREFIX, LOOP_HEADER};
 use router::{Router, Rule, random};
 
 use crate::backend::Backend;
+use crate::cache;
 use crate::error::Error;
 use crate::ffi::{self, Ctx, Director, Http, OwnedDirector, c_string};
 use crate::guard::stopped;
@@ -135,6 +136,7 @@ unsafe extern "C" fn ghost_arrived(
             unsafe { (&*target.cast::<Target>(), Message::new(beresp), c_bytes(backend)) };
         let Some(message) = message else { return };
         message.remove_headers_with(GHOST_PREFIX);
+        cache::hide_range(message);
         let router = &target.router;
         if router.logs_requests() || router.trace_sampling().is_some() {
             let value = format!("{} {seconds:.6}", String::from_utf8_lossy(backend));

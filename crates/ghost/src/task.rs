@@ -29,6 +29,8 @@ pub(crate) struct Task {
     pub(crate) rescued: bool,
     /// What the client sent that its origin may believe: bits of [`crate::sent`].
     pub(crate) sent: u32,
+    /// The client has a response already, and asks whether it is still the same.
+    pub(crate) has_conditions: bool,
     /// The request has been here before.
     pub(crate) loops: bool,
     /// Where somebody wants spans.
@@ -69,6 +71,7 @@ impl Task {
                 client: None,
                 rescued: false,
                 sent: 0,
+                has_conditions: false,
                 loops: false,
                 trace: None,
                 status: 0,

@@ -15,7 +15,7 @@ use crate::socket::Socket;
 use crate::table::Table;
 use crate::task::Task;
 use crate::tunnel::{asks_for_websocket, tokens};
-use crate::{answer, cache, client, forwarded, journal, retire, sent, stats, target, trace};
+use crate::{answer, cache, client, conditions, forwarded, journal, retire, sent, stats, target, trace};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router__init(
@@ -133,6 +133,7 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         if untouched {
             forwarded::set(ctx, message, task, socket, trusted, seldom & sent::FORWARDED != 0);
             task.sent = seldom & (sent::FORWARDED | sent::OVERRIDE | sent::ADDRESS);
+            task.has_conditions = seldom & sent::CONDITION != 0;
             task.loops = seldom & sent::CDN_LOOP != 0 && has_been_here(message, task.table().router());
             if task.loops {
                 stats::LOOPS.fetch_add(1, Ordering::Relaxed);
@@ -420,7 +421,13 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         let tells_status = task.as_ref().is_some_and(|task| task.table().router().tells_cache_status());
         // SAFETY: as above.
         let result = unsafe { cache::tell(ctx, tells_status, resp) };
+        cache::show_range(resp);
         if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
+            if result != stats::PASS
+                && let Some(cache) = rule.cache()
+            {
+                cache.consumed_fields().for_each(|name| resp.remove_header(name));
+            }
             rule.edit_response(&mut resp);
         }
         if let Some(task) = &mut task {
@@ -431,9 +438,17 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         if DRAINING.load(Ordering::Relaxed) {
             resp.set_header("Connection", b"close");
         }
-        cache::leave_out_internals(resp);
+        cache::leave_out_internals(resp, matches!(result, stats::HIT | stats::STALE));
         if let Some(task) = task {
             client::tell_front(task, resp);
+            // SAFETY: as above.
+            if task.has_conditions
+                && result != stats::PASS
+                && let Some(req) = unsafe { Message::new(ffi::gs_req(ctx)) }
+            {
+                // SAFETY: as above.
+                unsafe { conditions::apply(ctx, req, resp) };
+            }
         }
         // SAFETY: as above.
         unsafe { resp.fail_if_lost(ctx) };
@@ -447,7 +462,7 @@ unsafe extern "C" fn vmod_router_count(ctx: *const Ctx, ghost: *const Ghost) {
         let (task, resp) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_resp(ctx))) };
         if let Some(resp) = resp {
             // User VCL may have set one since.
-            cache::leave_out_internals(resp);
+            cache::leave_out_internals(resp, false);
         }
         let Some((task, resp)) = task.zip(resp) else { return };
         // SAFETY: as above.

@@ -24,6 +24,13 @@ macro_rules! cases {
 }
 
 cases! {
+    a_part_is_never_taken_for_the_whole
+    age_is_read_as_the_rfc_says
+    conditions_are_judged_as_the_rfc_says
+    fields_of_the_first_client_are_not_shared
+    targeted_fields_take_the_place_of_cache_control
+    the_origin_says_how_stale_where_the_policy_does_not
+    what_is_stale_at_once_is_validated_each_time
     a_connection_for_another_listener_is_misdirected
     a_failed_background_fetch_keeps_the_stale_object
     a_failed_reload_keeps_the_old_configuration

@@ -164,12 +164,28 @@ pub struct CachePolicy {
     pub max_object_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<CacheKey>,
+    /// How long an answer is fresh whose origin says only when it changed last. Takes the place of `default_ttl_seconds` there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heuristic: Option<Heuristic>,
+    /// Headers that Cache-Control gives way to (RFC 9213), the first that is there counts; CDN-Cache-Control where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_control_targets: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bypass_headers: Vec<BypassHeader>,
     /// Whether a Cookie takes a request past the cache, as Varnish's builtin VCL has it. So it is for Ingresses without a
     /// VarnishCachePolicy. Unlike `bypass_headers`, user VCL may remove the Cookie first.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cookies_pass: bool,
+}
+
+/// A part of the time since the last change.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Heuristic {
+    /// Of the time since the last change, from 0 to 1.
+    pub fraction: f64,
+    pub max_seconds: f64,
 }
 
 /// What beside host and URL tells two objects apart.

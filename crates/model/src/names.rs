@@ -74,6 +74,12 @@ pub const CACHE_URL_HEADER: &str = "x-cache-url";
 pub const CACHE_STATUS_HEADER: &str = "X-Cache";
 /// Between vcl_backend_response and vcl_deliver: the origin failed, and a stale object is there to be served instead.
 pub const RESCUE_HEADER: &str = "X-Ghost-Rescue";
+/// On objects in the cache: for how many seconds after it was fresh the object may take the place of a failure.
+pub const RESCUE_SECONDS_HEADER: &str = "X-Ghost-Stale";
+/// On objects in the cache: names of fields that only the client sees whose request fetched it.
+pub const OMIT_HEADER: &str = "X-Ghost-Omit";
+/// Content-Range of a 206, on its way through Varnish.
+pub const RANGE_HEADER: &str = "X-Ghost-Range";
 /// Headers that begin so are ghost's alone: they never come from a client, and never reach an origin or a client.
 /// On a fetch whose answer is there: what went to the origin, `name: value`, or the name alone where nothing did. For another try.
 pub const SENT_HEADER: &str = "X-Ghost-Sent";

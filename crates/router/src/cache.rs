@@ -3,11 +3,16 @@
 //! Takes the policy of a rule, a request or an answer; guarantees that two requests get the same key only where the
 //! policy calls them the same; never reads a clock, and never stores anything.
 
+mod age;
+mod conditional;
+mod date;
 mod directives;
 mod key;
 mod lifetime;
+mod number;
 mod query;
 mod range;
+mod targeted;
 
 use model::{BypassHeader, CachePolicy};
 
@@ -15,8 +20,12 @@ use crate::Request;
 use crate::header::pattern_matches_header;
 use crate::pattern::{self, Pattern};
 
+pub use self::age::{age, initial_age};
+pub use self::conditional::{Conditions, Stored, Verdict, holds_if_range};
+pub use self::date::date;
+pub use self::directives::{Directives, field_names};
 pub use self::key::Key;
-pub use self::lifetime::{Answer, Keeping};
+pub use self::lifetime::{Answer, Keeping, Rescue};
 pub use self::query::Parameters;
 pub use self::range::is_one_range;
 
@@ -24,8 +33,12 @@ pub use self::range::is_one_range;
 #[derive(Debug, Clone)]
 pub struct Cache {
     lifetime: Lifetime,
-    grace: f64,
-    keep: f64,
+    /// As the policy says; else as the origin does.
+    grace: Option<f64>,
+    keep: Option<f64>,
+    heuristic: Option<Heuristic>,
+    /// Headers that Cache-Control gives way to.
+    targets: Box<[Box<str>]>,
     max_object_bytes: Option<u64>,
     key_headers: Box<[Box<str>]>,
     parameters: Option<Parameters>,
@@ -40,6 +53,13 @@ enum Lifetime {
     /// The origin; these seconds where it is silent.
     Default(f64),
     Forced(f64),
+}
+
+/// How long a response is fresh whose origin says only when it changed last.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Heuristic {
+    fraction: f64,
+    most: f64,
 }
 
 #[derive(Debug, Clone)]
@@ -62,8 +82,16 @@ impl Cache {
         };
         Ok(Self {
             lifetime,
-            grace: sane(from.grace_seconds.unwrap_or_default()),
-            keep: sane(from.keep_seconds.unwrap_or_default()),
+            grace: from.grace_seconds.map(sane),
+            keep: from.keep_seconds.map(sane),
+            heuristic: from.heuristic.as_ref().map(|heuristic| Heuristic {
+                fraction: if heuristic.fraction.is_nan() { 0.0 } else { heuristic.fraction.clamp(0.0, 1.0) },
+                most: sane(heuristic.max_seconds),
+            }),
+            targets: match &from.cache_control_targets {
+                Some(names) => names.iter().map(|name| name.as_str().into()).collect(),
+                None => targeted::DEFAULT_TARGETS.map(Into::into).into(),
+            },
             max_object_bytes: from.max_object_bytes,
             key_headers: key.headers.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
             parameters: Parameters::new(key.query_params_include.as_ref(), key.query_params_exclude.as_ref()),
@@ -72,8 +100,8 @@ impl Cache {
         })
     }
 
-    /// Seconds for which a stale answer may be served while it is fetched anew.
-    pub fn grace(&self) -> f64 {
+    /// Seconds for which a stale answer may be served while it is fetched again, where the policy says so; else the object knows.
+    pub fn grace(&self) -> Option<f64> {
         self.grace
     }
 

@@ -1,236 +1,235 @@
-//! How long an answer is kept, if at all.
+//! How long a response is kept, if at all (RFC 9111, 3 and 4.2; RFC 5861).
 
-use super::directives::Directives;
+use super::age::{age, initial_age};
+use super::date::date;
+use super::directives::{Directives, field_names};
+use super::targeted::{SURROGATE_CONTROL, surrogate, targeted};
 use super::{Cache, Lifetime, sane};
 
-/// An origin's answer, as far as the cache asks. The carrier lends its bytes.
+/// A response that can be validated is kept so long after it was fresh, where the policy does not say: to be asked about, not to be
+/// served.
+pub(super) const VALIDATION_SECONDS: f64 = 3600.0;
+
+/// An origin's response, as far as the cache asks. The carrier lends its bytes.
 pub trait Answer {
     fn status(&self) -> u16;
     /// Shows every value of a header to `seen`, until it answers true. Names compare without case.
-    fn any_header(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool;
-    /// Seconds since 1970 of a date in one of HTTP's forms.
-    fn time(&self, date: &[u8]) -> Option<f64>;
+    fn any_header<'s>(&'s self, name: &str, seen: &mut dyn FnMut(&'s [u8]) -> bool) -> bool;
     /// Seconds since 1970.
     fn now(&self) -> f64;
-    /// Seconds since the origin, or what stands between, made the answer.
-    fn age(&self) -> f64;
+    /// Seconds between the request and the response.
+    fn waited(&self) -> f64;
+    /// Whether the request had Authorization.
+    fn is_authorized(&self) -> bool {
+        false
+    }
 }
 
-/// For how long: seconds from now on, then after each other. Nothing is kept without a `ttl`.
+/// For how long: seconds from now on, then after each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Keeping {
+    /// How old the response is now.
+    pub age: f64,
+    /// How long it is fresh. Where it is 0, the response is kept only if `keep` is not: to be validated on each use.
     pub ttl: f64,
     pub grace: f64,
     pub keep: f64,
+    /// Seconds after it was fresh during which it may take the place of a failure.
+    pub rescue: Rescue,
+}
+
+/// When a stale response may take the place of a failure.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum Rescue {
+    /// As long as it is kept.
+    #[default]
+    WhileKept,
+    /// For so many seconds after it was fresh; 0: never.
+    For(f64),
 }
 
 impl Cache {
-    /// What the policy makes of an answer, its headers that forbid keeping aside: see [`forbids`](Self::forbids).
+    /// What the policy makes of a response, its headers that forbid keeping aside: see [`forbids`](Self::forbids).
     pub fn keeping(&self, answer: &impl Answer) -> Keeping {
-        let says = Says::of(answer);
+        let says = Says::of(self, answer);
+        let age = says.age;
         let ttl = match (self.lifetime, answer.status()) {
-            (_, ..200 | 500..) => 0.0,
+            (_, ..200 | 206 | 304 | 500..) => return Keeping { age, ..Keeping::default() },
             (Lifetime::Forced(seconds), status) if keepable(status) => seconds,
             (Lifetime::Forced(_), _) => 0.0,
-            (_, status) if !keepable(status) => 0.0,
             (_, _) if says.no_cache => 0.0,
             (lifetime, status) => match (says.lifetime, lifetime) {
-                (Some(seconds), _) => sane(seconds - answer.age()),
-                (None, Lifetime::Default(seconds)) if keepable_unasked(status) => seconds,
-                (None, _) => 0.0,
+                (Some(seconds), _) if keepable_by_word(status) => sane(seconds - age),
+                (None, _) if !keepable_unasked(status) => 0.0,
+                (None, Lifetime::Default(seconds)) => self.heuristic_lifetime(answer, age).unwrap_or(seconds),
+                (None, Lifetime::Origin) => self.heuristic_lifetime(answer, age).unwrap_or_default(),
+                _ => 0.0,
             },
         };
+        let has = |name| answer.any_header(name, &mut |_| true);
+        let can_be_validated = answer.status() == 200 && (has("ETag") || has("Last-Modified"));
         if ttl <= 0.0 {
-            return Keeping::default();
+            let may_be_kept = can_be_validated && !self.overrules_the_origin();
+            let keep = if may_be_kept { self.keep.unwrap_or(VALIDATION_SECONDS) } else { 0.0 };
+            return Keeping { age, ttl: 0.0, grace: 0.0, keep, rescue: Rescue::For(0.0) };
         }
-        // To be asked about before it is served again; it may still be kept for that.
-        let grace = if says.must_revalidate && !self.overrules_the_origin() { 0.0 } else { self.grace };
-        Keeping { ttl, grace, keep: self.keep }
+        // To be asked about before it is served again.
+        let forbids_stale = says.forbids_stale && !self.overrules_the_origin();
+        let grace = match self.grace {
+            _ if forbids_stale => 0.0,
+            Some(grace) => grace,
+            None => says.stale_while_revalidate,
+        };
+        let may_rescue = if forbids_stale { 0.0 } else { says.stale_if_error.max(grace) };
+        let (keep, rescue) = match self.keep {
+            Some(keep) if forbids_stale => (keep, Rescue::For(0.0)),
+            Some(keep) => (keep, Rescue::WhileKept),
+            None => {
+                let to_validate = if can_be_validated { VALIDATION_SECONDS } else { 0.0 };
+                (to_validate.max(may_rescue - grace), Rescue::For(may_rescue))
+            }
+        };
+        Keeping { age, ttl, grace, keep, rescue }
     }
 
-    /// Whether a header forbids to keep the answer for others. No policy overrules these.
-    pub fn forbids(answer: &impl Answer) -> bool {
-        let mut directives = Directives::default();
-        answer.any_header("Cache-Control", &mut |value| {
-            directives.read(value);
-            false
-        });
-        let mut surrogates = Directives::default();
-        answer.any_header("Surrogate-Control", &mut |value| {
-            surrogates.read(value);
-            false
-        });
-        directives.private
-            || directives.no_store
-            || surrogates.no_store
-            || answer.any_header("Set-Cookie", &mut |_| true)
-            || answer
-                .any_header("Vary", &mut |value| value.split(|b| *b == b',').any(|v| v.trim_ascii() == b"*"))
+    /// A part of the time since the last change, where the policy says so.
+    fn heuristic_lifetime(&self, answer: &impl Answer, age: f64) -> Option<f64> {
+        let heuristic = self.heuristic?;
+        let modified = first(answer, "Last-Modified").and_then(|text| date(text, answer.now()))?;
+        let made = first(answer, "Date").and_then(|text| date(text, answer.now())).unwrap_or(answer.now());
+        Some(sane(((made - modified) * heuristic.fraction).min(heuristic.most) - age))
     }
 
-    /// Whether this Cache-Control wants an answer to be revalidated before it is served stale.
-    pub fn must_revalidate(cache_control: &[u8]) -> bool {
-        let mut directives = Directives::default();
-        directives.read(cache_control);
-        directives.must_revalidate
+    /// Whether a header forbids to keep the response for others. No policy overrules these.
+    pub fn forbids(&self, answer: &impl Answer) -> bool {
+        let control = self.control(answer);
+        let surrogate = surrogate(answer);
+        // The status is understood, and so no-store, which is there for caches that do not know must-understand, is not meant.
+        let understood = control.must_understand && keepable_by_word(answer.status());
+        let is_not_shared = answer.is_authorized()
+            && !(control.public || control.must_revalidate || control.s_maxage.is_some());
+        control.private
+            || (control.no_store && !understood)
+            || is_not_shared
+            || surrogate.is_some_and(|says| says.no_store)
+            || (answer.any_header("Set-Cookie", &mut |_| true) && !names_field(&control, b"Set-Cookie"))
+            || answer.any_header("Vary", &mut |value| field_names(value).any(|name| name == b"*"))
+    }
+
+    /// The targeted field that counts first; Surrogate-Control; Cache-Control.
+    pub(super) fn control<'s, A: Answer>(&self, answer: &'s A) -> Directives<'s> {
+        for name in &self.targets {
+            if let Some(says) = targeted(answer, name) {
+                return says;
+            }
+        }
+        surrogate(answer).unwrap_or_else(|| cache_control(answer))
     }
 }
 
-/// Statuses that are kept where somebody says for how long.
+fn cache_control<A: Answer>(answer: &A) -> Directives<'_> {
+    let mut says = Directives::default();
+    answer.any_header("Cache-Control", &mut |line| {
+        says.read(line);
+        false
+    });
+    says
+}
+
+/// Whether the origin names a field that is for the first client alone.
+fn names_field(control: &Directives<'_>, name: &[u8]) -> bool {
+    let lists = control.private_fields.iter().chain(&control.no_cache_fields);
+    lists.copied().flat_map(field_names).any(|named| named.eq_ignore_ascii_case(name))
+}
+
+fn first<'s>(answer: &'s impl Answer, name: &str) -> Option<&'s [u8]> {
+    let mut found = None;
+    answer.any_header(name, &mut |value| {
+        found = Some(value);
+        true
+    });
+    found
+}
+
+/// Statuses that are kept where the policy says for how long.
 fn keepable(status: u16) -> bool {
     keepable_unasked(status) || matches!(status, 302 | 307)
 }
 
-/// Statuses that are kept where the origin is silent: HTTP calls them cacheable by default.
+/// Statuses that are kept where the origin says for how long. No errors: a client that can cause one must not give it to others.
+fn keepable_by_word(status: u16) -> bool {
+    keepable(status) || matches!(status, 200..=205 | 207..=299 | 303)
+}
+
+/// Statuses that are kept where the origin is silent: HTTP calls them heuristically cacheable.
 fn keepable_unasked(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 410 | 414)
 }
 
 /// What the origin says.
 struct Says {
-    /// Seconds, of which the answer's age is to be taken.
+    age: f64,
+    /// Seconds, of which the response's age is to be taken.
     lifetime: Option<f64>,
     no_cache: bool,
-    must_revalidate: bool,
+    /// It must not be served stale.
+    forbids_stale: bool,
+    stale_while_revalidate: f64,
+    stale_if_error: f64,
 }
 
 impl Says {
-    fn of(answer: &impl Answer) -> Self {
-        let mut directives = Directives::default();
-        let mut controlled = false;
-        answer.any_header("Cache-Control", &mut |value| {
-            controlled = true;
-            directives.read(value);
-            false
-        });
+    fn of(cache: &Cache, answer: &impl Answer) -> Self {
+        let now = answer.now();
+        let made = first(answer, "Date").and_then(|text| date(text, now));
+        let has = |name: &str| answer.any_header(name, &mut |_| true);
+        let aged = first(answer, "Age").and_then(age);
+        let age = initial_age(aged, made, now, answer.waited(), aged.is_some() || has("Via"));
+        let targeted = cache.targets.iter().any(|name| targeted(answer, name).is_some());
+        let is_targeted = targeted || surrogate(answer).is_some();
+        let control = cache.control(answer);
         let pragma =
             || answer.any_header("Pragma", &mut |value| value.trim_ascii().eq_ignore_ascii_case(b"no-cache"));
-        let asked = directives.s_maxage.or(directives.max_age).map(|seconds| seconds as f64);
+        let asked = control.s_maxage.or(control.max_age).map(|seconds| seconds as f64);
+        let expiry = || if is_targeted { None } else { until_expiry(answer, made) };
+        let stale = |seconds: Option<u64>| sane(seconds.unwrap_or_default() as f64);
+        // s-maxage alone means proxy-revalidate. An origin that also says for how long it may be stale means that.
+        let names_stale = control.stale_while_revalidate.is_some() || control.stale_if_error.is_some();
         Self {
-            lifetime: asked.or_else(|| until_expiry(answer)),
-            no_cache: directives.no_cache || (!controlled && pragma()),
-            must_revalidate: directives.must_revalidate,
+            age,
+            lifetime: asked.or_else(expiry),
+            no_cache: control.no_cache || (!is_targeted && !has("Cache-Control") && pragma()),
+            forbids_stale: control.must_revalidate
+                || control.proxy_revalidate
+                || control.no_cache
+                || (control.s_maxage.is_some() && !names_stale),
+            stale_while_revalidate: stale(control.stale_while_revalidate),
+            stale_if_error: stale(control.stale_if_error),
         }
     }
 }
 
-/// Expires, counted from the answer's own Date. One that is no date lies in the past.
-fn until_expiry(answer: &impl Answer) -> Option<f64> {
-    let mut expires = None;
-    answer.any_header("Expires", &mut |value| {
-        expires = Some(answer.time(value));
-        true
-    });
-    let mut date = None;
-    answer.any_header("Date", &mut |value| {
-        date = answer.time(value);
-        true
-    });
-    expires.map(|expires| expires.map_or(0.0, |at| at - date.unwrap_or_else(|| answer.now())))
+/// Expires, counted from the response's own Date. One that is no date lies in the past.
+fn until_expiry(answer: &impl Answer, made: Option<f64>) -> Option<f64> {
+    let expires = first(answer, "Expires")?;
+    let now = answer.now();
+    Some(date(expires, now).map_or(0.0, |at| at - made.unwrap_or(now)))
+}
+
+impl Cache {
+    /// Fields that are for the first client alone, or to be validated first: they are left out where the response is used again.
+    /// Shows each list of names.
+    pub fn unshared_fields<'s, A: Answer>(&self, answer: &'s A, mut show: impl FnMut(&'s [u8])) {
+        let control = self.control(answer);
+        control.private_fields.iter().chain(&control.no_cache_fields).for_each(|list| show(list));
+    }
+
+    /// Headers that are for this cache, and for no other behind it.
+    pub fn consumed_fields(&self) -> impl Iterator<Item = &str> {
+        let is_common = |name: &&str| !name.eq_ignore_ascii_case(super::targeted::DEFAULT_TARGETS[0]);
+        self.targets.iter().map(AsRef::as_ref).filter(is_common).chain([SURROGATE_CONTROL])
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use model::CachePolicy;
-
-    use super::*;
-
-    struct Sample(u16, Vec<(&'static str, &'static str)>);
-
-    impl Answer for Sample {
-        fn status(&self) -> u16 {
-            self.0
-        }
-        fn any_header(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-            self.1.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name)).any(|(_, v)| seen(v.as_bytes()))
-        }
-        fn time(&self, date: &[u8]) -> Option<f64> {
-            std::str::from_utf8(date).ok()?.strip_prefix('t')?.parse().ok()
-        }
-        fn now(&self) -> f64 {
-            1000.0
-        }
-        fn age(&self) -> f64 {
-            self.1.iter().find(|(n, _)| *n == "age").map_or(0.0, |(_, v)| v.parse().unwrap())
-        }
-    }
-
-    fn policy(default: Option<f64>, forced: Option<f64>) -> Cache {
-        let policy = CachePolicy {
-            default_ttl_seconds: default,
-            forced_ttl_seconds: forced,
-            grace_seconds: Some(5.0),
-            keep_seconds: Some(7.0),
-            ..CachePolicy::default()
-        };
-        Cache::compile(&policy).unwrap()
-    }
-
-    /// ttl with defaultTTL 60, forcedTTL 90, and as the origin says.
-    fn ttls(status: u16, headers: &[(&'static str, &'static str)]) -> [f64; 3] {
-        let answer = Sample(status, headers.to_vec());
-        [policy(Some(60.0), None), policy(None, Some(90.0)), policy(None, None)]
-            .map(|p| p.keeping(&answer).ttl)
-    }
-
-    #[test]
-    fn who_says_how_long() {
-        assert_eq!(ttls(200, &[]), [60.0, 90.0, 0.0]);
-        assert_eq!(ttls(200, &[("cache-control", "public")]), [60.0, 90.0, 0.0]);
-        assert_eq!(ttls(200, &[("cache-control", "max-age=10")]), [10.0, 90.0, 10.0]);
-        assert_eq!(ttls(200, &[("cache-control", "max-age=10, s-maxage=20")]), [20.0, 90.0, 20.0]);
-        assert_eq!(
-            ttls(200, &[("cache-control", "public"), ("cache-control", "max-age=10")]),
-            [10.0, 90.0, 10.0]
-        );
-        assert_eq!(ttls(200, &[("cache-control", "max-age=10"), ("age", "4")]), [6.0, 90.0, 6.0]);
-        assert_eq!(ttls(200, &[("cache-control", "max-age=10"), ("age", "40")]), [0.0, 90.0, 0.0]);
-        assert_eq!(ttls(200, &[("cache-control", "max-age=0")]), [0.0, 90.0, 0.0]);
-        assert_eq!(ttls(200, &[("cache-control", "no-cache, max-age=10")]), [0.0, 90.0, 0.0]);
-        assert_eq!(ttls(200, &[("pragma", "no-cache")]), [0.0, 90.0, 0.0]);
-        assert_eq!(ttls(200, &[("pragma", "no-cache"), ("cache-control", "max-age=10")]), [10.0, 90.0, 10.0]);
-        assert_eq!(ttls(200, &[("expires", "t1030"), ("date", "t1010")]), [20.0, 90.0, 20.0]);
-        assert_eq!(ttls(200, &[("expires", "t1030")]), [30.0, 90.0, 30.0]);
-        assert_eq!(ttls(200, &[("expires", "0")]), [0.0, 90.0, 0.0]);
-        assert_eq!(ttls(200, &[("expires", "t1030"), ("cache-control", "max-age=3")]), [3.0, 90.0, 3.0]);
-    }
-
-    #[test]
-    fn statuses_that_are_kept() {
-        let fresh = [("cache-control", "max-age=10")];
-        for status in [200, 203, 204, 300, 301, 308, 404, 410, 414] {
-            assert_eq!(ttls(status, &[]), [60.0, 90.0, 0.0], "{status}");
-            assert_eq!(ttls(status, &fresh), [10.0, 90.0, 10.0], "{status}");
-        }
-        for status in [302, 307] {
-            assert_eq!(ttls(status, &[]), [0.0, 90.0, 0.0], "{status}");
-            assert_eq!(ttls(status, &fresh), [10.0, 90.0, 10.0], "{status}");
-        }
-        for status in [101, 206, 303, 400, 401, 403, 405, 429, 451, 500, 501, 502, 503, 504, 599] {
-            assert_eq!(ttls(status, &fresh), [0.0, 0.0, 0.0], "{status}");
-        }
-    }
-
-    #[test]
-    fn what_must_be_revalidated_is_not_served_stale_unless_forced() {
-        let answer = Sample(200, vec![("cache-control", "max-age=10, must-revalidate")]);
-        assert_eq!(policy(Some(1.0), None).keeping(&answer), Keeping { ttl: 10.0, grace: 0.0, keep: 7.0 });
-        assert_eq!(policy(None, Some(9.0)).keeping(&answer), Keeping { ttl: 9.0, grace: 5.0, keep: 7.0 });
-        let answer = Sample(200, vec![("cache-control", "stale-while-revalidate=900")]);
-        assert_eq!(policy(Some(1.0), None).keeping(&answer), Keeping { ttl: 1.0, grace: 5.0, keep: 7.0 });
-    }
-
-    #[test]
-    fn some_headers_forbid_it_whatever_the_policy() {
-        for (name, value) in [
-            ("set-cookie", "a=1"),
-            ("cache-control", "max-age=10, private"),
-            ("cache-control", "No-Store"),
-            ("surrogate-control", "no-store"),
-            ("vary", "Accept, *"),
-        ] {
-            assert!(Cache::forbids(&Sample(200, vec![(name, value)])), "{name}: {value}");
-        }
-        assert!(!Cache::forbids(&Sample(200, vec![("cache-control", "no-cache"), ("vary", "Accept")])));
-    }
-}
+mod tests;

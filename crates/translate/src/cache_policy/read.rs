@@ -3,8 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use api::{BypassHeader, VarnishCachePolicySpec};
-use model::{CacheKey, CachePolicy};
+use api::{BypassHeader, HeuristicParameters, VarnishCachePolicySpec};
+use model::{CacheKey, CachePolicy, Heuristic};
 
 use crate::listener::Fault;
 use crate::patterns::Meter;
@@ -30,6 +30,28 @@ fn read(
     }
     if spec.default_ttl.is_some() == spec.forced_ttl.is_some() {
         return Err("spec: give exactly one of defaultTTL and forcedTTL".to_owned());
+    }
+    if spec.forced_ttl.is_some() && spec.heuristic.is_some() {
+        return Err(
+            "spec: heuristic is for answers whose origin is silent, which forcedTTL overrules: remove one \
+                    of them"
+                .to_owned(),
+        );
+    }
+    if spec.forced_ttl.is_some() && spec.cache_control_targets.is_some() {
+        return Err(
+            "spec: cacheControlTargets say how long an answer is fresh, which forcedTTL overrules: remove \
+                    one of them"
+                .to_owned(),
+        );
+    }
+    for name in spec.cache_control_targets.iter().flatten() {
+        header_name("cacheControlTargets", name)?;
+        if !name.to_ascii_lowercase().ends_with("-cache-control") {
+            return Err(format!(
+                "spec.cacheControlTargets: `{name}` is not a header whose name ends in -Cache-Control"
+            ));
+        }
     }
     let headers = spec.cache_key.iter().flat_map(|key| key.headers.iter().flatten());
     for name in headers.clone() {
@@ -58,6 +80,8 @@ fn read(
         grace_seconds: seconds("grace", spec.grace.as_deref())?,
         keep_seconds: seconds("keep", spec.keep.as_deref())?,
         max_object_bytes: size("maxObjectSize", spec.max_object_size.as_deref())?,
+        heuristic: spec.heuristic.as_ref().map(heuristic).transpose()?,
+        cache_control_targets: spec.cache_control_targets.clone(),
         cache_key: (cache_key != CacheKey::default()).then_some(cache_key),
         bypass_headers: bypass
             .map(|header| bypass_header(header, &mut check_pattern))
@@ -71,6 +95,15 @@ fn seconds(field: &str, text: Option<&str>) -> Result<Option<f64>, String> {
     let duration = gateway_api::Duration::from_str(text)
         .map_err(|_| format!("spec.{field}: `{text}` is not a duration: write it as 10m or 1h30m"))?;
     Ok(Some(Duration::new(duration.as_secs(), duration.subsec_nanos()).as_secs_f64()))
+}
+
+fn heuristic(from: &HeuristicParameters) -> Result<Heuristic, String> {
+    let fraction = from.fraction.parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction));
+    let fraction = fraction.ok_or_else(|| {
+        format!("spec.heuristic.fraction: `{}` is not a number from 0 to 1: write it as 0.1", from.fraction)
+    })?;
+    let max_seconds = seconds("heuristic.max", Some(&from.max))?.unwrap_or_default();
+    Ok(Heuristic { fraction, max_seconds })
 }
 
 fn size(field: &str, text: Option<&str>) -> Result<Option<u64>, String> {
@@ -135,8 +168,37 @@ mod tests {
     }
 
     #[test]
+    fn what_the_origin_says_may_be_read_in_other_ways() {
+        let policy = of(&json!({"defaultTTL": "1m", "heuristic": {"fraction": "0.1", "max": "1h"},
+            "cacheControlTargets": ["Shop-Cache-Control", "CDN-Cache-Control"]}))
+        .unwrap();
+        assert_eq!(
+            serde_json::to_value(&policy).unwrap(),
+            json!({"default_ttl_seconds": 60.0, "heuristic": {"fraction": 0.1, "max_seconds": 3600.0},
+                "cache_control_targets": ["Shop-Cache-Control", "CDN-Cache-Control"]})
+        );
+    }
+
+    #[test]
     fn what_makes_no_sense_is_said() {
         for (fields, part) in [
+            (
+                json!({"forcedTTL": "1m", "heuristic": {"fraction": "0.1", "max": "1h"}}),
+                "which forcedTTL overrules",
+            ),
+            (json!({"forcedTTL": "1m", "cacheControlTargets": []}), "which forcedTTL overrules"),
+            (
+                json!({"defaultTTL": "1m", "heuristic": {"fraction": "1.5", "max": "1h"}}),
+                "`1.5` is not a number from 0 to 1",
+            ),
+            (
+                json!({"defaultTTL": "1m", "heuristic": {"fraction": "1", "max": "x"}}),
+                "spec.heuristic.max: `x`",
+            ),
+            (
+                json!({"defaultTTL": "1m", "cacheControlTargets": ["Surrogate-Control"]}),
+                "ends in -Cache-Control",
+            ),
             (json!({}), "exactly one of defaultTTL and forcedTTL"),
             (
                 json!({"defaultTTL": "1m", "targetRef": {"group": "", "kind": "Ingress", "name": "a", "sectionName": "b"}}),

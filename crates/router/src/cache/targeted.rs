@@ -1,0 +1,140 @@
+//! Cache-Control for some caches only: the fields of RFC 9213, and Surrogate-Control, which is older.
+
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
+
+use super::Answer;
+use super::directives::Directives;
+
+/// What Cache-Control gives way to where the policy names no others.
+pub(super) const DEFAULT_TARGETS: [&str; 1] = ["CDN-Cache-Control"];
+pub(super) const SURROGATE_CONTROL: &str = "Surrogate-Control";
+
+/// What a field of RFC 9213 says: a dictionary of structured fields. `None` where it is not there, empty, or not valid, and where a
+/// directive has a value of another type than it should: then it is as if the field were not there.
+pub(super) fn targeted<'s>(answer: &impl Answer, name: &str) -> Option<Directives<'s>> {
+    let mut joined: Vec<u8> = Vec::new();
+    answer.any_header(name, &mut |line| {
+        if !joined.is_empty() {
+            joined.extend_from_slice(b", ");
+        }
+        joined.extend_from_slice(line);
+        false
+    });
+    if joined.is_empty() { None } else { read(&joined) }
+}
+
+fn read<'s>(field: &[u8]) -> Option<Directives<'s>> {
+    let dictionary: Dictionary = Parser::new(field).parse().ok()?;
+    if dictionary.is_empty() {
+        return None;
+    }
+    let mut says = Directives::default();
+    for (key, member) in &dictionary {
+        let ListEntry::Item(item) = member else {
+            // A list of field names would be of another form; no directive has an inner list.
+            if is_known(key.as_str()) {
+                return None;
+            }
+            continue;
+        };
+        let value = &item.bare_item;
+        match key.as_str() {
+            "no-store" => says.no_store = flag(value)?,
+            // With field names, it is taken for the whole: dictionaries of RFC 9213 have no such form.
+            "no-cache" => says.no_cache = flag_or_names(value)?,
+            "private" => says.private = flag_or_names(value)?,
+            "public" => says.public = flag(value)?,
+            "must-revalidate" => says.must_revalidate = flag(value)?,
+            "proxy-revalidate" => says.proxy_revalidate = flag(value)?,
+            "must-understand" => says.must_understand = flag(value)?,
+            "max-age" => says.max_age = Some(seconds(value)?),
+            "s-maxage" => says.s_maxage = Some(seconds(value)?),
+            "stale-while-revalidate" => says.stale_while_revalidate = Some(seconds(value)?),
+            "stale-if-error" => says.stale_if_error = Some(seconds(value)?),
+            _ => {}
+        }
+    }
+    Some(says)
+}
+
+fn is_known(key: &str) -> bool {
+    matches!(
+        key,
+        "no-store"
+            | "no-cache"
+            | "private"
+            | "public"
+            | "must-revalidate"
+            | "proxy-revalidate"
+            | "must-understand"
+            | "max-age"
+            | "s-maxage"
+            | "stale-while-revalidate"
+            | "stale-if-error"
+    )
+}
+
+fn flag(value: &BareItem) -> Option<bool> {
+    value.as_boolean()
+}
+
+fn flag_or_names(value: &BareItem) -> Option<bool> {
+    value.as_boolean().or_else(|| value.as_string().map(|_| true))
+}
+
+fn seconds(value: &BareItem) -> Option<u64> {
+    u64::try_from(i64::from(value.as_integer()?)).ok()
+}
+
+/// What Surrogate-Control says, where it says anything about keeping: `content="ESI/1.0"` alone does not.
+pub(super) fn surrogate<A: Answer>(answer: &A) -> Option<Directives<'_>> {
+    let mut says = Directives::default();
+    answer.any_header(SURROGATE_CONTROL, &mut |line| {
+        says.read(line);
+        false
+    });
+    (says.no_store || says.max_age.is_some()).then_some(says)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_field_is_a_dictionary_or_nothing() {
+        let max_age = |field: &str| read(field.as_bytes()).map(|says| says.max_age);
+        assert_eq!(max_age("max-age=60"), Some(Some(60)));
+        assert_eq!(max_age("foobar, max-age=60;x=1"), Some(Some(60)));
+        assert_eq!(max_age("max-age=1, max-age=60"), Some(Some(60)));
+        assert_eq!(max_age("no-store"), Some(None));
+        assert!(read(b"no-store, no-cache=\"a\"").is_some_and(|says| says.no_store && says.no_cache));
+        assert!(read(b"no-store=?0").is_some_and(|says| !says.no_store));
+        for not_valid in [
+            "",
+            " ",
+            "max-age=60, &&&&&",
+            "max-age=\"60\"",
+            "max-age",
+            "max-age=-1",
+            "max-age=1.5",
+            "MaX-aGe=60",
+            "max-age =60",
+            "max-age= 60",
+            "max-age=(1 2)",
+            "private=5",
+            "no-store=1",
+            "max-age=9999999999999999",
+        ] {
+            assert_eq!(read(not_valid.as_bytes()), None, "{not_valid}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_have_a_reading(field in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = read(&field);
+        }
+    }
+}
