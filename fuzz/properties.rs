@@ -48,3 +48,26 @@ pub(crate) fn received(bytes: &[u8]) {
         Err(_) => {}
     }
 }
+
+/// Headers about caching: no panic; dates lie within four digits of years; a tag matches itself, whatever stands before it; and a
+/// directive that forbids is seen behind anything.
+pub(crate) fn caching(bytes: &[u8]) {
+    use router::cache::{Conditions, Directives, Stored, Verdict, age, date, holds_if_range, is_one_range};
+
+    const NOW: f64 = 1_763_000_000.0;
+    if let Some(seconds) = date(bytes, NOW) {
+        assert!((-62_200_000_000.0..=253_402_400_000.0).contains(&seconds));
+    }
+    let _ = (age(bytes), is_one_range(bytes));
+    let mut directives = Directives::default();
+    directives.read(bytes);
+    let forbids = [bytes, b", no-store"].concat();
+    let mut directives = Directives::default();
+    directives.read(&forbids);
+    assert!(directives.no_store);
+    let stored = Stored { etag: Some(b"\"tag\""), last_modified: Some(bytes), date: Some(bytes) };
+    let _ = holds_if_range(bytes, &stored, NOW);
+    let lines = [bytes, b"W/\"tag\""];
+    let conditions = Conditions { if_none_match: Some(lines), if_modified_since: Some(bytes) };
+    assert_eq!(conditions.judge(&stored, NOW), Verdict::NotModified);
+}

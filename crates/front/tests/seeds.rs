@@ -74,3 +74,8 @@ fn proxy_headers() {
 fn proxy_headers_of_load_balancers() {
     replay("received", properties::received);
 }
+
+#[test]
+fn caching() {
+    replay("caching", properties::caching);
+}

@@ -432,6 +432,9 @@ void
 gs_keep_for(VRT_CTX, double ttl, double grace, double keep)
 {
 	VRT_l_beresp_ttl(ctx, ttl);
+	/* To Varnish it would be as long as the response is old, and those who have waited longer would find it. */
+	if (ttl <= 0.)
+		ctx->bo->fetch_objcore->ttl = 0.f;
 	VRT_l_beresp_grace(ctx, grace);
 	VRT_l_beresp_keep(ctx, keep);
 }

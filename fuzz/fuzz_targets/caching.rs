@@ -1,0 +1,8 @@
+//! Headers about caching, whoever sends them.
+#![no_main]
+
+#[path = "../properties.rs"]
+#[allow(dead_code)]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::caching(bytes));
