@@ -308,7 +308,10 @@ fn is_served(host: &front::Host) -> bool {
         front::Action::Terminate { certificates } | front::Action::Forward { certificates, .. } => {
             !certificates.is_empty()
         }
-        front::Action::Passthrough { .. } | front::Action::Http | front::Action::Refuse => true,
+        front::Action::Passthrough { .. }
+        | front::Action::Http
+        | front::Action::Relay(_)
+        | front::Action::Refuse => true,
     }
 }
 
@@ -321,7 +324,7 @@ fn tls_backends(groups: &[Group], profiles: &front::Profiles) -> front::Backends
             _ => group.backends.iter().map(|one| SocketAddr::new(one.address, one.port)).collect(),
         };
         let name = group.name.clone().unwrap_or_default();
-        front::BackendGroup { name, weight: group.weight, endpoints, tls: tls.flatten() }
+        front::BackendGroup { name, weight: group.weight, endpoints, tls: tls.flatten(), proxy_protocol: false }
     };
     front::Backends { groups: groups.iter().map(group).collect() }
 }

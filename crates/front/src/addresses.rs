@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Threads that accept at the same moment rarely meet.
 const SHARDS: usize = 64;
@@ -42,6 +42,13 @@ pub(crate) struct Place<'a> {
     key: Key,
 }
 
+/// The same for those who cannot borrow.
+#[derive(Debug)]
+pub(crate) struct OwnedPlace {
+    addresses: Arc<Addresses>,
+    key: Key,
+}
+
 impl Default for Addresses {
     fn default() -> Self {
         Self { state: RandomState::new(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
@@ -63,6 +70,30 @@ impl Addresses {
         .then(|| Place { addresses: self, key })
     }
 
+    /// As [`Self::enter`].
+    pub(crate) fn enter_owned(self: &Arc<Self>, address: IpAddr, most: u32) -> Option<OwnedPlace> {
+        let place = self.enter(address, most)?;
+        let key = place.key;
+        // The owned one gives it back.
+        std::mem::forget(place);
+        Some(OwnedPlace { addresses: Arc::clone(self), key })
+    }
+
+    fn leave(&self, key: Key) {
+        self.with(key, |open| {
+            if let Some(count) = open.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    open.remove(&key);
+                }
+            }
+            // The memory of a crowd that has left.
+            if open.capacity() > 64 && open.len() < open.capacity() / 8 {
+                open.shrink_to(open.len() * 2);
+            }
+        });
+    }
+
     fn with<T>(&self, key: Key, change: impl FnOnce(&mut HashMap<Key, u32>) -> T) -> T {
         let at = self.state.hash_one(key) as usize % SHARDS;
         let mut open = self.shards[at].lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,18 +103,13 @@ impl Addresses {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.addresses.with(self.key, |open| {
-            if let Some(count) = open.get_mut(&self.key) {
-                *count -= 1;
-                if *count == 0 {
-                    open.remove(&self.key);
-                }
-            }
-            // The memory of a crowd that has left.
-            if open.capacity() > 64 && open.len() < open.capacity() / 8 {
-                open.shrink_to(open.len() * 2);
-            }
-        });
+        self.addresses.leave(self.key);
+    }
+}
+
+impl Drop for OwnedPlace {
+    fn drop(&mut self) {
+        self.addresses.leave(self.key);
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Backends {
 }
 
 /// The endpoints of one backendRef. Without any, its share of connections is closed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BackendGroup {
     /// `namespace/name` of the Service, for people; empty where the backendRef leads nowhere.
     pub name: String,
@@ -33,6 +33,8 @@ pub struct BackendGroup {
     pub endpoints: Vec<SocketAddr>,
     /// What was decrypted is encrypted again, for a backend that is verified so. Not for what passes through.
     pub tls: Option<Arc<BackendTls>>,
+    /// A PROXY v2 header, which names the client, comes before its bytes. For TCPRoutes alone.
+    pub proxy_protocol: bool,
 }
 
 /// Groups whose profiles are ready for use.
@@ -164,7 +166,7 @@ mod tests {
             name: String::new(),
             weight,
             endpoints: ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect(),
-            tls: None,
+            ..BackendGroup::default()
         }
     }
 

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use certificate::Pair;
 
-use crate::{Backends, ClientValidation, ProxyProtocol};
+use crate::{Backends, ClientValidation, ProxyProtocol, Stream};
 
 /// All listeners of one Gateway that the front owns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Entries with the same address and port share one socket.
     pub listeners: Vec<Listener>,
+    /// UDP listeners. They may have the numbers of TCP ports.
+    pub datagrams: Vec<UdpListener>,
     pub limits: Limits,
     /// Is HTTP/2 offered? varnishd must have `feature=+http2`.
     pub http2: bool,
@@ -31,6 +33,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listeners: Vec::new(),
+            datagrams: Vec::new(),
             limits: Limits::default(),
             http2: true,
             http: false,
@@ -45,6 +48,9 @@ impl Config {
     /// Opens the sockets of listeners on other ports than their own. Clients and origins are told of the listeners' own.
     pub fn open_on(&mut self, port_of: impl Fn(u16) -> u16) {
         for listener in &mut self.listeners {
+            listener.port = port_of(listener.port);
+        }
+        for listener in &mut self.datagrams {
             listener.port = port_of(listener.port);
         }
         let validation = std::mem::take(&mut self.client_validation);
@@ -62,6 +68,20 @@ pub struct Listener {
     /// Where the socket is opened.
     pub port: u16,
     pub hosts: Vec<Host>,
+}
+
+/// One UDP port.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UdpListener {
+    /// `udp-53`, with the port that clients send to.
+    pub socket: String,
+    /// All addresses, IPv4 and IPv6, where absent.
+    pub address: Option<IpAddr>,
+    /// Where the socket is opened.
+    pub port: u16,
+    pub stream: Stream,
+    /// New clients are refused; sessions that are there go on until they are silent.
+    pub drains: bool,
 }
 
 /// What one listener of the Gateway does with the names that it takes.
@@ -86,6 +106,8 @@ pub enum Action {
     Passthrough { backends: Arc<Backends> },
     /// No TLS: the port speaks plain HTTP, and has this one host. Only where [`Config::http`] says that the front carries HTTP.
     Http,
+    /// One of the endpoints gets the bytes as they come, whatever they are. The port has this one host.
+    Relay(Stream),
     /// The listener takes the name, and no route does: refused as a name that nobody has.
     Refuse,
 }
@@ -101,11 +123,16 @@ impl Host {
         Self { hostname: None, one_label: false, action: Action::Http }
     }
 
+    /// The only host of a TCP port.
+    pub fn relay(stream: Stream) -> Self {
+        Self { hostname: None, one_label: false, action: Action::Relay(stream) }
+    }
+
     /// What clients are shown, where TLS ends here.
     pub fn certificates(&self) -> &[Arc<Pair>] {
         match &self.action {
             Action::Terminate { certificates } | Action::Forward { certificates, .. } => certificates,
-            Action::Passthrough { .. } | Action::Http | Action::Refuse => &[],
+            Action::Passthrough { .. } | Action::Http | Action::Relay(_) | Action::Refuse => &[],
         }
     }
 }
@@ -123,10 +150,32 @@ pub struct Limits {
     pub connections_per_address: Option<u32>,
     /// The most bytes of a ClientHello.
     pub hello_bytes: usize,
-    /// A connection of a TLSRoute on which nothing moves is closed after this time. For HTTP varnishd has its own.
+    /// A connection of a TLSRoute or TCPRoute on which nothing moves is closed after this time. For HTTP varnishd has its own.
     pub idle_timeout: Duration,
     /// Where the front carries HTTP.
     pub http: HttpLimits,
+    pub udp: UdpLimits,
+}
+
+/// What clients of UDP listeners may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpLimits {
+    /// Sessions of one listener, at once.
+    pub sessions: usize,
+    /// A session on which no datagram passes ends after this time.
+    pub idle_timeout: Duration,
+    /// The same for a session whose client has sent a datagram after an answer.
+    pub established_timeout: Duration,
+}
+
+impl Default for UdpLimits {
+    fn default() -> Self {
+        Self {
+            sessions: 16_384,
+            idle_timeout: Duration::from_secs(30),
+            established_timeout: Duration::from_secs(120),
+        }
+    }
 }
 
 /// What one connection of HTTP may take.
@@ -178,6 +227,7 @@ impl Default for Limits {
             hello_bytes: 16 << 10,
             idle_timeout: Duration::from_secs(3600),
             http: HttpLimits::default(),
+            udp: UdpLimits::default(),
         }
     }
 }

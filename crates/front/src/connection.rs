@@ -23,6 +23,7 @@ use crate::hello::Greeting;
 use crate::hosts::Hosts;
 use crate::relay::{read_some, relay, relay_until_idle};
 use crate::run::Shared;
+use crate::stream::{Target, tcp};
 use crate::terminate::Server;
 use crate::{
     Failure, Http, HttpLimits, Limits, Shutdown, UpstreamFailure, entrance, hello, http, proxy, upstream,
@@ -45,6 +46,8 @@ pub(crate) enum Service {
     /// The same after TLS.
     Https(Arc<Server>),
     Forward(Arc<Server>, Arc<Targets>),
+    /// The bytes of a TCPRoute.
+    Relay(Arc<Target>),
     /// No route takes the name.
     Refused,
     Passthrough(Arc<Targets>),
@@ -100,6 +103,12 @@ async fn exchange(
     if let (Some(Service::Http), Some(http)) = (services.find(None), &shared.http) {
         let (http, limits) = (Arc::clone(http), gate.limits.http);
         return Box::pin(plain(stream, client, &socket, http, limits, shared)).await;
+    }
+    if let Some(Service::Relay(target)) = services.find(None) {
+        // The client is gone already if we cannot tell where it came to.
+        let Ok(local) = listener_address(&stream, &socket) else { return };
+        let (ends, idle) = ((client, local), gate.limits.idle_timeout);
+        return Box::pin(tcp::carry(stream, ends, &socket, target, idle, shared)).await;
     }
     let limits = Arc::clone(&gate);
     let patience = gate.limits.handshake_timeout;

@@ -1,6 +1,9 @@
 //! What happened so far. Plain atomics, so that reading costs nobody anything.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::stream::{StreamCounters, Streams, Transport};
 
 /// Counts of one front, since it began.
 #[derive(Debug, Default)]
@@ -15,9 +18,26 @@ pub struct Counters {
     refusals: [AtomicU64; Refusal::ALL.len()],
     from_clients: AtomicU64,
     to_clients: AtomicU64,
+    pub(crate) streams: Streams,
 }
 
 impl Counters {
+    /// What happened to the connections and datagrams of each TCPRoute and UDPRoute, by `namespace/name`; empty for listeners
+    /// without a route.
+    pub fn streams(&self) -> Vec<(Transport, String, Arc<StreamCounters>)> {
+        self.streams.all()
+    }
+
+    /// TCP connections and UDP sessions of all routes that are open now.
+    pub fn open_streams(&self) -> u64 {
+        self.streams.all().iter().map(|(.., counters)| counters.open()).sum()
+    }
+
+    pub(crate) fn carried(&self, from_client: u64, to_client: u64) {
+        self.from_clients.fetch_add(from_client, Ordering::Relaxed);
+        self.to_clients.fetch_add(to_client, Ordering::Relaxed);
+    }
+
     /// Handshakes that succeeded.
     pub fn handshakes(&self) -> u64 {
         self.handshakes.load(Ordering::Relaxed)
@@ -48,7 +68,7 @@ impl Counters {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections closed because varnishd, or an endpoint of a TLSRoute, could not be reached, by reason.
+    /// Connections closed because varnishd, or an endpoint of a TLSRoute or TCPRoute, could not be reached, by reason.
     pub fn upstream_failures(&self, why: UpstreamFailure) -> u64 {
         self.upstream_failures.get(why as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }

@@ -55,6 +55,7 @@ use self::table::Table;
 use self::tallies::Tallies;
 use crate::{BackendSide, Observer, Refusal};
 
+pub(crate) use self::line::Line;
 pub(crate) use self::pool::{dial, is_exhausted, served_first};
 pub use self::reason::Reason;
 pub(crate) use self::request::Client;

@@ -63,6 +63,16 @@ impl Lane {
     }
 }
 
+/// Carries on with `task` on a certain thread. Sockets that it takes along must be registered there.
+pub(crate) fn spawn_on(number: usize, task: impl Future<Output = ()> + Send + 'static) {
+    let lanes = lanes();
+    match number.checked_rem(lanes.len()).and_then(|at| lanes.get(at)) {
+        Some(lane) => drop(lane.runtime.spawn(task)),
+        // No thread was to be had: it is done here.
+        None => drop(tokio::spawn(task)),
+    }
+}
+
 /// Carries on with `task` on the thread that has the fewest. Sockets that it takes along must be registered anew, there.
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     let Some(lane) = lanes().iter().min_by_key(|lane| lane.load.load(Ordering::Relaxed)) else {

@@ -27,6 +27,7 @@ pub mod proxy;
 mod relay;
 mod run;
 pub mod sniff;
+mod stream;
 mod terminate;
 mod trouble;
 mod upstream;
@@ -37,7 +38,7 @@ pub use backend::{
     Trust, run_backends,
 };
 pub use backends::{BackendGroup, Backends};
-pub use config::{Action, Config, Host, HttpLimits, Limits, Listener};
+pub use config::{Action, Config, Host, HttpLimits, Limits, Listener, UdpLimits, UdpListener};
 pub use counters::{Counters, Failure, Refusal, UpstreamFailure};
 pub use entrance::ProxyProtocol;
 pub use event::{Event, Shutdown};
@@ -46,4 +47,5 @@ pub use observe::{AccessLog, Finished, Observer, Upstream};
 pub use router::counters::Way;
 pub use router::forwarded::TrustedProxies as TrustedSources;
 pub use run::{run, run_counted};
+pub use stream::{Loss, Stream, StreamCounters, Transport};
 pub use validate::{ClientMode, ClientValidation};

@@ -23,6 +23,9 @@ const LINGER: Duration = Duration::from_secs(10);
 /// its answer is not limited by this.
 const LINGER_TOTAL: Duration = Duration::from_secs(30);
 
+/// How often the bytes of a long connection are counted.
+const REPORT: Duration = Duration::from_secs(10);
+
 thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
 }
@@ -110,14 +113,39 @@ where
     C: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
+    relay_reported(client, upstream, idle, |up, down| {
+        from_client.fetch_add(up, Ordering::Relaxed);
+        to_client.fetch_add(down, Ordering::Relaxed);
+    })
+    .await
+}
+
+/// As [`relay_until_idle`]. `report` is told of the bytes from the client and to it since it was last told: every few seconds,
+/// and at the end.
+pub(crate) async fn relay_reported<C, U>(
+    client: &mut C,
+    upstream: &mut U,
+    idle: Duration,
+    report: impl Fn(u64, u64),
+) -> io::Result<()>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncRead + AsyncWrite + Unpin,
+{
     let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
+    let moved = || {
+        let (up, down) = (up.swap(0, Ordering::Relaxed), down.swap(0, Ordering::Relaxed));
+        if up + down > 0 {
+            report(up, down);
+        }
+        up + down > 0
+    };
     let silence = async {
-        let (mut moved, mut since) = (0, Instant::now());
+        let mut since = Instant::now();
         loop {
-            sleep(idle / 4).await;
-            let now = up.load(Ordering::Relaxed) + down.load(Ordering::Relaxed);
-            if now != moved {
-                (moved, since) = (now, Instant::now());
+            sleep((idle / 4).min(REPORT)).await;
+            if moved() {
+                since = Instant::now();
             } else if since.elapsed() >= idle {
                 return;
             }
@@ -127,8 +155,7 @@ where
         ended = relay(client, upstream, &up, &down) => ended,
         () = silence => Ok(()),
     };
-    from_client.fetch_add(up.into_inner(), Ordering::Relaxed);
-    to_client.fetch_add(down.into_inner(), Ordering::Relaxed);
+    moved();
     ended
 }
 

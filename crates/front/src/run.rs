@@ -17,9 +17,11 @@ use crate::backends::Targets;
 use crate::connection::{Service, Services};
 use crate::gate::Gate;
 use crate::hosts::{Hosts, Name};
+use crate::stream::udp::{self, AllSessions};
+use crate::stream::{Stream, Target, Transport};
 use crate::terminate::Terminator;
 use crate::trouble::Trouble;
-use crate::{Action, Config, Counters, Event, Host, Http, Listener, ProxyProtocol, Shutdown};
+use crate::{Action, Config, Counters, Event, Host, Http, Listener, ProxyProtocol, Shutdown, UdpListener};
 
 pub(crate) type Reporter = Arc<dyn Fn(Event) + Send + Sync>;
 
@@ -30,7 +32,9 @@ pub(crate) struct Shared {
     pub(crate) http: Option<Arc<Http>>,
     pub(crate) gate: ArcSwap<Gate>,
     pub(crate) proxy_protocol: ArcSwapOption<ProxyProtocol>,
-    pub(crate) addresses: Addresses,
+    pub(crate) addresses: Arc<Addresses>,
+    /// Of all UDP listeners.
+    pub(crate) sessions: AllSessions,
     pub(crate) counters: Arc<Counters>,
     pub(crate) reporter: Reporter,
     pub(crate) trouble: Trouble,
@@ -72,14 +76,15 @@ pub async fn run_counted(
         http,
         gate: ArcSwap::from_pointee(Gate::new(config.borrow().limits.clone())),
         proxy_protocol: ArcSwapOption::empty(),
-        addresses: Addresses::default(),
+        addresses: Arc::default(),
+        sessions: AllSessions::default(),
         counters,
         trouble: Trouble::new(Arc::clone(&reporter)),
         reporter,
         shutdown: shutdown.clone(),
         _alive: alive,
     });
-    let mut ports = Ports { open: BTreeMap::new(), shared, terminator: None };
+    let mut ports = Ports { open: BTreeMap::new(), udp: BTreeMap::new(), shared, terminator: None };
     // A caller that is gone without a word gets what Drain gives.
     let end = async { drop(shutdown.wait_for(|asked| *asked > Shutdown::Run).await) };
     tokio::pin!(end);
@@ -105,6 +110,7 @@ type Key = (Option<IpAddr>, u16);
 
 struct Ports {
     open: BTreeMap<Key, Open>,
+    udp: BTreeMap<Key, OpenUdp>,
     shared: Arc<Shared>,
     /// Made when first needed; keeps the keys of tickets.
     terminator: Option<Terminator>,
@@ -113,6 +119,12 @@ struct Ports {
 struct Open {
     port: Arc<Port>,
     close: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+struct OpenUdp {
+    /// Closed when this is dropped.
+    targets: watch::Sender<Arc<Target>>,
     task: JoinHandle<()>,
 }
 
@@ -138,9 +150,14 @@ impl Ports {
             let socket = listeners.first().map_or_else(String::new, |listener| listener.socket.clone());
             let hosts = listeners.iter().flat_map(|listener| &listener.hosts);
             let services = Arc::new(self.services(hosts, config, port, &socket));
-            if let Some(open) = self.open.get(&(address, port)) {
-                open.port.services.store(services);
-                continue;
+            // A listener of another protocol: connections that wait are not for it.
+            if let Some(open) = self.open.remove(&(address, port)) {
+                if *open.port.socket == *socket {
+                    open.port.services.store(services);
+                    self.open.insert((address, port), open);
+                    continue;
+                }
+                open.close().await;
             }
             let port =
                 Arc::new(Port { socket: socket.into(), address, port, services: ArcSwap::new(services) });
@@ -148,6 +165,44 @@ impl Ports {
             let task = tokio::spawn(listen(Arc::clone(&port), Arc::clone(&self.shared), closed));
             self.open.insert((address, port.port), Open { port, close, task });
         }
+        self.follow_udp(config).await;
+        self.shared.counters.streams.forget_unused();
+    }
+
+    async fn follow_udp(&mut self, config: &Config) {
+        let wanted: BTreeMap<Key, &UdpListener> =
+            config.datagrams.iter().rev().map(|one| ((one.address, one.port), one)).collect();
+        let gone: Vec<Key> = self.udp.keys().filter(|key| !wanted.contains_key(key)).copied().collect();
+        for key in gone {
+            if let Some(OpenUdp { targets, task }) = self.udp.remove(&key) {
+                drop(targets);
+                let _ = task.await;
+            }
+        }
+        for (key, listener) in wanted {
+            let target = self.target(Transport::Udp, &listener.stream);
+            let target = Arc::new(if listener.drains { target.draining() } else { target });
+            if let Some(open) = self.udp.get(&key) {
+                open.targets.send_if_modified(|old| {
+                    // A target remembers which endpoints refused: an unchanged one stays.
+                    let differs = (&old.stream, old.drains) != (&target.stream, target.drains);
+                    if differs {
+                        *old = target;
+                    }
+                    differs
+                });
+                continue;
+            }
+            let (targets, known) = watch::channel(target);
+            let (address, port) = key;
+            let port = udp::Port { socket: listener.socket.as_str().into(), address, port };
+            let task = tokio::spawn(udp::listen(port, Arc::clone(&self.shared), known));
+            self.udp.insert(key, OpenUdp { targets, task });
+        }
+    }
+
+    fn target(&self, transport: Transport, stream: &Stream) -> Target {
+        Target::new(stream.clone(), self.shared.counters.streams.of_route(transport, &stream.route))
     }
 
     fn services<'a>(
@@ -193,6 +248,7 @@ impl Ports {
             }
             Action::Http if carries_http => Service::Http,
             Action::Http => Service::Nothing,
+            Action::Relay(stream) => Service::Relay(Arc::new(self.target(Transport::Tcp, stream))),
             Action::Refuse => Service::Refused,
             Action::Passthrough { backends } => Service::Passthrough(Arc::new(Targets::plain(backends))),
         })
@@ -211,6 +267,11 @@ impl Ports {
         let (closes, tasks): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.open).into_values().map(|open| (open.close, open.task)).unzip();
         drop(closes);
+        // They take no new sessions, and close when the others are silent.
+        for OpenUdp { targets, .. } in std::mem::take(&mut self.udp).into_values() {
+            let drains = Arc::new(targets.borrow().draining());
+            targets.send_replace(drains);
+        }
         for task in tasks {
             let _ = task.await;
         }

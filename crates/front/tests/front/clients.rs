@@ -133,7 +133,7 @@ async fn a_tls_route_asks_for_no_certificate_on_a_port_that_asks_https_clients()
 }
 
 fn group(endpoint: SocketAddr) -> BackendGroup {
-    BackendGroup { name: "d/tcp".to_owned(), weight: 1, endpoints: vec![endpoint], tls: None }
+    BackendGroup { name: "d/tcp".to_owned(), weight: 1, endpoints: vec![endpoint], ..BackendGroup::default() }
 }
 
 async fn echo() -> SocketAddr {

@@ -64,7 +64,7 @@ fn to(endpoints: &[SocketAddr]) -> Arc<Backends> {
             name: String::new(),
             weight: 1,
             endpoints: endpoints.to_vec(),
-            tls: None,
+            ..BackendGroup::default()
         }],
     })
 }

@@ -74,7 +74,7 @@ async fn a_backend_behind_a_tls_route_does_not_see_the_header() {
         name: String::new(),
         weight: 1,
         endpoints: vec![backend.local_addr().unwrap()],
-        tls: None,
+        ..BackendGroup::default()
     };
     let action = Action::Passthrough { backends: Arc::new(Backends { groups: vec![group] }) };
     let own = Host { hostname: hostname("own.test"), one_label: false, action };
