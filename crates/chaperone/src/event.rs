@@ -114,7 +114,7 @@ impl Configuration {
 impl fmt::Debug for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ghost = self.ghost.as_ref().map(|bytes| bytes.len());
-        let listeners = self.tls.listeners.len();
+        let listeners = self.tls.sockets().count();
         f.debug_struct("Configuration").field("ghost", &ghost).field("tls_listeners", &listeners).finish()
     }
 }

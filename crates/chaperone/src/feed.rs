@@ -61,7 +61,7 @@ impl Desired {
 
     /// The sockets that the front is to have.
     pub(crate) fn front_sockets(&self) -> Vec<String> {
-        self.tls.listeners.iter().map(|listener| listener.socket.clone()).collect()
+        self.tls.sockets().map(str::to_owned).collect()
     }
 }
 

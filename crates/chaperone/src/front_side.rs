@@ -152,9 +152,13 @@ impl FrontSide {
         }
     }
 
-    /// Takes no more connections; those that are there stay.
+    /// Takes no more connections and sessions; those that are there stay.
     pub(crate) fn close(&self) {
-        self.show(&Arc::default());
+        // A UDP socket stays open for the sessions that it has.
+        let mut datagrams = self.config.borrow().datagrams.clone();
+        datagrams.iter_mut().for_each(|listener| listener.drains = true);
+        let limits = self.config.borrow().limits.clone();
+        self.show(&Arc::new(front::Config { datagrams, limits, ..front::Config::default() }));
     }
 
     /// Ends with the connections that varnishd has left.
@@ -193,16 +197,17 @@ fn add_peers(config: model::ghost::Config, peers: &mut front::Peers) {
     }
 }
 
-/// Of a TLSRoute's backend.
+/// Of a backend of a TLSRoute, TCPRoute or UDPRoute.
 fn unreached(service: &str, endpoint: Option<SocketAddr>, why: &str) -> String {
     match (service, endpoint) {
-        ("", _) => "a connection by a TLSRoute was closed: its backendRef leads nowhere; its status says why"
+        ("", _) => "a connection of a TLSRoute, TCPRoute or UDPRoute was closed: its backendRef leads nowhere; the route's \
+                    status says why"
             .to_owned(),
         (service, None) => {
-            format!("connections to Service {service} by a TLSRoute are closed: {why}; are its pods ready?")
+            format!("connections to Service {service} are closed: {why}; are its pods ready?")
         }
         (service, Some(endpoint)) => format!(
-            "endpoint {endpoint} of Service {service} is not reached by a TLSRoute: {why}; is it up, does a \
+            "endpoint {endpoint} of Service {service} is not reached: {why}; is it up, does a \
              NetworkPolicy stand in the way, and does its BackendTLSPolicy, if there is one, name the CA of its certificate?"
         ),
     }

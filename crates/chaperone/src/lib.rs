@@ -24,6 +24,7 @@ mod settings;
 pub mod spans;
 pub mod stats;
 mod storage;
+mod streams;
 mod supervise;
 mod tally;
 mod tls;

@@ -20,6 +20,7 @@ pub(crate) fn limits(routing: &Routing) -> front::Limits {
         connections_per_address: of_clients.connections_per_address,
         hello_bytes: count(of_tls.client_hello_bytes, default.hello_bytes),
         idle_timeout: seconds(of_tls.idle_seconds, default.idle_timeout),
+        udp: default.udp,
         http: front::HttpLimits {
             head_timeout: seconds(of_clients.header_seconds, http.head_timeout),
             idle_timeout: seconds(of_clients.idle_seconds, http.idle_timeout),

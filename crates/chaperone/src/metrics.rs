@@ -3,6 +3,7 @@
 mod exposition;
 mod requests;
 mod routes;
+mod streams;
 mod varnish;
 
 use std::collections::{BTreeMap, HashSet};
@@ -93,6 +94,7 @@ fn one(to: &mut Families, state: &State, counted: Option<&Stats>, counters: Opti
     spans(to, state);
     certificates(to, &state.tally.shown());
     front(to, state);
+    streams::add(to, &state.tally.clients);
     requests::add(to, state.tally.http().as_deref());
     routes::add(to, counted);
     varnish::add(to, counters.unwrap_or_default());
@@ -230,7 +232,7 @@ fn front(to: &mut Families, state: &State) {
     for why in front::UpstreamFailure::ALL {
         to.counter(
             "varnish_gateway_tls_upstream_failures_total",
-            "Connections closed because varnishd, or an endpoint of a TLSRoute, was not reached",
+            "Connections closed because varnishd, or an endpoint of a TLSRoute or TCPRoute, was not reached",
             &[("reason", why.name())],
             clients.upstream_failures(why),
         );

@@ -238,7 +238,7 @@ impl Supervisor {
                 }
             }
         }
-        let front_serves = !self.desired.borrow().tls.listeners.is_empty();
+        let front_serves = self.desired.borrow().tls.sockets().next().is_some();
         if free.is_empty() && !why.is_empty() && !front_serves {
             return Err(why.swap_remove(0).1);
         }
@@ -446,6 +446,7 @@ impl Supervisor {
         self.front.close();
         let http = Arc::clone(&self.front.http);
         http.drain(true);
+        let clients = Arc::clone(&self.reporter.clients);
         let finished = async {
             // Clients that stay connected are asked to go with their next answer.
             let _ = reload::drain(control).await;
@@ -455,11 +456,14 @@ impl Supervisor {
             while http.in_flight() > 0 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
+            while clients.open_streams() > 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
         };
         tokio::select! {
             () = finished => {}
             () = tokio::time::sleep(self.settings.drain_timeout) => {
-                tracing::warn!("{}: requests still ran after {:?}", self.settings.name, self.settings.drain_timeout);
+                tracing::warn!("{}: requests or connections still ran after {:?}", self.settings.name, self.settings.drain_timeout);
             }
             _ = self.shutdown.wait_for(|s| *s == Shutdown::Now) => {}
         }

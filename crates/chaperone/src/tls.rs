@@ -1,5 +1,5 @@
-//! What the front is to serve: the HTTPS and TLS listeners of routing.json, the plain HTTP ones where the front carries HTTP, the
-//! certificates that they name, and how backends are verified.
+//! What the front is to serve: the HTTPS, TLS, TCP and UDP listeners of routing.json, the plain HTTP ones where the front carries
+//! HTTP, the certificates that they name, and how backends are verified.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use model::routing::Routing;
 use model::{Listener, ListenerTls, SubjectAltName, TlsHost};
 use translate::{Notice, Severity, TlsGroups, tls_key};
 
-use crate::limits;
+use crate::{limits, streams};
 
 /// Pairs by the name of their Secret, as they last were good: one that breaks leaves its forerunner in use.
 #[derive(Debug, Default)]
@@ -44,6 +44,7 @@ impl Pairs {
         let mut front = self.front_config(routing, bind, &mut notices);
         self.add_tls_listeners(&mut front, routing, groups, &backends, bind, &mut notices);
         add_http_listeners(&mut front, routing, bind);
+        streams::add(&mut front, routing, groups, bind, &mut notices);
         // Where clients cannot be checked, there is no HTTPS: nobody comes in unchecked. TLSRoutes ask for nothing.
         for (port, validation) in &routing.client_validation {
             match client_validation(routing, validation) {
@@ -324,7 +325,13 @@ fn tls_backends(groups: &[Group], profiles: &front::Profiles) -> front::Backends
             _ => group.backends.iter().map(|one| SocketAddr::new(one.address, one.port)).collect(),
         };
         let name = group.name.clone().unwrap_or_default();
-        front::BackendGroup { name, weight: group.weight, endpoints, tls: tls.flatten(), proxy_protocol: false }
+        front::BackendGroup {
+            name,
+            weight: group.weight,
+            endpoints,
+            tls: tls.flatten(),
+            ..Default::default()
+        }
     };
     front::Backends { groups: groups.iter().map(group).collect() }
 }

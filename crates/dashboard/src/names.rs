@@ -27,8 +27,10 @@ pub enum Goes {
 
 /// Of a front that runs.
 pub fn of_front(tls: &front::Config) -> Vec<Name> {
-    // Ports of plain HTTP see no handshake.
-    let has_tls = |(_, host): &(u16, &front::Host)| !matches!(host.action, front::Action::Http);
+    // Ports of plain HTTP and TCP see no handshake.
+    let has_tls = |(_, host): &(u16, &front::Host)| {
+        !matches!(host.action, front::Action::Http | front::Action::Relay(_))
+    };
     let all = tls.listeners.iter().flat_map(|at| at.hosts.iter().map(move |host| (at.port, host)));
     let name = |(port, host): (u16, &front::Host)| Name {
         port,
@@ -41,7 +43,7 @@ pub fn of_front(tls: &front::Config) -> Vec<Name> {
             front::Action::Forward { backends, .. } => by_route("decrypted, and passed on to", backends),
             front::Action::Passthrough { backends } => by_route("passed through, encrypted, to", backends),
             front::Action::Http => Goes::ToVarnish,
-            front::Action::Refuse => Goes::Nowhere,
+            front::Action::Relay(_) | front::Action::Refuse => Goes::Nowhere,
         },
     };
     all.filter(has_tls).map(name).collect()

@@ -21,9 +21,7 @@ pub(crate) fn bind(address: Option<IpAddr>, port: u16) -> io::Result<TcpListener
     match address {
         Some(address) => open(SocketAddr::new(address, port), true),
         None => match open(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port), false) {
-            Err(e) if !is_final(&e) => {
-                open(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port), true)
-            }
+            Err(e) if !is_final(&e) => open(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port), true),
             result => result,
         },
     }

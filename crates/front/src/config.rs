@@ -45,6 +45,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The names of all sockets.
+    pub fn sockets(&self) -> impl Iterator<Item = &str> {
+        let tcp = self.listeners.iter().map(|listener| listener.socket.as_str());
+        tcp.chain(self.datagrams.iter().map(|listener| listener.socket.as_str()))
+    }
+
     /// Opens the sockets of listeners on other ports than their own. Clients and origins are told of the listeners' own.
     pub fn open_on(&mut self, port_of: impl Fn(u16) -> u16) {
         for listener in &mut self.listeners {

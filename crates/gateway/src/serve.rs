@@ -246,6 +246,7 @@ impl Machine {
                     .map(|n| Notice { object: format!("Gateway {key}: {}", n.object), ..n }),
             );
             tls.front.listeners.retain(|listener| !settled.has_lost(key, listener.port));
+            tls.front.datagrams.retain(|listener| !settled.has_lost_udp(key, listener.port));
             let front = Front { listeners: Arc::new(tls.front), backends: Arc::new(tls.backends) };
             fronts.insert(key.clone(), front);
         }
@@ -262,7 +263,7 @@ impl Machine {
             // come back: varnishd keeps its cache.
             let listens = |infra: &Infra| {
                 !infra.sockets.is_empty()
-                    || fronts.get(key).is_some_and(|front| !front.listeners.listeners.is_empty())
+                    || fronts.get(key).is_some_and(|front| front.listeners.sockets().next().is_some())
                     || *infra == instance.infra
             };
             let wanted = infra.is_some_and(|infra| infra.as_ref().is_none_or(listens));
@@ -294,7 +295,8 @@ impl Machine {
     fn bring(&mut self, key: &Key, plan: &GatewayPlan, ghost: Arc<[u8]>, front: Front) {
         let routes = instance::count_routes(&plan.routing);
         let vcl = plan.main_vcl.as_deref().map(Arc::from);
-        let listens = |infra: &&Infra| !infra.sockets.is_empty() || !front.listeners.listeners.is_empty();
+        let listens =
+            |infra: &&Infra| !infra.sockets.is_empty() || front.listeners.sockets().next().is_some();
         let served = plan.infra.as_ref().filter(listens);
         let served = served.map(|infra| (infra, self.settings(key, infra), self.in_the_way(key, infra)));
         let Front { listeners: tls, backends } = front;

@@ -23,13 +23,21 @@ impl fmt::Display for Conflict {
 pub(crate) struct Settled {
     /// For people.
     pub(crate) conflicts: Vec<Conflict>,
-    lost: BTreeSet<(Key, u16)>,
+    lost: BTreeSet<(Key, Port)>,
 }
+
+/// Is it UDP, and its number. TCP and UDP have ports of their own.
+type Port = (bool, u16);
 
 impl Settled {
     /// Does the port belong to another Gateway?
     pub(crate) fn has_lost(&self, key: &Key, port: u16) -> bool {
-        self.lost.contains(&(key.clone(), port))
+        self.lost.contains(&(key.clone(), (false, port)))
+    }
+
+    /// The same for a UDP port.
+    pub(crate) fn has_lost_udp(&self, key: &Key, port: u16) -> bool {
+        self.lost.contains(&(key.clone(), (true, port)))
     }
 }
 
@@ -49,26 +57,27 @@ pub(crate) fn settle(
             class.and_then(|class| class.metadata.creation_timestamp.clone())
         }
     };
-    let mut claims: BTreeMap<u16, BTreeSet<Key>> = BTreeMap::new();
+    let mut claims: BTreeMap<Port, BTreeSet<Key>> = BTreeMap::new();
     for (key, plan) in &*plans {
         for port in ports(plan) {
             claims.entry(port).or_default().insert(key.clone());
         }
     }
     let mut settled = Settled::default();
-    for (port, keys) in claims {
+    for ((is_udp, port), keys) in claims {
         let mut keys: Vec<Key> = keys.into_iter().collect();
         keys.sort_by_key(|key| (age(key), !has_now(key, port)));
         let Some((owner, others)) = keys.split_first() else { continue };
         for key in others {
+            let kind = if is_udp { "UDP port" } else { "port" };
             let why = format!(
-                "port {port} belongs to Gateway {owner}, which was there first. Give its listener another port, or move \
+                "{kind} {port} belongs to Gateway {owner}, which was there first. Give its listener another port, or move \
                  both listeners into one Gateway"
             );
             settled.conflicts.push(Conflict { gateway: key.clone(), why });
-            settled.lost.insert((key.clone(), port));
+            settled.lost.insert((key.clone(), (is_udp, port)));
             if let Some(infra) = plans.get_mut(key).and_then(|plan| plan.infra.as_mut()) {
-                infra.sockets.retain(|socket| socket.port != port);
+                infra.sockets.retain(|socket| is_udp || socket.port != port);
             }
         }
     }
@@ -76,9 +85,12 @@ pub(crate) fn settle(
 }
 
 /// varnishd's and the front's. May repeat.
-fn ports(plan: &GatewayPlan) -> impl Iterator<Item = u16> {
-    let of_front = plan.routing.front_sockets();
-    plan.http_ports().chain(of_front.filter_map(|socket| Some(socket_parts(socket)?.1)))
+fn ports(plan: &GatewayPlan) -> impl Iterator<Item = Port> {
+    let of_front = plan.routing.front_sockets().filter_map(|socket| {
+        let (protocol, port) = socket_parts(socket)?;
+        Some((protocol == "udp", port))
+    });
+    plan.http_ports().map(|port| (false, port)).chain(of_front)
 }
 
 #[cfg(test)]

@@ -122,7 +122,12 @@ pub fn socket_name(protocol: &str, port: u16) -> String {
     format!("{}-{port}", protocol.to_ascii_lowercase())
 }
 
-/// Scheme and port that a socket name stands for; `None` for names of another form.
+/// Is it the name of a socket of datagrams (`udp-53`)? All others are TCP, and the two may have the same port.
+pub fn is_udp_socket(socket: &str) -> bool {
+    socket_parts(socket).is_some_and(|(protocol, _)| protocol == "udp")
+}
+
+/// Protocol (`http`, `https`, `tls`, `tcp`, `udp`) and port that a socket name stands for; `None` for names of another form.
 pub fn socket_parts(socket: &str) -> Option<(&str, u16)> {
     let (protocol, port) = socket.rsplit_once('-')?;
     Some((protocol, port.parse().ok()?))
@@ -187,6 +192,15 @@ mod tests {
         ] {
             assert!(!is_controller_name(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn sockets_of_all_protocols_have_a_port() {
+        assert_eq!(socket_name("TCP", 5432), "tcp-5432");
+        assert_eq!(socket_parts("tcp-5432"), Some(("tcp", 5432)));
+        assert_eq!(socket_parts(&socket_name("UDP", 53)), Some(("udp", 53)));
+        assert!(is_udp_socket("udp-53"));
+        assert!(!is_udp_socket("tcp-53") && !is_udp_socket("udp") && !is_udp_socket("udp-99999"));
     }
 
     #[test]

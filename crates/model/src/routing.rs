@@ -189,8 +189,9 @@ impl Routing {
             .iter()
             .filter(move |listener| listener.tls.as_ref().is_none_or(|tls| has_names(&tls)))
             .map(|listener| listener.socket.as_str());
+        let streams = self.stream_listeners.iter().map(|listener| listener.socket.as_str());
         let http = self.http_sockets().filter(|_| self.http_in_front);
-        http.chain(https).chain(tls)
+        http.chain(https).chain(tls).chain(streams)
     }
 
     /// Secrets with pairs, each `namespace/name`: of listeners, and what we show to backends. May repeat.

@@ -221,7 +221,10 @@ impl Actor {
             ..self.options.clone()
         };
         let objects = workload::objects(gateway, plan, &options);
-        let listens = !plan.routing.listeners.is_empty() || !plan.routing.tls_listeners.is_empty();
+        let routing = &plan.routing;
+        let listens = !routing.listeners.is_empty()
+            || !routing.tls_listeners.is_empty()
+            || !routing.stream_listeners.is_empty();
         // With parameters and no objects, no listener is valid. Without parameters, Deployment and Service stay as they are.
         if objects.is_none() && (plan.workload.is_some() || !listens) {
             self.runtimes.set(&self.key, &nothing);

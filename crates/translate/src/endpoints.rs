@@ -32,7 +32,6 @@ pub(crate) struct Slices {
 
 #[derive(Debug, Clone)]
 struct Slice {
-    /// TCP ports only.
     ports: Vec<Port>,
     /// Ready ones only.
     addresses: Vec<IpAddr>,
@@ -43,6 +42,24 @@ struct Port {
     /// Empty for a port without name.
     name: String,
     number: u16,
+    transport: Transport,
+}
+
+/// What the connections of a route need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Transport {
+    Tcp,
+    Udp,
+}
+
+impl Transport {
+    fn of(protocol: Option<&str>) -> Option<Self> {
+        match protocol.unwrap_or("TCP") {
+            "TCP" => Some(Self::Tcp),
+            "UDP" => Some(Self::Udp),
+            _ => None,
+        }
+    }
 }
 
 /// The endpoints of one port, or what stands in the way of there being any.
@@ -101,10 +118,9 @@ impl Slices {
             ));
             return;
         }
-        let ports =
-            slice.ports.iter().flatten().filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
-        let ports = ports.filter_map(|port| {
+        let ports = slice.ports.iter().flatten().filter_map(|port| {
             Some(Port {
+                transport: Transport::of(port.protocol.as_deref())?,
                 name: port.name.clone().unwrap_or_default(),
                 number: u16::try_from(port.port?).ok().filter(|number| *number > 0)?,
             })
@@ -130,18 +146,17 @@ impl Slices {
     }
 
     /// All ready endpoints of a port: by its name where that is known, else by its number, else the only one.
-    pub(crate) fn find(&self, port: Option<u16>, port_name: Option<&str>) -> Found {
+    pub(crate) fn find(&self, port: Option<u16>, port_name: Option<&str>, transport: Transport) -> Found {
         let mut endpoints = Vec::new();
         let mut has_port = false;
         for slice in &self.slices {
+            let mut ports = slice.ports.iter().filter(|port| port.transport == transport);
             let found = match port_name {
-                Some(name) => slice.ports.iter().find(|port| port.name == name),
-                None => {
-                    slice.ports.iter().find(|one| Some(one.number) == port).or(match slice.ports.as_slice() {
-                        [only] => Some(only),
-                        _ => None,
-                    })
-                }
+                Some(name) => ports.find(|port| port.name == name),
+                None => ports.clone().find(|one| Some(one.number) == port).or_else(|| {
+                    let only = ports.next()?;
+                    ports.next().is_none().then_some(only)
+                }),
             };
             let Some(port) = found else { continue };
             has_port = true;
@@ -159,8 +174,9 @@ impl Slices {
             (true, _) => Found::NoSlice,
             (false, true) => Found::NoneReady,
             (false, false) => {
-                let mut names: Vec<String> =
-                    self.slices.iter().flat_map(|slice| &slice.ports).map(|port| port.name.clone()).collect();
+                let ports = self.slices.iter().flat_map(|slice| &slice.ports);
+                let ports = ports.filter(|port| port.transport == transport);
+                let mut names: Vec<String> = ports.map(|port| port.name.clone()).collect();
                 names.sort_unstable();
                 names.dedup();
                 Found::NoPort(names)

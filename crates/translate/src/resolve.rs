@@ -1,12 +1,14 @@
 //! The second half of translation: Services become endpoints, routing.json becomes ghost.json.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
-use model::RouteKind;
 use model::ghost::{Config, Endpoint, Group, Mirror, Route, Vhost};
+use model::names::is_udp_socket;
 use model::routing::{self, Routing};
+use model::{RouteKind, TlsBackend};
 
-use crate::endpoints::{EndpointIndex, Found};
+use crate::endpoints::{EndpointIndex, Found, Transport};
 use crate::notice::{Notice, each_once};
 
 /// Replaces every Service by its endpoints, and tells which Services have none. The same input gives the same bytes.
@@ -43,7 +45,8 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
     (config, each_once(resolver.notices))
 }
 
-/// The groups of TLSRoutes, by [`tls_key`] of listener and host.
+/// The groups of TLSRoutes, by [`tls_key`] of listener and host; and those of TCPRoutes and UDPRoutes, by the socket of their
+/// listener.
 pub type TlsGroups = BTreeMap<String, Vec<Group>>;
 
 /// The key of a host's groups.
@@ -51,32 +54,59 @@ pub fn tls_key(listener: &str, hostname: &str) -> String {
     format!("{listener} {hostname}")
 }
 
-/// The same for TLSRoutes, whose connections do not go by ghost.
+/// The same for TLSRoutes, TCPRoutes and UDPRoutes, whose connections do not go by ghost.
 pub fn resolve_tls(routing: &Routing, endpoints: &EndpointIndex) -> (TlsGroups, Vec<Notice>) {
     let mut resolver = Resolver { endpoints, known: HashMap::new(), notices: Vec::new() };
     let mut groups = TlsGroups::new();
     for listener in &routing.tls_listeners {
         for host in &listener.hosts {
-            let of_host = host.backends.iter().map(|backend| {
-                let weight = backend.weight;
-                let Some(service) = backend.service.as_deref() else {
-                    return Group { weight, ..Group::default() };
-                };
-                let namespace = backend.namespace.as_deref().unwrap_or_default();
-                let asked =
-                    (namespace, service, backend.port, backend.port_name.as_deref(), RouteKind::HttpRoute);
-                let backends = resolver.backends(asked, weight);
-                let name = Some(format!("{namespace}/{service}"));
-                Group { weight, backends, tls: backend.backend_tls.clone(), name, ..Group::default() }
-            });
-            groups.insert(tls_key(&listener.name, &host.hostname), of_host.collect());
+            let of_host = resolver.raw_groups(&host.backends, Without::Closed);
+            groups.insert(tls_key(&listener.name, &host.hostname), of_host);
         }
+    }
+    for listener in &routing.stream_listeners {
+        let without = if is_udp_socket(&listener.socket) { Without::Dropped } else { Without::Closed };
+        groups.insert(listener.socket.clone(), resolver.raw_groups(&listener.backends, without));
     }
     (groups, each_once(resolver.notices))
 }
 
 /// What is asked of the index: namespace, Service, port and port name; and for whom.
-type Port<'a> = (&'a str, &'a str, Option<u16>, Option<&'a str>, RouteKind);
+type Port<'a> = (&'a str, &'a str, Option<u16>, Option<&'a str>, Without);
+
+/// What happens where a Service has no endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Without {
+    /// Requests get this status.
+    Status(u16),
+    /// Connections are closed.
+    Closed,
+    /// Datagrams are dropped.
+    Dropped,
+}
+
+impl Without {
+    fn of(kind: RouteKind) -> Self {
+        Self::Status(match kind {
+            RouteKind::HttpRoute => 500,
+            RouteKind::Ingress | RouteKind::GrpcRoute => 503,
+        })
+    }
+
+    fn transport(self) -> Transport {
+        if self == Self::Dropped { Transport::Udp } else { Transport::Tcp }
+    }
+}
+
+impl fmt::Display for Without {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "requests get {status}"),
+            Self::Closed => f.write_str("connections are closed"),
+            Self::Dropped => f.write_str("datagrams are dropped"),
+        }
+    }
+}
 
 struct Resolver<'a> {
     endpoints: &'a EndpointIndex,
@@ -86,6 +116,22 @@ struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
+    /// Of bytes that are relayed, whatever they are.
+    fn raw_groups(&mut self, backends: &'a [TlsBackend], without: Without) -> Vec<Group> {
+        let group = |backend: &'a TlsBackend| {
+            let weight = backend.weight;
+            let Some(service) = backend.service.as_deref() else {
+                return Group { weight, ..Group::default() };
+            };
+            let namespace = backend.namespace.as_deref().unwrap_or_default();
+            let asked = (namespace, service, backend.port, backend.port_name.as_deref(), without);
+            let backends = self.backends(asked, weight);
+            let name = Some(format!("{namespace}/{service}"));
+            Group { weight, backends, tls: backend.backend_tls.clone(), name, ..Group::default() }
+        };
+        backends.iter().map(group).collect()
+    }
+
     fn routes(&mut self, entries: &'a [routing::Route]) -> Vec<Route> {
         let mut routes: Vec<Route> = Vec::with_capacity(entries.len());
         for group in entries.chunk_by(same_match) {
@@ -136,7 +182,7 @@ impl<'a> Resolver<'a> {
         let namespace = entry.namespace.as_deref().unwrap_or_default();
         let port =
             entry.port.map_or_else(|| entry.port_name.clone().unwrap_or_default(), |port| port.to_string());
-        let asked = (namespace, service, entry.port, entry.port_name.as_deref(), entry.kind);
+        let asked = (namespace, service, entry.port, entry.port_name.as_deref(), Without::of(entry.kind));
         let backends = self.backends(asked, weight);
         let name = Some(format!("{namespace}/{service}:{port}"));
         let tls = entry.backend_tls.clone();
@@ -147,7 +193,8 @@ impl<'a> Resolver<'a> {
 
     /// Requests are served whether or not a mirror has endpoints.
     fn mirror(&mut self, from: &'a routing::Mirror, kind: RouteKind) -> Mirror {
-        let asked = (&*from.namespace, &*from.service, from.port, from.port_name.as_deref(), kind);
+        let asked =
+            (&*from.namespace, &*from.service, from.port, from.port_name.as_deref(), Without::of(kind));
         let port =
             from.port.map_or_else(|| from.port_name.clone().unwrap_or_default(), |port| port.to_string());
         let group = Group {
@@ -181,11 +228,11 @@ impl<'a> Resolver<'a> {
 
     fn find(
         &mut self,
-        (namespace, service, port, port_name, kind): Port<'a>,
+        (namespace, service, port, port_name, without): Port<'a>,
     ) -> Result<Vec<Endpoint>, Notice> {
         let found = self.endpoints.service(namespace, service).map_or(Found::NoSlice, |slices| {
             self.notices.extend(slices.notices.iter().cloned());
-            slices.find(port, port_name)
+            slices.find(port, port_name, without.transport())
         });
         let wanted = match (port_name, port) {
             (Some(""), _) => "a port without name".to_owned(),
@@ -226,11 +273,7 @@ impl<'a> Resolver<'a> {
                 "All its endpoints are unready, or its EndpointSlices are empty: check its pods".to_owned()
             }
         };
-        let status = match kind {
-            RouteKind::HttpRoute => 500,
-            RouteKind::Ingress | RouteKind::GrpcRoute => 503,
-        };
-        let message = format!("has no ready endpoints: requests get {status}. {remedy}");
+        let message = format!("has no ready endpoints: {without}. {remedy}");
         Err(Notice::warning(format!("Service {namespace}/{service}"), message))
     }
 }
@@ -274,6 +317,36 @@ mod tests {
             "ports": [{"name": "http", "port": port}],
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn datagrams_go_to_udp_ports_and_connections_to_tcp_ports_of_the_same_service() {
+        let mut dns = slice("10.0.0.1", 53);
+        let ports = json!([
+            {"name": "dns", "port": 5353, "protocol": "UDP"}, {"name": "dns-tcp", "port": 5354, "protocol": "TCP"},
+        ]);
+        dns.ports = serde_json::from_value(ports).unwrap();
+        let backend = |name: Option<&str>| json!({"service": "web", "namespace": "shop", "port": 53, "port_name": name, "weight": 1});
+        let routing: Routing = serde_json::from_value(json!({
+            "version": 2,
+            "stream_listeners": [
+                {"name": "udp", "socket": "udp-53", "route_name": "shop/dns", "backends": [backend(Some("dns"))]},
+                {"name": "tcp", "socket": "tcp-53", "route_name": "shop/dns", "backends": [backend(Some("dns-tcp"))]},
+                // The only one of its protocol.
+                {"name": "any", "socket": "udp-54", "route_name": "shop/dns", "backends": [backend(None)]},
+                {"name": "no", "socket": "udp-55", "route_name": "shop/dns", "backends": [backend(Some("dns-tcp")), {"weight": 2}]},
+            ],
+        }))
+        .unwrap();
+        let (groups, notices) = resolve_tls(&routing, &EndpointIndex::new(&[dns]));
+        let ports = |socket: &str| -> Vec<u16> {
+            groups[socket].iter().flat_map(|group| &group.backends).map(|one| one.port).collect()
+        };
+        assert_eq!([ports("udp-53"), ports("tcp-53"), ports("udp-54")], [[5353], [5354], [5353]]);
+        assert_eq!(ports("udp-55"), []);
+        assert_eq!(groups["udp-55"].iter().map(|group| group.weight).collect::<Vec<_>>(), [1, 2]);
+        let texts: Vec<String> = notices.iter().map(ToString::to_string).collect();
+        assert!(texts.len() == 1 && texts[0].contains("datagrams are dropped"), "{texts:?}");
     }
 
     #[test]

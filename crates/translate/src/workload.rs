@@ -107,7 +107,7 @@ pub fn objects(gateway: &Gateway, plan: &GatewayPlan, options: &Options) -> Opti
     let settings = plan.workload.as_ref()?;
     let infra = plan.infra.as_ref()?;
     let ports = ports::Ports::new(infra, &plan.routing);
-    if ports.public.is_empty() {
+    if ports.public.is_empty() && ports.datagrams.is_empty() {
         return None;
     }
     let owner = metadata::Owner::new(gateway, options);

@@ -37,7 +37,7 @@ pub(crate) fn arrangement(tls: &front::Config) -> Arrangement {
 
 /// Why sockets of listeners are not open. What was said of others is over.
 fn closed(state: &State, config: &Config) -> Vec<String> {
-    let of_tls = state.configuration.tls.listeners.iter().map(|one| one.socket.as_str());
+    let of_tls = state.configuration.tls.sockets();
     let wanted: BTreeSet<&str> =
         config.listeners.iter().map(|one| one.socket.as_str()).chain(of_tls).collect();
     let open =
@@ -110,9 +110,13 @@ fn listeners(state: &State, config: &Config) -> Vec<Listener> {
         let hosts = of_front.map_or(&[][..], |one| one.hosts.as_slice());
         let names: BTreeSet<&str> =
             hosts.iter().map(|host| host.hostname.as_deref().unwrap_or("*")).collect();
-        let leads = |host: &&front::Host| {
-            matches!(host.action, front::Action::Passthrough { .. } | front::Action::Forward { .. })
+        let leads = |host: &&front::Host| match &host.action {
+            front::Action::Passthrough { .. } | front::Action::Forward { .. } => true,
+            front::Action::Relay(stream) => !stream.route.is_empty(),
+            _ => false,
         };
+        let of_datagrams = state.configuration.tls.datagrams.iter().find(|one| one.socket == *socket);
+        let has_datagrams = of_datagrams.is_some_and(|one| !one.stream.route.is_empty());
         all.push(Listener {
             name: socket.clone(),
             protocol,
@@ -125,7 +129,7 @@ fn listeners(state: &State, config: &Config) -> Vec<Listener> {
             address: Some(*at),
             secrets: Vec::new(),
             // Names that lead somewhere: the front does not know whose they are.
-            routes: hosts.iter().filter(leads).count(),
+            routes: hosts.iter().filter(leads).count() + usize::from(has_datagrams),
         });
     }
     all.sort_by(|one, other| (one.port, &one.name).cmp(&(other.port, &other.name)));
@@ -142,7 +146,10 @@ fn tls_hosts(tls: &front::Config) -> Vec<TlsHost> {
         let (mode, backends) = match &host.action {
             front::Action::Passthrough { backends } => ("passed through", backends),
             front::Action::Forward { backends, .. } => ("decrypted", backends),
-            front::Action::Terminate { .. } | front::Action::Http | front::Action::Refuse => return None,
+            front::Action::Terminate { .. }
+            | front::Action::Http
+            | front::Action::Relay(_)
+            | front::Action::Refuse => return None,
         };
         Some(TlsHost {
             socket: port.socket.clone(),

@@ -214,7 +214,10 @@ mod tests {
         assert_eq!(streams.all().len(), 2);
         drop(open);
         streams.forget_unused();
-        assert_eq!(streams.all().iter().map(|(transport, ..)| *transport).collect::<Vec<_>>(), [Transport::Udp]);
+        assert_eq!(
+            streams.all().iter().map(|(transport, ..)| *transport).collect::<Vec<_>>(),
+            [Transport::Udp]
+        );
         drop(kept);
     }
 }

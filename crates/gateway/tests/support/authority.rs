@@ -86,7 +86,12 @@ impl TlsOrigin {
     pub(crate) fn new(leaf: &Leaf, to: SocketAddr) -> Self {
         let port = free_port();
         let pem = Pem { chain: leaf.chain.clone().into_bytes(), key: leaf.key.clone().into_bytes() };
-        let groups = vec![BackendGroup { name: String::new(), weight: 1, endpoints: vec![to], ..BackendGroup::default() }];
+        let groups = vec![BackendGroup {
+            name: String::new(),
+            weight: 1,
+            endpoints: vec![to],
+            ..BackendGroup::default()
+        }];
         let action = Action::Forward {
             certificates: vec![Arc::new(Pair::new(&pem).unwrap())],
             backends: Arc::new(Backends { groups }),

@@ -10,8 +10,10 @@ use crate::infra::{Infra, Socket};
 
 #[derive(Debug)]
 pub(super) struct Ports<'a> {
-    /// Socket names by port, of all listeners that are served.
+    /// Socket names by port, of all TCP listeners that are served.
     pub(super) public: BTreeMap<u16, String>,
+    /// The same of UDP listeners, which may have the same ports.
+    pub(super) datagrams: BTreeMap<u16, String>,
     /// The pod's own ports for some of them, where they are others.
     moved: BTreeMap<u16, u16>,
     /// varnishd's own sockets. The front opens and closes its sockets without a restart.
@@ -27,18 +29,21 @@ impl<'a> Ports<'a> {
             infra.sockets.iter().filter(|socket| socket.protocol == "http").collect();
         let mut public: BTreeMap<u16, String> =
             varnishd.iter().map(|socket| (socket.port, socket.name.clone())).collect();
+        let mut datagrams = BTreeMap::new();
         for socket in routing.sockets() {
-            if let Some((_, port)) = socket_parts(socket) {
-                public.entry(port).or_insert_with(|| socket.to_owned());
+            if let Some((protocol, port)) = socket_parts(socket) {
+                let of_protocol = if protocol == "udp" { &mut datagrams } else { &mut public };
+                of_protocol.entry(port).or_insert_with(|| socket.to_owned());
             }
         }
         let moved: BTreeMap<u16, u16> = public
             .keys()
+            .chain(datagrams.keys())
             .map(|port| (*port, routing.pod_port(*port)))
             .filter(|(port, of_pod)| port != of_pod)
             .collect();
         if routing.http_in_front {
-            return Self { public, moved, varnishd, health: HEALTH_PORT, admin: None };
+            return Self { public, datagrams, moved, varnishd, health: HEALTH_PORT, admin: None };
         }
         let mut taken: BTreeSet<u16> = public.keys().copied().collect();
         // A listener on the usual port moves the internal one, which rolls the pods: two sockets cannot share a port.
@@ -49,7 +54,7 @@ impl<'a> Ports<'a> {
         };
         let health = free(HEALTH_PORT);
         let admin = free(ADMIN_PORT);
-        Self { public, moved, varnishd, health, admin: (admin != ADMIN_PORT).then_some(admin) }
+        Self { public, datagrams, moved, varnishd, health, admin: (admin != ADMIN_PORT).then_some(admin) }
     }
 
     /// Where pods listen for a port of the Service.
@@ -94,6 +99,21 @@ mod tests {
         assert_eq!(
             ports.public.keys().map(|port| ports.target(*port)).collect::<Vec<_>>(),
             [6082 + 10_000, 18081]
+        );
+    }
+
+    #[test]
+    fn udp_listeners_take_no_port_from_others() {
+        let stream = |socket: &str| model::StreamListener { socket: socket.into(), ..Default::default() };
+        let stream_listeners = ["tcp-53", "udp-53", "udp-8081", "udp-6082"].map(stream).into();
+        let routing = Routing { stream_listeners, ..Routing::default() };
+        let infra = Infra::default();
+        let ports = Ports::new(&infra, &routing);
+        assert_eq!((ports.health, ports.admin, ports.listen().as_str()), (8081, None, "none"));
+        assert_eq!(ports.public.values().collect::<Vec<_>>(), ["tcp-53"]);
+        assert_eq!(
+            ports.datagrams.keys().map(|port| ports.target(*port)).collect::<Vec<_>>(),
+            [53, 6082, 8081]
         );
     }
 

@@ -17,13 +17,17 @@ pub(super) fn service(owner: &Owner<'_>, settings: &Workload, ports: &Ports<'_>)
         load_balancer_source_ranges,
         external_traffic_policy,
     } = &settings.service;
-    let of_listeners = ports.public.iter().map(|(port, socket)| ServicePort {
-        name: Some(socket.clone()),
-        port: i32::from(*port),
-        protocol: Some("TCP".to_owned()),
-        target_port: Some(IntOrString::Int(i32::from(ports.target(*port)))),
-        ..ServicePort::default()
-    });
+    let of_protocol = |protocol: &'static str| {
+        move |(port, socket): (&u16, &String)| ServicePort {
+            name: Some(socket.clone()),
+            port: i32::from(*port),
+            protocol: Some(protocol.to_owned()),
+            target_port: Some(IntOrString::Int(i32::from(ports.target(*port)))),
+            ..ServicePort::default()
+        }
+    };
+    let of_listeners =
+        ports.public.iter().map(of_protocol("TCP")).chain(ports.datagrams.iter().map(of_protocol("UDP")));
     Service {
         metadata: ObjectMeta {
             labels: Some(owner.labels(labels)),

@@ -154,13 +154,7 @@ impl Lane {
         })
     }
 
-    fn from_client(
-        self: &Arc<Self>,
-        client: SocketAddr,
-        bytes: &[u8],
-        target: &Arc<Target>,
-        now: u64,
-    ) {
+    fn from_client(self: &Arc<Self>, client: SocketAddr, bytes: &[u8], target: &Arc<Target>, now: u64) {
         {
             let mut table = self.table();
             let Some(session) = table.from_client(&client, now) else {
@@ -334,7 +328,10 @@ impl Lane {
     fn expire(&self, is_draining: bool) {
         let limits = self.shared.gate.load().limits.udp;
         let silence = if is_draining {
-            Silence::new(DRAIN_SILENCE.min(limits.idle_timeout), DRAIN_SILENCE.min(limits.established_timeout))
+            Silence::new(
+                DRAIN_SILENCE.min(limits.idle_timeout),
+                DRAIN_SILENCE.min(limits.established_timeout),
+            )
         } else {
             Silence::new(limits.idle_timeout, limits.established_timeout)
         };
