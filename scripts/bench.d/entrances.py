@@ -36,3 +36,6 @@ HITS_TLS = Request("hits-tls", _CACHED)
 HITS_KEYED = Request("hits", _KEYED, ("Accept-Language: de", "X-Device: phone"))
 # Bodies of any size, and WebSockets.
 ECHO = Request("echo", f"{manifests.path(manifests.ECHO)}/echo")
+# The same origin behind listeners of TCP and UDP.
+TCP = Request("tcp", ECHO.path)
+UDP = Request("udp", ECHO.path)

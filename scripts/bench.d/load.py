@@ -196,6 +196,21 @@ class Transfer(Tool):
         return f"bench_load {self.name}, {self.gibibytes} GiB in one body"
 
 
+@dataclass
+class Datagrams(Tool):
+    """Closed loop: each socket sends its next datagram when the last one has come back."""
+
+    sockets: int
+    name = "udp"
+    unit = "datagrams"
+
+    def size(self, seconds):
+        return [self.sockets, seconds]
+
+    def __str__(self):
+        return f"bench_load udp, {self.sockets} sockets"
+
+
 def _find(pattern, text):
     found = re.search(pattern, text)
     if not found:

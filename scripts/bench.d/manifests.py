@@ -50,7 +50,7 @@ def place(file, text):
     os.rename(beside, file)
 
 
-def gateway(port, vcl=None, data_path="Varnish", tls=None):
+def gateway(port, vcl=None, data_path="Varnish", tls=None, stream=None):
     reference = f"dataPath: {data_path}"
     if vcl:
         reference += "\n  userVCLConfigMapRef: {name: bench-vcl}"
@@ -59,6 +59,8 @@ def gateway(port, vcl=None, data_path="Varnish", tls=None):
         config_map = f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: bench-vcl}}\ndata:\n  user.vcl: |\n{_indented(vcl)}"
     if tls:
         https = f"    - {{name: https, protocol: HTTPS, port: {tls}, tls: {{certificateRefs: [{{name: bench}}]}}}}\n"
+    if stream:
+        https += f"    - {{name: tcp, protocol: TCP, port: {stream}}}\n    - {{name: udp, protocol: UDP, port: {stream}}}\n"
     return f"""\
 apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass
@@ -169,12 +171,39 @@ stringData:
   tls.crt: |
 {certificate}  tls.key: |
 {key}"""
-    place(directory / "gateway.yaml", gateway(ports[0], None, data_path, ports[1]))
+    place(directory / "gateway.yaml", gateway(ports[0], None, data_path, *ports[1:]))
     place(directory / "routes.yaml", routes())
     place(directory / "services.yaml", services(*origins))
     place(directory / "endpoints.yaml", endpoints(origins[0], echo=origins[1]))
     place(directory / "secret.yaml", secret)
+    place(directory / "streams.yaml", streams(origins[1]))
     place(directory / "policies.yaml", policy(CACHED) + "---\n" + policy(KEYED, KEY))
+
+
+def streams(origin):
+    """A TCPRoute and a UDPRoute to one origin."""
+    routes = (
+        f"""\
+apiVersion: gateway.networking.k8s.io/v1alpha2
+kind: {kind}
+metadata: {{name: stream}}
+spec:
+  parentRefs: [{{name: web, sectionName: {name}}}]
+  rules: [{{backendRefs: [{{name: stream, port: 7}}]}}]
+"""
+        for kind, name in (("TCPRoute", "tcp"), ("UDPRoute", "udp"))
+    )
+    ports = ", ".join(f"{{name: {name}, port: 7, protocol: {name.upper()}}}" for name in ("tcp", "udp"))
+    service = f"apiVersion: v1\nkind: Service\nmetadata: {{name: stream}}\nspec: {{ports: [{ports}]}}\n"
+    endpoints = f"""\
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: stream-1, labels: {{kubernetes.io/service-name: stream}}}}
+addressType: IPv4
+ports: [{ports.replace("port: 7", f"port: {origin}")}]
+endpoints: [{{addresses: [127.0.0.1]}}]
+"""
+    return "---\n".join([*routes, service, endpoints])
 
 
 KEY = """\

@@ -29,6 +29,18 @@ class Nginx(Server):
         super().__init__(directory, port, processes.server_cores(self.threads), ["nginx", "-p", directory, "-c", conf])
 
 
+class NginxStream(Server):
+    """nginx's module for TCP and UDP (Debian: libnginx-mod-stream). It answers HTTP, too, to say that it runs."""
+
+    name = "nginx stream"
+
+    def __init__(self, directory, port, origin, echo):
+        [stream] = processes.free_ports(1)
+        self.ports = {"tcp": stream, "udp": stream}
+        conf = filled("nginx-stream.conf", directory / "nginx-stream.conf", dir=directory, plain=port, stream=stream, echo_origin=echo)
+        super().__init__(directory, port, processes.server_cores(), ["nginx", "-p", directory, "-c", conf])
+
+
 class NginxOnTwo(Nginx):
     name = "nginx, two workers"
     threads = 2
@@ -38,8 +50,8 @@ class Haproxy(Server):
     name = "haproxy"
 
     def __init__(self, directory, port, origin, echo):
-        tls, http2, hits, to_echo = processes.free_ports(4)
-        self.ports = {"tls": tls, "http2": http2, "hits": hits, "echo": to_echo}
+        tls, http2, hits, to_echo, tcp = processes.free_ports(5)
+        self.ports = {"tls": tls, "http2": http2, "hits": hits, "echo": to_echo, "tcp": tcp}
         values = {"certificate": certificate(directory)[2], "origin": origin, "echo_origin": echo}
         conf = filled("haproxy.cfg", directory / "haproxy.cfg", plain=port, **self.ports, **values)
         super().__init__(directory, port, processes.server_cores(), ["haproxy", "-db", "-f", conf])

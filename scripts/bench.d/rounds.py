@@ -31,7 +31,7 @@ def _start(place, scenarios):
     kinds = list(dict.fromkeys(kind for scenario in scenarios for kind in scenario.servers))
     ports = processes.free_ports(len(kinds) + 2)
     origins = [Origin(place, ports[0]).ready()]
-    if any(scenario.request.entrance == "echo" for scenario in scenarios):
+    if any(scenario.request.entrance in ("echo", "tcp", "udp") for scenario in scenarios):
         origins.append(EchoOrigin(place, ports[1]).ready())
     servers = {}
     for kind, port in zip(kinds, ports[2:]):

@@ -7,7 +7,7 @@ import entrances
 import load
 from entrances import Request
 from goals import Cpu, Flat, Latency, Ratio
-from peers import Bare, Envoy, Haproxy, Nginx, NginxOnTwo
+from peers import Bare, Envoy, Haproxy, Nginx, NginxOnTwo, NginxStream
 from servers import Front, FrontOnTwo, Gateway
 
 
@@ -99,6 +99,20 @@ SCENARIOS = [
         "upload", "A large body up one connection", entrances.ECHO, transfer("upload"),
         [Front, Nginx], [Ratio(Front, Nginx, 0.9), Flat(Front)], asks_origin=None, warm_up=False,
         note="nginx does not buffer requests (`proxy_request_buffering off`).",
+    ),
+    Scenario(
+        "tcp-download", "A TCPRoute: bytes from the backend, one connection", entrances.TCP, transfer("download"),
+        [Front, Haproxy], [Ratio(Front, Haproxy, 0.95), Flat(Front)], asks_origin=None, warm_up=False,
+        note="HAProxy in `mode tcp`. Nobody reads the bytes.",
+    ),
+    Scenario(
+        "tcp-upload", "A TCPRoute: bytes to the backend, one connection", entrances.TCP, transfer("upload"),
+        [Front, Haproxy], [Ratio(Front, Haproxy, 0.95), Flat(Front)], asks_origin=None, warm_up=False,
+    ),
+    Scenario(
+        "udp-echo", "A UDPRoute: datagrams to an echo server and back, 32 sockets", entrances.UDP,
+        lambda plan: load.Datagrams(32), [Front, NginxStream], [Ratio(Front, NginxStream, 0.9)], asks_origin=None,
+        note="64 bytes a datagram. Each socket sends its next datagram when the last one has come back.",
     ),
     Scenario(
         "latency", "p99 at 70 % load, uncached, 1 KiB", entrances.UNCACHED, lambda plan: load.Rate(64, 1000.0),

@@ -50,8 +50,8 @@ class Server:
         return _get(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10), path, {"Host": host})
 
     def check(self, request):
-        """Whether the server answers the request as it should. HTTP/2 and WebSockets are checked by their load generators."""
-        if request.entrance in ("http2", "echo"):
+        """Whether the server answers the request as it should. HTTP/2, WebSockets and streams are checked by their load generators."""
+        if request.entrance in ("http2", "echo", "tcp", "udp"):
             return
         for _ in range(2):
             port = self.port_of(request)
@@ -112,7 +112,7 @@ class Origin(Server):
 
 
 class EchoOrigin(Server):
-    name = "origin of WebSockets and large bodies"
+    name = "origin of WebSockets, large bodies and datagrams"
     program = None
 
     def __init__(self, directory, port):
@@ -138,9 +138,10 @@ class Gateway(Server):
         self.manifests = directory / "manifests"
         self.state = directory / "state" / "default_web"
         if echo:
-            [tls] = processes.free_ports(1)
-            self.ports = {"tls": tls, "hits-tls": tls}
-            manifests.write_measured(self.manifests, (port, tls), (origin, echo), self.data_path, certificate(directory)[:2])
+            tls, stream = processes.free_ports(2)
+            # TCP and UDP may have the same port.
+            self.ports = {"tls": tls, "hits-tls": tls, "tcp": stream, "udp": stream}
+            manifests.write_measured(self.manifests, (port, tls, stream), (origin, echo), self.data_path, certificate(directory)[:2])
         else:
             manifests.write(self.manifests, port, origin, vcl, self.data_path)
         command = [self.program, "--log", "json", "serve", "-f", self.manifests]

@@ -160,6 +160,11 @@ impl State {
         self.tally.avoided_endpoints()
     }
 
+    /// What was counted of each TCPRoute and UDPRoute.
+    pub fn streams(&self) -> Vec<(front::Transport, String, Arc<front::StreamCounters>)> {
+        self.tally.clients.streams()
+    }
+
     /// A configuration is served once the front listens where it says.
     fn settle(&mut self) {
         let open = |socket: &String| self.front_sockets.iter().any(|(name, _)| name == socket);

@@ -128,6 +128,19 @@ function tlsTable(gateways) {
   ];
 }
 
+function streamTable(gateways) {
+  const all = gateways.flatMap((gateway) => (gateway.streams ?? []).map((stream) => ({ gateway, stream })));
+  if (all.length === 0) return [];
+  const count = (number) => el("td", { class: "number" }, number.toLocaleString("en"));
+  const row = ({ gateway, stream }) =>
+    el("tr", {}, el("th", { scope: "row" }, `${stream.kind} ${stream.route || "(none)"}`), el("td", {}, gateway.name), count(stream.connections), count(stream.open), count(stream.bytes_in), count(stream.bytes_out), count(stream.lost));
+  const head = ["Route", "Gateway", "Connections", "Open", "Bytes in", "Bytes out", "Lost"].map((name) => el("th", { scope: "col" }, name));
+  return [
+    el("h3", { id: "stream-title" }, "TCPRoutes and UDPRoutes"),
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-labelledby": "stream-title" }, el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, all.map(row)))),
+  ];
+}
+
 function showState(state) {
   seen.state = state;
   $("version").textContent = state.version;
@@ -135,7 +148,7 @@ function showState(state) {
   $("gateway-list").replaceChildren(...(gateways.length > 0 ? gateways.map(gatewayCard) : [el("p", { class: "empty" }, "No Gateway is served.")]));
   fill($("listener-table"), gateways.flatMap((gateway) => gateway.listeners.map((listener) => listenerRow(gateway, listener))), "No listener.");
   fill($("certificate-table"), gateways.flatMap((gateway) => gateway.certificates.map((one) => certificateRow(gateway, one, state.now))), "No certificate is shown to clients.");
-  $("tls-routes").replaceChildren(...tlsTable(gateways));
+  $("tls-routes").replaceChildren(...tlsTable(gateways), ...streamTable(gateways));
   $("purge").hidden = !state.allow_actions;
   showPaths();
   for (const name of seen.paths.keys()) if (!gateways.some((gateway) => gateway.name === name)) seen.paths.delete(name);

@@ -66,6 +66,25 @@ pub struct Gateway {
     /// TLSRoutes' names, and where their connections go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tls_hosts: Vec<TlsHost>,
+    /// TCPRoutes and UDPRoutes, and what was counted of them since the start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<Stream>,
+}
+
+/// What was counted of one TCPRoute or UDPRoute.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stream {
+    /// `TCPRoute` or `UDPRoute`.
+    pub kind: String,
+    /// `namespace/name`; empty for listeners without a route.
+    pub route: String,
+    /// TCP connections, or UDP sessions.
+    pub connections: u64,
+    pub open: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// Connections that reached no endpoint, or datagrams that were dropped.
+    pub lost: u64,
 }
 
 /// Which process carries HTTP, and why.

@@ -104,6 +104,24 @@ fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<(
     below(to, &table)?;
     more(to, rows.len())?;
 
+    let mut table =
+        Table::new(&["STREAM ROUTE", "GATEWAY", "CONNECTIONS", "OPEN", "BYTES IN", "BYTES OUT", "LOST"]);
+    for status in gateways {
+        for stream in &status.gateway.streams {
+            let route = if stream.route.is_empty() { "(none)" } else { &stream.route };
+            table.row(vec![
+                format!("{} {route}", stream.kind),
+                status.gateway.name.clone(),
+                stream.connections.to_string(),
+                stream.open.to_string(),
+                stream.bytes_in.to_string(),
+                stream.bytes_out.to_string(),
+                stream.lost.to_string(),
+            ]);
+        }
+    }
+    below(to, &table)?;
+
     let mut table = Table::new(&["CERTIFICATE", "SECRET", "GATEWAY", "DAYS LEFT"]);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     for status in gateways {

@@ -175,7 +175,6 @@ fn backends(
             port: Some(target.port),
             port_name: Some(target.port_name),
             backend_tls: None,
-            proxy_protocol: false,
         });
         Backend { weight, target, needs_tls }
     };

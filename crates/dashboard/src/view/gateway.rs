@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use chaperone::State;
 use model::Arrangement;
@@ -10,7 +11,7 @@ use model::names::socket_parts;
 
 use super::certificates::certificates;
 use super::routes::groups_of_front;
-use super::{Counts, Gateway, Listener, TlsHost};
+use super::{Counts, Gateway, Listener, Stream, TlsHost};
 
 pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
     let tls = &state.configuration.tls;
@@ -28,6 +29,7 @@ pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
         last_failure: None,
         cache: None,
         tls_hosts: tls_hosts(tls),
+        streams: streams(state),
     }
 }
 
@@ -138,6 +140,22 @@ fn listeners(state: &State, config: &Config) -> Vec<Listener> {
 
 fn parts(socket: &str) -> (String, u16) {
     socket_parts(socket).map_or((String::new(), 0), |(protocol, port)| (protocol.to_ascii_uppercase(), port))
+}
+
+fn streams(state: &State) -> Vec<Stream> {
+    let each = |(transport, route, counters): (front::Transport, String, Arc<front::StreamCounters>)| {
+        let [bytes_in, bytes_out] = counters.bytes();
+        Stream {
+            kind: transport.route_kind().to_owned(),
+            route,
+            connections: counters.begun(),
+            open: counters.open(),
+            bytes_in,
+            bytes_out,
+            lost: front::Loss::ALL.into_iter().map(|why| counters.losses(why)).sum(),
+        }
+    };
+    state.streams().into_iter().map(each).collect()
 }
 
 fn tls_hosts(tls: &front::Config) -> Vec<TlsHost> {

@@ -6,6 +6,7 @@
 //! bench_load rate      ADDRESS:PORT HOST PATH CONNECTIONS REQUESTS_PER_SECOND SECONDS
 //! bench_load download  ADDRESS:PORT HOST PATH BYTES
 //! bench_load upload    ADDRESS:PORT HOST PATH BYTES
+//! bench_load udp       ADDRESS:PORT HOST PATH SOCKETS SECONDS
 //! ```
 //!
 //! A load prints one line of JSON. `poll` with its timeouts of nanoseconds is used instead of tokio, whose timers have milliseconds.
@@ -14,6 +15,7 @@
 mod bulk;
 mod origin;
 mod rate;
+mod udp;
 mod websocket;
 mod wire;
 
@@ -45,7 +47,8 @@ fn main() -> Result<(), Failure> {
         ["upload", address, host, path, bytes] => {
             bulk::upload(&wire::Target { address, host, path }, number(bytes)?)?
         }
-        _ => return Err("usage: bench_load origin|websocket|rate|download|upload ADDRESS:PORT …".into()),
+        ["udp", address, _, _, sockets, seconds] => udp::load(address, number(sockets)?, number(seconds)?)?,
+        _ => return Err("usage: bench_load origin|websocket|rate|download|upload|udp ADDRESS:PORT …".into()),
     };
     println!("{result}");
     Ok(())

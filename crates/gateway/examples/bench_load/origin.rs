@@ -1,16 +1,18 @@
-//! An origin that echoes WebSocket messages, sends any number of bytes (`…/down/BYTES`) and takes any number.
+//! An origin that echoes WebSocket messages and datagrams, sends any number of bytes (`…/down/BYTES`) and takes any number.
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use crate::{Failure, bulk, websocket, wire};
+use crate::{Failure, bulk, udp, websocket, wire};
 
 pub(crate) fn serve(address: &str) -> Result<(), Failure> {
     let listener = TcpListener::bind(address)?;
     let (to_echo, from_handshake) = channel();
     thread::spawn(move || websocket::echo(&from_handshake));
+    let datagrams = UdpSocket::bind(address)?;
+    thread::spawn(move || udp::echo(&datagrams));
     for stream in listener.incoming() {
         let (Ok(stream), to_echo) = (stream, to_echo.clone()) else { continue };
         // A connection that fails is the load's to report.

@@ -2,6 +2,7 @@
 
 use std::io::{Error, ErrorKind, Read};
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -61,8 +62,8 @@ pub(crate) fn content_length(head: &str) -> Option<u64> {
 }
 
 /// Positions of streams that can be read, within `timeout`.
-pub(crate) fn readable<'a>(
-    streams: impl Iterator<Item = &'a TcpStream>,
+pub(crate) fn readable<'a, S: AsFd + 'a>(
+    streams: impl Iterator<Item = &'a S>,
     timeout: Duration,
     ready: &mut Vec<usize>,
 ) -> std::io::Result<()> {
