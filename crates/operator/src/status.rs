@@ -292,7 +292,7 @@ impl Writer {
                 }
             )+};
         }
-        add!(route_status, &none, "TLSRoute": tls_routes);
+        add!(route_status, &none, "GRPCRoute": grpc_routes, "TLSRoute": tls_routes);
         let none = PolicyStatus::default();
         add!(
             policy_status, &none,

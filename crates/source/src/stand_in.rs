@@ -7,16 +7,20 @@
 
 use api::{PolicyTargetRef, VarnishCachePolicy, VarnishCachePolicySpec};
 use gateway_api::backendtlspolicies::{BackendTlsPolicy, BackendTlsPolicySpec, BackendTlsPolicyTargetRefs};
+use gateway_api::experimental::grpcroutes::{
+    GrpcRoute, GrpcRouteRules, GrpcRouteRulesMatches, GrpcRouteRulesMatchesHeaders, GrpcRouteSpec,
+};
 use gateway_api::experimental::httproutes::{
     HttpRoute, HttpRouteParentRefs, HttpRouteRules, HttpRouteRulesMatches, HttpRouteRulesMatchesHeaders,
     HttpRouteRulesMatchesPath, HttpRouteRulesMatchesPathType as PathType, HttpRouteRulesMatchesQueryParams,
     HttpRouteSpec,
 };
-use gateway_api::tlsroutes::{TlsRoute, TlsRouteParentRefs, TlsRouteSpec};
+use gateway_api::tlsroutes::{TlsRoute, TlsRouteSpec};
 use k8s_openapi::api::networking::v1::{
     HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressRule, IngressSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -94,18 +98,62 @@ pub(crate) fn http_route(raw: &Value, why: &str) -> Option<HttpRoute> {
     Some(HttpRoute { metadata: metadata(raw, why), spec, status: None })
 }
 
+/// A route with the same parents, hosts and methods, as far as they can be read, and no backends.
+pub(crate) fn grpc_route(raw: &Value, why: &str) -> Option<GrpcRoute> {
+    let none = Value::Null;
+    let spec = raw.get("spec").unwrap_or(&none);
+    let hostnames = hostnames(spec);
+    let parents = list(spec, "parentRefs");
+    let is_doubtful = has_others(spec, &["hostnames", "parentRefs", "rules", "useDefaultGateways"])
+        || parents.iter().any(|parent| has_others(parent, PARENT_FIELDS));
+    let rules = match (&hostnames, spec.get("rules")) {
+        // It is for hosts that cannot be read.
+        (None, _) => Vec::new(),
+        (_, None | Some(Value::Null)) => vec![calls(&none, is_doubtful)],
+        (_, Some(Value::Array(rules))) => rules.iter().map(|raw| calls(raw, is_doubtful)).collect(),
+        (_, Some(_)) => vec![calls(&none, true)],
+    };
+    let spec = GrpcRouteSpec {
+        parent_refs: Some(parents.iter().filter_map(parent).filter_map(|parent| converted(&parent)).collect()),
+        hostnames: hostnames.filter(|names| !names.is_empty()),
+        rules: Some(rules),
+        ..GrpcRouteSpec::default()
+    };
+    Some(GrpcRoute { metadata: metadata(raw, why), spec, status: None })
+}
+
+/// The calls that a rule of a GRPCRoute is for. One that cannot be read is marked by a header without name.
+fn calls(raw: &Value, is_doubtful: bool) -> GrpcRouteRules {
+    let known = ["name", "matches", "filters", "backendRefs", "sessionPersistence"];
+    let unreadable = || GrpcRouteRulesMatches {
+        headers: Some(vec![GrpcRouteRulesMatchesHeaders::default()]),
+        ..GrpcRouteRulesMatches::default()
+    };
+    let one = |raw: &Value| {
+        let is_whole = !is_doubtful
+            && !has_others(raw, &["method", "headers"])
+            && !raw.get("method").is_some_and(|raw| has_others(raw, &["type", "service", "method"]))
+            && list(raw, "headers").iter().all(|raw| !has_others(raw, &["type", "name", "value"]));
+        typed::<GrpcRouteRulesMatches>(raw).filter(|_| is_whole).unwrap_or_else(unreadable)
+    };
+    let matches = match raw.get("matches") {
+        Some(Value::Array(matches)) if !matches.is_empty() => Some(matches.iter().map(one).collect()),
+        None | Some(Value::Null | Value::Array(_)) if !is_doubtful && !has_others(raw, &known) => None,
+        _ => Some(vec![unreadable()]),
+    };
+    GrpcRouteRules { name: text(raw, "name"), matches, ..GrpcRouteRules::default() }
+}
+
+/// The same in another type with the same fields.
+fn converted<T: DeserializeOwned>(of: &impl Serialize) -> Option<T> {
+    typed(&serde_json::to_value(of).ok()?)
+}
+
 /// A route with the same parents and hostnames, as far as they can be read, and no backends.
 pub(crate) fn tls_route(raw: &Value, why: &str) -> Option<TlsRoute> {
     let none = Value::Null;
     let spec = raw.get("spec").unwrap_or(&none);
-    let parents = list(spec, "parentRefs").iter().filter_map(parent).map(|of| TlsRouteParentRefs {
-        group: of.group,
-        kind: of.kind,
-        name: of.name,
-        namespace: of.namespace,
-        port: of.port,
-        section_name: of.section_name,
-    });
+    let parents = list(spec, "parentRefs").iter().filter_map(parent).filter_map(|parent| converted(&parent));
     let spec = TlsRouteSpec {
         parent_refs: Some(parents.collect()),
         hostnames: hostnames(spec).unwrap_or_default(),

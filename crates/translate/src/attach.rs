@@ -1,10 +1,12 @@
 //! Routes and listeners find each other: parentRefs, allowedRoutes, hostnames.
 
+use model::names::ANY_HOST;
+
 use crate::gateway::Gateway;
 use crate::hostname;
 use crate::listener::{Fault, Listener, RouteKind};
 use crate::namespaces;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Key, Snapshot};
 
 /// What of a route counts for its attachment, whatever its kind.
 #[derive(Debug)]
@@ -68,6 +70,23 @@ pub(crate) fn attach(
         return Err(Fault { reason: "NoMatchingListenerHostname", message: why_not.join("; ") });
     }
 
+    let listeners = keep(listeners, gateway, &mut why_not, |listener| {
+        let conflict =
+            hosts(candidate, listener).find_map(|host| listener.claims.conflict(candidate.kind, host));
+        match conflict {
+            None => Ok(()),
+            Some((kind, host, route)) => Err(format!(
+                "has {} {route} for {}, which is older, and a hostname cannot have both HTTPRoutes and GRPCRoutes: change the \
+                 hostnames of one of them",
+                kind.name(),
+                if host == ANY_HOST { "every hostname".to_owned() } else { format!("hostname {host}") },
+            )),
+        }
+    });
+    if listeners.is_empty() {
+        return Err(Fault { reason: "HostnameConflict", message: why_not.join("; ") });
+    }
+
     let accepted = keep(listeners.clone(), gateway, &mut why_not, |listener| match &listener.fault {
         None => Ok(()),
         Some(fault) => Err(format!("is not served ({})", fault.message)),
@@ -115,6 +134,16 @@ fn allow(
         ));
     }
     namespaces::allow(listener, &gateway.key.namespace, candidate.namespace, snapshot)
+}
+
+/// Gives a route its hosts on the listeners that it is attached to.
+pub(crate) fn claim(candidate: &Candidate<'_>, route: &Key, listeners: &[usize], gateway: &mut Gateway<'_>) {
+    for at in listeners {
+        let listener = &mut gateway.listeners[*at];
+        let mut claims = std::mem::take(&mut listener.claims);
+        claims.add(candidate.kind, route, hosts(candidate, listener));
+        listener.claims = claims;
+    }
 }
 
 /// The hosts that a route serves on a listener, as keys of the host table; may repeat.

@@ -9,7 +9,6 @@
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 
 use api::AncestorRef;
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
@@ -21,6 +20,7 @@ use model::{BackendTls, RouteKind, TlsBackend};
 use self::read::Validation;
 use crate::gateway::Gateway;
 use crate::grants::Grants;
+use crate::grpc_route;
 use crate::http_route;
 use crate::infra::sha256;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
@@ -28,7 +28,7 @@ use crate::notice::Notice;
 use crate::service_port;
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{
-    ACCEPTED, AncestorStatus, Condition, PolicyStatus, RESOLVED_REFS, RouteStatus, UNSUPPORTED_FIELDS,
+    ACCEPTED, AncestorStatus, Condition, PolicyStatus, RESOLVED_REFS, RouteStatus, Statuses, UNSUPPORTED_FIELDS,
 };
 use crate::tls_route;
 
@@ -109,15 +109,14 @@ impl<'a> Policies<'a> {
     pub(crate) fn apply(
         &self,
         snapshot: &Snapshot,
-        http_routes: &BTreeMap<Key, RouteStatus>,
-        tls_routes: &BTreeMap<Key, RouteStatus>,
+        routes: &Statuses,
         gateways: &mut BTreeMap<&Key, Gateway<'_>>,
         notices: &mut Vec<Notice>,
     ) -> BTreeMap<Key, PolicyStatus> {
         if self.all.is_empty() {
             return BTreeMap::new();
         }
-        let mut used = used(snapshot, http_routes, tls_routes);
+        let mut used = used(snapshot, routes);
         for (key, gateway) in gateways.iter_mut() {
             let by_ingresses = used_by_ingresses(gateway);
             if !by_ingresses.is_empty() {
@@ -425,20 +424,23 @@ fn used_by_ingresses(gateway: &Gateway<'_>) -> BTreeSet<Used> {
 }
 
 /// The ports of Services that accepted routes lead to, by Gateway.
-fn used(
-    snapshot: &Snapshot,
-    http_routes: &BTreeMap<Key, RouteStatus>,
-    tls_routes: &BTreeMap<Key, RouteStatus>,
-) -> BTreeMap<Key, BTreeSet<Used>> {
+fn used(snapshot: &Snapshot, routes: &Statuses) -> BTreeMap<Key, BTreeSet<Used>> {
     let mut used: BTreeMap<Key, BTreeSet<Used>> = BTreeMap::new();
-    for (key, status) in http_routes {
+    for (key, status) in &routes.grpc_routes {
+        let Some(route) = snapshot.grpc_routes.get(key) else { continue };
+        let ports = ports(key, &grpc_route::as_http(route), snapshot);
+        for gateway in accepting(key, status) {
+            used.entry(gateway).or_default().extend(ports.iter().cloned());
+        }
+    }
+    for (key, status) in &routes.http_routes {
         let Some(route) = snapshot.http_routes.get(key) else { continue };
         let ports = ports(key, route, snapshot);
         for gateway in accepting(key, status) {
             used.entry(gateway).or_default().extend(ports.iter().cloned());
         }
     }
-    for (key, status) in tls_routes {
+    for (key, status) in &routes.tls_routes {
         let Some(route) = snapshot.tls_routes.get(key) else { continue };
         let refs: Vec<_> = tls_route::backend_refs(route).collect();
         let ports = of_services(key, refs.iter(), snapshot);
@@ -459,7 +461,7 @@ fn accepting(key: &Key, status: &RouteStatus) -> impl Iterator<Item = Key> {
     })
 }
 
-fn ports(key: &Key, route: &Arc<HttpRoute>, snapshot: &Snapshot) -> BTreeSet<Used> {
+fn ports(key: &Key, route: &HttpRoute, snapshot: &Snapshot) -> BTreeSet<Used> {
     let rules = || route.spec.rules.iter().flatten();
     let mirrors: Vec<_> = rules().flat_map(http_route::mirror_references).collect();
     let refs = rules().flat_map(|rule| rule.backend_refs.iter().flatten());

@@ -322,6 +322,10 @@ impl<'a> Force<'a> {
             // Without any, as the origin says: that is there already.
             return self.ingresses.get(&route.route_name).copied().or(of_gateway);
         }
+        // Calls of gRPC are never cached.
+        if route.kind == RouteKind::GrpcRoute {
+            return None;
+        }
         // A redirect is made for each request: there is nothing to keep.
         if route.filters.as_ref().is_some_and(|filters| filters.request_redirect.is_some()) {
             return None;

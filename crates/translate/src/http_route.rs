@@ -1,5 +1,5 @@
-//! HTTPRoutes: each is read once, attached to its parents, and written into the routing of every Gateway that
-//! takes it.
+//! HTTPRoutes, and GRPCRoutes as HTTPRoutes: each is read once, attached to its parents, and written into the routing of every
+//! Gateway that takes it.
 
 pub(crate) mod backends;
 mod filters;
@@ -14,40 +14,54 @@ use model::matches::PathMatch;
 
 pub(crate) use self::backends::mirror_references;
 use self::rules::{Context, Rules};
-use crate::attach::{Attachment, Candidate, Section, attach};
+use crate::attach::{Attachment, Candidate, Section, attach, claim};
 use crate::backend_tls_policy::Policies;
 use crate::gateway::Gateway;
 use crate::grants::Grants;
+use crate::grpc_route;
 use crate::hostname;
 use crate::listener::{Fault, GATEWAY_API_GROUP, RouteKind};
 use crate::notice::Notice;
-use crate::snapshot::{Key, Snapshot, oldest_first};
+use crate::snapshot::{Key, Snapshot, age};
 use crate::status::{
     ACCEPTED, Condition, PARTIALLY_INVALID, ParentStatus, RESOLVED_REFS, RouteStatus, UNSUPPORTED_FIELDS,
 };
 
-/// Adds all HTTPRoutes to the Gateways that they attach to, and returns their statuses.
+/// The statuses of routes, by kind.
+pub(crate) struct Statuses {
+    pub(crate) http: BTreeMap<Key, RouteStatus>,
+    pub(crate) grpc: BTreeMap<Key, RouteStatus>,
+}
+
+/// Adds all HTTPRoutes and GRPCRoutes to the Gateways that they attach to, and returns their statuses.
 pub(crate) fn translate(
     snapshot: &Snapshot,
     grants: &Grants<'_>,
     backend_tls: &Policies<'_>,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     notices: &mut Vec<Notice>,
-) -> BTreeMap<Key, RouteStatus> {
+) -> Statuses {
     let mut context = Context::new(snapshot, grants, backend_tls);
-    let mut statuses = BTreeMap::new();
+    let mut statuses = Statuses { http: BTreeMap::new(), grpc: BTreeMap::new() };
     let mut rough = Vec::new();
-    // Age decides between routes whose matches are equally specific.
-    for (key, route) in oldest_first(&snapshot.http_routes, |route| &route.metadata) {
+    let calls: Vec<_> =
+        snapshot.grpc_routes.iter().map(|(key, route)| (key, grpc_route::as_http(route))).collect();
+    let http = snapshot.http_routes.iter().map(|(key, route)| (RouteKind::HttpRoute, key, route.as_ref()));
+    let mut routes: Vec<_> =
+        http.chain(calls.iter().map(|(key, route)| (RouteKind::GrpcRoute, *key, route))).collect();
+    // Age decides between routes whose matches are equally specific, and between the two kinds.
+    routes.sort_by_cached_key(|(_, key, route)| age(key, &route.metadata));
+    for (kind, key, route) in routes {
         let refs = route.spec.parent_refs.as_deref().unwrap_or_default();
-        let parents = parents("HTTPRoute", key, refs, gateways, snapshot, notices);
+        let parents = parents(kind.name(), key, refs, gateways, snapshot, notices);
         if parents.is_empty() {
             continue;
         }
-        context.begin(key);
+        context.begin(key, kind);
         let rules = Rules::new(key, route, &mut context);
-        let status = add(key, route, &rules, &parents, gateways, snapshot, &mut rough);
-        statuses.insert(key.clone(), status);
+        let status = add(kind, key, route, &rules, &parents, gateways, snapshot, &mut rough);
+        let of_kind = if kind == RouteKind::GrpcRoute { &mut statuses.grpc } else { &mut statuses.http };
+        of_kind.insert(key.clone(), status);
     }
     for Rough { gateway, hosts, entries } in rough {
         if let Some(gateway) = gateways.get_mut(&gateway) {
@@ -106,7 +120,9 @@ struct Rough {
     entries: Vec<model::routing::Route>,
 }
 
+#[expect(clippy::too_many_arguments, reason = "what a route is, and where it goes")]
 fn add(
+    kind: RouteKind,
     key: &Key,
     route: &HttpRoute,
     rules: &Rules,
@@ -116,7 +132,7 @@ fn add(
     rough: &mut Vec<Rough>,
 ) -> RouteStatus {
     let candidate = Candidate {
-        kind: RouteKind::HttpRoute,
+        kind,
         namespace: &key.namespace,
         hostnames: route
             .spec
@@ -137,6 +153,9 @@ fn add(
         let attachment = attach(&candidate, section, gateway, snapshot);
         let accepted = accepted(&attachment, rules);
         if let Ok(attachment) = attachment {
+            if let Some(gateway) = gateways.get_mut(gateway_key) {
+                claim(&candidate, key, &attachment.listeners, gateway);
+            }
             if accepted.is_ok() {
                 attached.entry(gateway_key).or_default().extend(attachment.listeners);
             }

@@ -24,6 +24,9 @@ macro_rules! kinds {
                 HttpRoute: HttpRoute, http_routes, "HTTPRoute", GATEWAY, ["v1", "v1beta1"], Namespaced,
                     http_route::describe, http_route::rules,
                     else http_route "the requests that it can be seen to be for get 500";
+                GrpcRoute: GrpcRoute, grpc_routes, "GRPCRoute", GATEWAY, ["v1"], Namespaced,
+                    grpc_route::describe, grpc_route::rules,
+                    else grpc_route "the calls that it can be seen to be for get UNAVAILABLE";
                 TlsRoute: TlsRoute, tls_routes, "TLSRoute", GATEWAY, ["v1"], Namespaced,
                     tls_route::describe, tls_route::rules,
                     else tls_route "connections for its hostnames are closed";

@@ -12,12 +12,14 @@ mod authorities;
 mod backend_tls_policy;
 mod cache_policy;
 mod certificates;
+mod claims;
 mod client_validation;
 mod endpoints;
 pub mod features;
 mod gateway;
 mod gateway_class;
 mod grants;
+mod grpc_route;
 mod hostname;
 mod http_route;
 mod infra;
@@ -114,13 +116,13 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let made = ingress::Made::new(snapshot);
     let mut gateways = gateway::ours(snapshot, &made.gateways, &classes, &grants, &mut notices);
     let backend_tls = Policies::new(snapshot, &grants);
-    let mut http_routes = http_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
+    let routes = http_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
+    let http_route::Statuses { http: mut http_routes, grpc: mut grpc_routes } = routes;
     let tls_routes = tls_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
     let mut ingresses = ingress::translate(snapshot, &made, &mut gateways);
-    patterns::enforce(snapshot, &mut gateways, &mut http_routes, &mut ingresses);
-    let backend_tls_policies =
-        backend_tls.apply(snapshot, &http_routes, &tls_routes, &mut gateways, &mut notices);
-
+    patterns::enforce(snapshot, &mut gateways, &mut http_routes, &mut grpc_routes, &mut ingresses);
+    let routes = Statuses { http_routes, grpc_routes, tls_routes, ..Statuses::default() };
+    let backend_tls_policies = backend_tls.apply(snapshot, &routes, &mut gateways, &mut notices);
     let cache_policies = cache_policy::translate(snapshot, &ingresses, &mut gateways);
 
     let statuses = Statuses {
@@ -131,11 +133,10 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
             .filter(|(key, _)| !made.gateways.contains_key(**key))
             .map(|(key, gateway)| ((*key).clone(), gateway.status()))
             .collect(),
-        http_routes,
         ingresses,
-        tls_routes,
         cache_policies,
         backend_tls_policies,
+        ..routes
     };
     snapshot.checked.tidy();
     let gateways = gateways.into_iter().map(|(key, gateway)| (key.clone(), gateway.into_plan())).collect();

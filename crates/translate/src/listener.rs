@@ -3,6 +3,7 @@
 use gateway_api::gateways::{GatewayListeners, GatewayListenersTlsMode};
 
 use crate::certificates::{Certificates, ListenerCertificates};
+use crate::claims::Claims;
 use crate::hostname;
 use crate::status::{
     ACCEPTED, CONFLICTED, Condition, ListenerStatus, OVERLAPPING_TLS, RESOLVED_REFS, RouteGroupKind,
@@ -27,6 +28,7 @@ pub(crate) enum Protocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteKind {
     HttpRoute,
+    GrpcRoute,
     TlsRoute,
 }
 
@@ -34,6 +36,7 @@ impl RouteKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::HttpRoute => "HTTPRoute",
+            Self::GrpcRoute => "GRPCRoute",
             Self::TlsRoute => "TLSRoute",
         }
     }
@@ -63,7 +66,7 @@ impl Protocol {
     /// The kinds of routes that fit the protocol, supported or not.
     fn route_kinds(self) -> &'static [RouteKind] {
         match self {
-            Self::Http | Self::Https => &[RouteKind::HttpRoute],
+            Self::Http | Self::Https => &[RouteKind::HttpRoute, RouteKind::GrpcRoute],
             Self::Tls => &[RouteKind::TlsRoute],
             Self::Tcp | Self::Udp | Self::Other => &[],
         }
@@ -111,6 +114,8 @@ pub(crate) struct Listener<'a> {
     pub(crate) certificates: Option<ListenerCertificates>,
     /// Routes that are attached and accepted.
     pub(crate) attached_routes: i32,
+    /// Hosts that HTTPRoutes and GRPCRoutes have here.
+    pub(crate) claims: Claims,
 }
 
 impl<'a> Listener<'a> {
@@ -163,6 +168,7 @@ impl<'a> Listener<'a> {
             untrusted: None,
             certificates: None,
             attached_routes: 0,
+            claims: Claims::default(),
         }
     }
 
@@ -229,7 +235,7 @@ impl<'a> Listener<'a> {
                  use {} of group {GATEWAY_API_GROUP}",
                 self.unknown_kinds.join(", "),
                 self.spec.protocol,
-                self.protocol.route_kinds().first().map_or("HTTPRoute", |kind| kind.name()),
+                self.protocol.route_kinds().iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or "),
             ),
         });
         let of_certificates = self.certificates.iter().flat_map(|found| &found.faults).cloned();

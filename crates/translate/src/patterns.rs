@@ -13,7 +13,7 @@ use router::budget::{Budget, Conditions};
 use router::pattern::{self, check};
 
 use crate::gateway::Gateway;
-use crate::snapshot::{Key, Snapshot, oldest_first};
+use crate::snapshot::{Key, Snapshot, age, oldest_first};
 use crate::status::{ACCEPTED, Condition, IngressStatus, PARTIALLY_INVALID, RESOLVED_REFS, RouteStatus};
 
 /// Different patterns of one object.
@@ -100,19 +100,29 @@ pub(crate) fn enforce(
     snapshot: &Snapshot,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     http_routes: &mut BTreeMap<Key, RouteStatus>,
+    grpc_routes: &mut BTreeMap<Key, RouteStatus>,
     ingresses: &mut BTreeMap<Key, IngressStatus>,
 ) {
     for (gateway_key, gateway) in gateways {
         let mut budget = Budget::default();
         let mut closed = Vec::new();
-        let rules = with_patterns(&gateway.routing, RouteKind::HttpRoute);
-        if !rules.is_empty() {
-            for (key, route) in oldest_first(&snapshot.http_routes, |route| &route.metadata) {
+        let http = snapshot.http_routes.iter().map(|(key, route)| (key, &route.metadata, &route.spec.hostnames));
+        let grpc = snapshot.grpc_routes.iter().map(|(key, route)| (key, &route.metadata, &route.spec.hostnames));
+        for (kind, mut routes, statuses) in [
+            (RouteKind::HttpRoute, http.collect::<Vec<_>>(), &mut *http_routes),
+            (RouteKind::GrpcRoute, grpc.collect(), &mut *grpc_routes),
+        ] {
+            let rules = with_patterns(&gateway.routing, kind);
+            if rules.is_empty() {
+                continue;
+            }
+            routes.sort_by_cached_key(|(key, metadata, _)| age(key, metadata));
+            for (key, metadata, hostnames) in routes {
                 let Some(refused) = refuse(&rules, key, &mut budget) else { continue };
-                let all_hosts = route.spec.hostnames.as_ref().is_none_or(Vec::is_empty);
-                let served = close(&mut gateway.routing, key, &refused, all_hosts, &mut closed);
-                let generation = route.metadata.generation.unwrap_or_default();
-                let Some(status) = http_routes.get_mut(key) else { continue };
+                let all_hosts = hostnames.as_ref().is_none_or(Vec::is_empty);
+                let served = close(&mut gateway.routing, kind, key, &refused, all_hosts, &mut closed);
+                let generation = metadata.generation.unwrap_or_default();
+                let Some(status) = statuses.get_mut(key) else { continue };
                 let accepted = tell_route(status, key, gateway_key, &refused, served, generation);
                 if accepted && !served {
                     detach(gateway, &rules, key);
@@ -194,13 +204,14 @@ fn refuse(rules: &Rules, key: &Key, budget: &mut Budget) -> Option<BTreeMap<u32,
 /// whether another rule of the route is left.
 fn close(
     routing: &mut Routing,
+    kind: RouteKind,
     key: &Key,
     refused: &BTreeMap<u32, String>,
     all_hosts: bool,
     closed: &mut Vec<Route>,
 ) -> bool {
     let name = key.to_string();
-    let is_of_route = |route: &Route| route.kind == RouteKind::HttpRoute && route.route_name == name;
+    let is_of_route = |route: &Route| route.kind == kind && route.route_name == name;
     let is_refused = |route: &Route| is_of_route(route) && refused.contains_key(&route.rule_index);
     let mut served = false;
     for (host, vhost) in &mut routing.vhosts {

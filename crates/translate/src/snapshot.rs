@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use api::{DataPath, GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
+use gateway_api::experimental::grpcroutes::GrpcRoute;
 use gateway_api::experimental::httproutes::HttpRoute;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
@@ -15,6 +16,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use model::names::{CONTROLLER_NAME, INGRESS_CONTROLLER};
 
 pub use crate::certificates::Checked;
@@ -56,13 +58,16 @@ pub(crate) fn oldest_first<T>(
     metadata: impl Fn(&T) -> &ObjectMeta,
 ) -> Vec<(&Key, &Arc<T>)> {
     let mut objects: Vec<_> = objects.iter().collect();
-    objects.sort_by_cached_key(|(key, object)| {
-        let created = metadata(object).creation_timestamp.as_ref().map(|time| time.0);
-        // One without a time is taken for the youngest. The name is one text: `a-b/c` comes before `a/b`, though
-        // namespace `a` comes before `a-b`.
-        (created.is_none(), created, key.to_string())
-    });
+    objects.sort_by_cached_key(|(key, object)| age(key, metadata(object)));
     objects
+}
+
+/// What objects are sorted by where the oldest comes first.
+pub(crate) fn age(key: &Key, metadata: &ObjectMeta) -> (bool, Option<Timestamp>, String) {
+    let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+    // One without a time is taken for the youngest. The name is one text: `a-b/c` comes before `a/b`, though
+    // namespace `a` comes before `a-b`.
+    (created.is_none(), created, key.to_string())
 }
 
 macro_rules! snapshot {

@@ -82,6 +82,9 @@ pub struct Statuses {
     /// Those of our classes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ingresses: BTreeMap<Key, IngressStatus>,
+    /// The same of GRPCRoutes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub grpc_routes: BTreeMap<Key, RouteStatus>,
     /// The same of TLSRoutes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tls_routes: BTreeMap<Key, RouteStatus>,
@@ -96,13 +99,19 @@ pub struct Statuses {
 impl Statuses {
     /// The statuses of routes, by kind.
     pub fn routes(&self) -> impl Iterator<Item = (&'static str, &BTreeMap<Key, RouteStatus>)> {
-        [("HTTPRoute", &self.http_routes), ("TLSRoute", &self.tls_routes)].into_iter()
+        let all = [
+            ("HTTPRoute", &self.http_routes),
+            ("GRPCRoute", &self.grpc_routes),
+            ("TLSRoute", &self.tls_routes),
+        ];
+        all.into_iter()
     }
 
     /// The same of one kind, to change them.
     pub fn routes_mut(&mut self, kind: &str) -> Option<&mut BTreeMap<Key, RouteStatus>> {
         match kind {
             "HTTPRoute" => Some(&mut self.http_routes),
+            "GRPCRoute" => Some(&mut self.grpc_routes),
             "TLSRoute" => Some(&mut self.tls_routes),
             _ => None,
         }

@@ -161,14 +161,9 @@ impl Output {
             let status = Status::new(&status.conditions, &status.listeners, &RouteStatus::default());
             (format!("Gateway {key}"), status)
         });
-        let routes = statuses
-            .http_routes
-            .iter()
-            .map(|(key, status)| (format!("HTTPRoute {key}"), Status::new(&[], &[], status)));
-        let tls_routes = statuses
-            .tls_routes
-            .iter()
-            .map(|(key, status)| (format!("TLSRoute {key}"), Status::new(&[], &[], status)));
+        let routes = statuses.routes().flat_map(|(kind, all)| {
+            all.iter().map(move |(key, status)| (format!("{kind} {key}"), Status::new(&[], &[], status)))
+        });
         let cache = statuses.cache_policies.iter().map(|(key, status)| ("VarnishCachePolicy", key, status));
         let backend_tls =
             statuses.backend_tls_policies.iter().map(|(key, status)| ("BackendTLSPolicy", key, status));
@@ -197,7 +192,6 @@ impl Output {
             statuses: classes
                 .chain(gateways)
                 .chain(routes)
-                .chain(tls_routes)
                 .chain(ingresses)
                 .chain(ingress_classes)
                 .chain(policies)

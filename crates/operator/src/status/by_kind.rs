@@ -2,6 +2,7 @@
 
 use api::{GatewayClassParameters, VarnishCachePolicy};
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
+use gateway_api::experimental::grpcroutes::GrpcRoute;
 use gateway_api::experimental::httproutes::HttpRoute;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;

@@ -9,6 +9,7 @@ mod endpoint_slice;
 pub(crate) mod format;
 mod gateway;
 mod gateway_class;
+mod grpc_route;
 mod http_route;
 mod ingress;
 mod metadata;

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(Kind::meant("HttpRoutes"), Some(Kind::HttpRoute));
         assert_eq!(Kind::meant("Gatewya"), Some(Kind::Gateway));
         assert_eq!(Kind::meant("Deployment"), None);
-        assert_eq!(Kind::meant("GRPCRoute"), None);
+        assert_eq!(Kind::meant("GRPCRoute"), Some(Kind::GrpcRoute));
         assert_eq!(Kind::meant("TCPRoute"), None);
         assert_eq!(Kind::meant(""), None);
     }

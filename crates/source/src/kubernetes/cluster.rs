@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::{DataPath, GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
+use gateway_api::experimental::grpcroutes::GrpcRoute;
 use gateway_api::experimental::httproutes::HttpRoute;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;

@@ -82,7 +82,7 @@ fn narrows(kind: &str, field: &str) -> bool {
     let within = |part: &str| field.split('.').any(|one| one == part);
     match kind {
         "VarnishCachePolicy" | "ReferenceGrant" => true,
-        "HTTPRoute" | "TLSRoute" => within("matches") || within("filters"),
+        "HTTPRoute" | "GRPCRoute" | "TLSRoute" => within("matches") || within("filters"),
         "BackendTLSPolicy" => within("validation"),
         "Gateway" => within("tls") || within("allowedRoutes"),
         _ => false,

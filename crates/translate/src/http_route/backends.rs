@@ -46,8 +46,7 @@ pub(super) fn resolve(
 ) -> Vec<Backend> {
     let refs = spec.backend_refs.iter().flatten().enumerate();
     refs.map(|(index, reference)| {
-        let kind = RouteKind::HttpRoute;
-        let found = target(kind, route, reference, context.snapshot, context.grants, context.backend_tls);
+        let found = target(context.kind, route, reference, context.snapshot, context.grants, context.backend_tls);
         let target = found.map_err(|fault| {
             let message = format!("{rule}.backendRefs[{index}]: {}", fault.message);
             unresolved.push(Fault { message, ..fault });
@@ -69,8 +68,7 @@ pub(super) fn mirror(
     context: &Context<'_>,
 ) -> Result<Mirror, Fault> {
     let reference = mirror_reference(&spec.backend_ref);
-    let kind = RouteKind::HttpRoute;
-    let target = target(kind, route, &reference, context.snapshot, context.grants, context.backend_tls)?;
+    let target = target(context.kind, route, &reference, context.snapshot, context.grants, context.backend_tls)?;
     Ok(Mirror {
         service: target.service.name,
         namespace: target.service.namespace,
@@ -138,11 +136,15 @@ pub(crate) fn target(
     permit(route_kind, route, &service, grants)?;
     let port = service_port::find(&service, reference.port.map(Wanted::Number), snapshot)?;
     // What the bytes of a TLSRoute are is not for us to know.
-    let protocol = if route_kind == RouteKind::HttpRoute {
-        let has_policy = backend_tls.cover(&service, port.name.as_deref().unwrap_or_default());
-        service_port::check_protocol(&service, port, has_policy)?
-    } else {
-        Protocol::default()
+    let has_policy = backend_tls.cover(&service, port.name.as_deref().unwrap_or_default());
+    let protocol = match route_kind {
+        RouteKind::HttpRoute => service_port::check_protocol(&service, port, has_policy)?,
+        // Backends of calls speak HTTP/2, whatever appProtocol says.
+        RouteKind::GrpcRoute => {
+            service_port::check_protocol(&service, port, has_policy)?;
+            Protocol::Http2
+        }
+        _ => Protocol::default(),
     };
     Ok(Target {
         service,

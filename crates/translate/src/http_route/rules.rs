@@ -13,7 +13,7 @@ use super::matches::{self, Match, Matches};
 use super::upstream::{self, Upstream};
 use crate::backend_tls_policy::Policies;
 use crate::grants::Grants;
-use crate::listener::Fault;
+use crate::listener::{Fault, RouteKind};
 use crate::patterns::{MOST_BYTES_OF_ROUTES, Meter};
 use crate::refused;
 use crate::snapshot::{Key, Snapshot};
@@ -27,6 +27,7 @@ pub(super) struct Context<'a> {
     patterns: Meter,
     /// The route that is being read.
     route: Key,
+    pub(super) kind: RouteKind,
 }
 
 impl<'a> Context<'a> {
@@ -37,11 +38,18 @@ impl<'a> Context<'a> {
             backend_tls,
             patterns: Meter::new(MOST_BYTES_OF_ROUTES),
             route: Key::default(),
+            kind: RouteKind::HttpRoute,
         }
     }
 
-    pub(super) fn begin(&mut self, route: &Key) {
+    pub(super) fn begin(&mut self, route: &Key, kind: RouteKind) {
         self.route = route.clone();
+        self.kind = kind;
+    }
+
+    /// What clients get for a request that cannot be served.
+    fn failure(&self) -> &'static str {
+        if self.kind == RouteKind::GrpcRoute { "UNAVAILABLE" } else { "500" }
     }
 
     /// Can ghost use this regular expression?
@@ -89,13 +97,14 @@ impl Rules {
 
     /// 500 for all that can be told of a stand-in's requests.
     fn refused(key: &Key, route: &HttpRoute, why: &str, context: &mut Context<'_>) -> Self {
+        let failure = context.failure();
         let message =
-            format!("The route cannot be used, so the requests that it can be seen to be for get 500: {why}");
+            format!("The route cannot be used, so the requests that it can be seen to be for get {failure}: {why}");
         let mut rules =
             Self { refused: Some(Fault { reason: "UnsupportedValue", message }), ..Self::default() };
         for (index, spec) in route.spec.rules.iter().flatten().enumerate() {
             let matches = matches::read("", spec.matches.as_deref().unwrap_or_default(), context);
-            rules.close(&Rule::new(key, index, spec), &matches);
+            rules.close(&Rule::new(key, index, spec, context.kind), &matches);
         }
         rules
     }
@@ -120,11 +129,11 @@ impl Rules {
         // References are judged also where the rule is dropped, so that one look shows all that is to be done.
         let mut backends = backends::resolve(key, &path, spec, context, &mut self.unresolved);
 
-        let rule = Rule::new(key, index, spec);
+        let rule = Rule::new(key, index, spec, context.kind);
         let matches = matches::read(&path, spec.matches.as_deref().unwrap_or_default(), context);
         if let Some(fault) = &matches.fault {
             self.close(&rule, &matches);
-            let message = format!("{fault} (requests that the rule can be seen to be for get 500)");
+            let message = format!("{fault} (requests that the rule can be seen to be for get {})", context.failure());
             self.dropped.push(Fault { reason: "UnsupportedValue", message });
             return;
         }
@@ -143,7 +152,7 @@ impl Rules {
             Err(fault) => {
                 // A filter must not be skipped.
                 self.close(&rule, &matches);
-                let message = format!("{} (its requests get 500)", fault.message);
+                let message = format!("{} (its requests get {})", fault.message, context.failure());
                 self.dropped.push(Fault { reason: fault.reason, message });
                 self.unresolved.extend(fault.unresolved);
             }
@@ -153,14 +162,19 @@ impl Rules {
 
 /// What the entries of one rule have in common.
 struct Rule {
+    kind: model::RouteKind,
     route_name: String,
     rule_name: Option<String>,
     rule_index: u32,
 }
 
 impl Rule {
-    fn new(key: &Key, index: usize, spec: &HttpRouteRules) -> Self {
+    fn new(key: &Key, index: usize, spec: &HttpRouteRules, kind: RouteKind) -> Self {
         Self {
+            kind: match kind {
+                RouteKind::GrpcRoute => model::RouteKind::GrpcRoute,
+                _ => model::RouteKind::HttpRoute,
+            },
             route_name: key.to_string(),
             rule_name: spec.name.clone(),
             rule_index: u32::try_from(index).unwrap_or(u32::MAX),
@@ -179,6 +193,7 @@ impl Rule {
             timeouts: upstream.timeouts,
             retry: upstream.retry.clone(),
             session_persistence: upstream.session.clone(),
+            kind: self.kind,
             route_name: self.route_name.clone(),
             rule_name: self.rule_name.clone(),
             rule_index: self.rule_index,

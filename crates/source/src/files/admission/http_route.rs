@@ -1,6 +1,6 @@
 //! HTTPRoute: the CRD's defaults, limits and rules across fields (its CEL).
 
-mod filter;
+pub(super) mod filter;
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::super::schema::{Node, Violations};
 use super::{format, list, text};
 
 const PORT: std::ops::RangeInclusive<i64> = 1..=65_535;
-const MAX_MATCHES: usize = 128;
+pub(super) const MAX_MATCHES: usize = 128;
 
 pub(super) fn describe(schema: &mut Node) {
     let spec = schema.at("spec");
@@ -166,7 +166,7 @@ fn session_rules(path: &str, session: &Value, violations: &mut Violations) {
     }
 }
 
-fn backend_rules(path: &str, backend: &Value, violations: &mut Violations) {
+pub(super) fn backend_rules(path: &str, backend: &Value, violations: &mut Violations) {
     let is_service = text(backend, "group").is_empty() && text(backend, "kind") == "Service";
     if is_service && backend.get("port").is_none() {
         let what =

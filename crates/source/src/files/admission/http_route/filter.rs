@@ -24,15 +24,7 @@ const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "*"];
 
 pub(super) fn describe(filter: &mut Node) {
-    for modifier in ["requestHeaderModifier", "responseHeaderModifier"] {
-        let modifier = filter.at(modifier);
-        for action in ["set", "add"] {
-            let header = modifier.at(action).items(0..=16).unique("name").item();
-            header.at("name").format(format::header_name);
-            header.at("value").length(1..=4096).format(format::header_value);
-        }
-        modifier.at("remove").items(0..=16).unique("").item().format(format::header_name);
-    }
+    describe_shared(filter);
 
     let redirect = filter.at("requestRedirect");
     redirect.at("hostname").format(format::precise_hostname);
@@ -44,6 +36,26 @@ pub(super) fn describe(filter: &mut Node) {
     rewrite.at("hostname").format(format::precise_hostname);
     describe_path(rewrite.at("path"));
 
+    let cors = filter.at("cors");
+    cors.at("allowOrigins").items(0..=64).unique("").item().length(1..=253).format(origin);
+    cors.at("allowMethods").items(0..=9).unique("").item().choices(&METHODS);
+    cors.at("allowHeaders").items(0..=64).unique("").item().format(format::header_name);
+    cors.at("exposeHeaders").items(0..=64).unique("").item().format(format::header_name);
+    cors.at("maxAge").default(5).range(1..=i64::from(i32::MAX));
+}
+
+/// Filters that GRPCRoutes have, too.
+pub(in super::super) fn describe_shared(filter: &mut Node) {
+    for modifier in ["requestHeaderModifier", "responseHeaderModifier"] {
+        let modifier = filter.at(modifier);
+        for action in ["set", "add"] {
+            let header = modifier.at(action).items(0..=16).unique("name").item();
+            header.at("name").format(format::header_name);
+            header.at("value").length(1..=4096).format(format::header_value);
+        }
+        modifier.at("remove").items(0..=16).unique("").item().format(format::header_name);
+    }
+
     let mirror = filter.at("requestMirror");
     describe_backend(mirror.at("backendRef"));
     mirror.at("percent").range(0..=100);
@@ -54,13 +66,6 @@ pub(super) fn describe(filter: &mut Node) {
     extension.at("group").format(format::group);
     extension.at("kind").format(format::kind);
     extension.at("name").format(format::object_name);
-
-    let cors = filter.at("cors");
-    cors.at("allowOrigins").items(0..=64).unique("").item().length(1..=253).format(origin);
-    cors.at("allowMethods").items(0..=9).unique("").item().choices(&METHODS);
-    cors.at("allowHeaders").items(0..=64).unique("").item().format(format::header_name);
-    cors.at("exposeHeaders").items(0..=64).unique("").item().format(format::header_name);
-    cors.at("maxAge").default(5).range(1..=i64::from(i32::MAX));
 }
 
 fn describe_path(path: &mut Node) {
@@ -83,7 +88,7 @@ fn origin(text: &str) -> Result<(), &'static str> {
 }
 
 /// `rule` is the rule that the filters belong to, directly or through a backend.
-pub(super) fn rules(path: &str, filters: &[Value], rule: &Value, violations: &mut Violations) {
+pub(in super::super) fn rules(path: &str, filters: &[Value], rule: &Value, violations: &mut Violations) {
     let kinds: Vec<&str> = filters.iter().map(|filter| text(filter, "type")).collect();
     for (index, (filter, &kind)) in filters.iter().zip(&kinds).enumerate() {
         let path = format!("{path}[{index}]");
