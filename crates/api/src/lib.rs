@@ -1,4 +1,4 @@
-//! Our own resources in the group `gateway.varnish-software.com`.
+//! Our own resources in the group `gateway.varnish-software.com`, and those of the Gateway API that the crate `gateway-api` lacks.
 //!
 //! Types, and the CustomResourceDefinitions made of them: what they mean is decided in `translate`.
 
@@ -11,6 +11,7 @@ pub mod crd;
 mod gateway_class_parameters;
 mod policy_status;
 mod schema;
+mod stream_routes;
 
 pub use cache_invalidation::{
     GatewayRef, InvalidationPhase, InvalidationType, PathResult, PodResult, VarnishCacheInvalidation,
@@ -29,3 +30,6 @@ pub use gateway_class_parameters::{
     TracingParameters, TrafficPolicy, UserVclConfigMapRef,
 };
 pub use policy_status::{AncestorRef, PolicyAncestorStatus, PolicyStatus};
+pub use stream_routes::{
+    StreamBackendRef, StreamRouteStatus, StreamRule, TcpRoute, TcpRouteSpec, UdpRoute, UdpRouteSpec,
+};

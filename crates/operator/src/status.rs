@@ -292,7 +292,10 @@ impl Writer {
                 }
             )+};
         }
-        add!(route_status, &none, "GRPCRoute": grpc_routes, "TLSRoute": tls_routes);
+        add!(
+            route_status, &none,
+            "GRPCRoute": grpc_routes, "TLSRoute": tls_routes, "TCPRoute": tcp_routes, "UDPRoute": udp_routes
+        );
         let none = PolicyStatus::default();
         add!(
             policy_status, &none,

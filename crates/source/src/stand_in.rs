@@ -5,7 +5,9 @@
 //! no host, no target and no parent that is not readable. What is readable in part is marked, so that `translate` puts it
 //! behind the routes of others.
 
-use api::{PolicyTargetRef, VarnishCachePolicy, VarnishCachePolicySpec};
+use api::{
+    PolicyTargetRef, TcpRoute, TcpRouteSpec, UdpRoute, UdpRouteSpec, VarnishCachePolicy, VarnishCachePolicySpec,
+};
 use gateway_api::backendtlspolicies::{BackendTlsPolicy, BackendTlsPolicySpec, BackendTlsPolicyTargetRefs};
 use gateway_api::experimental::grpcroutes::{
     GrpcRoute, GrpcRouteRules, GrpcRouteRulesMatches, GrpcRouteRulesMatchesHeaders, GrpcRouteSpec,
@@ -142,6 +144,25 @@ fn calls(raw: &Value, is_doubtful: bool) -> GrpcRouteRules {
         _ => Some(vec![unreadable()]),
     };
     GrpcRouteRules { name: text(raw, "name"), matches, ..GrpcRouteRules::default() }
+}
+
+/// A route with the same parents, as far as they can be read, and no backends: its listeners serve no younger route either.
+pub(crate) fn tcp_route(raw: &Value, why: &str) -> Option<TcpRoute> {
+    let spec = TcpRouteSpec { parent_refs: Some(stream_parents(raw)), rules: Vec::new() };
+    Some(TcpRoute { metadata: metadata(raw, why), spec, status: None })
+}
+
+/// The same for UDP.
+pub(crate) fn udp_route(raw: &Value, why: &str) -> Option<UdpRoute> {
+    let spec = UdpRouteSpec { parent_refs: Some(stream_parents(raw)), rules: Vec::new() };
+    Some(UdpRoute { metadata: metadata(raw, why), spec, status: None })
+}
+
+/// Without a readable section, a parentRef would be for more listeners than it was meant for.
+fn stream_parents(raw: &Value) -> Vec<HttpRouteParentRefs> {
+    let parents = raw.pointer("/spec/parentRefs").and_then(Value::as_array);
+    let parents = parents.into_iter().flatten().filter(|parent| !has_others(parent, PARENT_FIELDS));
+    parents.filter_map(parent).collect()
 }
 
 /// The same in another type with the same fields.

@@ -1,5 +1,6 @@
 //! Routes and listeners find each other: parentRefs, allowedRoutes, hostnames.
 
+use gateway_api::experimental::httproutes::HttpRouteParentRefs;
 use model::names::ANY_HOST;
 
 use crate::gateway::Gateway;
@@ -22,6 +23,12 @@ pub(crate) struct Candidate<'a> {
 pub(crate) struct Section<'a> {
     pub(crate) name: Option<&'a str>,
     pub(crate) port: Option<i32>,
+}
+
+impl<'a> Section<'a> {
+    pub(crate) fn new(parent: &'a HttpRouteParentRefs) -> Self {
+        Self { name: parent.section_name.as_deref(), port: parent.port }
+    }
 }
 
 /// A route's success with one parentRef. Listeners are positions in the Gateway's list.

@@ -108,9 +108,9 @@ impl<'a> Gateway<'a> {
         };
         let routing = Routing {
             listeners: routed(&listeners)
-                .filter(|listener| listener.protocol != Protocol::Tls)
+                .filter(|listener| matches!(listener.protocol, Protocol::Http | Protocol::Https))
                 .map(|listener| model::Listener {
-                    name: listener.name().to_owned(),
+                    name: listener.routing_name(),
                     socket: listener.socket(),
                     hostname: listener.hostname.clone(),
                     tls: pairs(listener),
@@ -119,12 +119,20 @@ impl<'a> Gateway<'a> {
             tls_listeners: routed(&listeners)
                 .filter(|listener| listener.protocol == Protocol::Tls)
                 .map(|listener| model::TlsListener {
-                    name: listener.name().to_owned(),
+                    name: listener.routing_name(),
                     socket: listener.socket(),
                     hostname: listener.hostname.clone(),
                     tls: pairs(listener),
                     hosts: Vec::new(),
                     removed: Vec::new(),
+                })
+                .collect(),
+            stream_listeners: routed(&listeners)
+                .filter(|listener| matches!(listener.protocol, Protocol::Tcp | Protocol::Udp))
+                .map(|listener| model::StreamListener {
+                    name: listener.routing_name(),
+                    socket: listener.socket(),
+                    ..model::StreamListener::default()
                 })
                 .collect(),
             client_validation: clients.by_port(&listeners),

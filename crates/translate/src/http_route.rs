@@ -149,7 +149,7 @@ fn add(
     let mut attached: BTreeMap<&Key, BTreeSet<usize>> = BTreeMap::new();
     for (gateway_key, parent) in parents {
         let Some(gateway) = gateways.get(gateway_key) else { continue };
-        let section = Section { name: parent.section_name.as_deref(), port: parent.port };
+        let section = Section::new(parent);
         let attachment = attach(&candidate, section, gateway, snapshot);
         let accepted = accepted(&attachment, rules);
         if let Ok(attachment) = attachment {
@@ -257,8 +257,8 @@ pub(crate) fn resolved(unresolved: &[Fault], generation: i64) -> Condition {
 fn write(gateway: &mut Gateway<'_>, hosts: Hosts, entries: &[model::routing::Route]) {
     for (host, listeners) in hosts {
         let listeners: Vec<_> = listeners.into_iter().map(|at| &gateway.listeners[at]).collect();
-        let names: BTreeSet<&str> = listeners.iter().map(|listener| listener.name()).collect();
-        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        let names: BTreeSet<String> = listeners.iter().map(|listener| listener.routing_name()).collect();
+        let names: Vec<String> = names.into_iter().collect();
         let sockets: BTreeSet<String> = listeners.iter().map(|listener| listener.socket()).collect();
         let sockets: Vec<String> = sockets.into_iter().collect();
         let vhost = gateway.routing.vhosts.entry(host.clone()).or_default();

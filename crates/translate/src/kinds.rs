@@ -30,6 +30,12 @@ macro_rules! kinds {
                 TlsRoute: TlsRoute, tls_routes, "TLSRoute", GATEWAY, ["v1"], Namespaced,
                     tls_route::describe, tls_route::rules,
                     else tls_route "connections for its hostnames are closed";
+                TcpRoute: TcpRoute, tcp_routes, "TCPRoute", GATEWAY, ["v1", "v1alpha2"], Namespaced,
+                    stream_route::describe, stream_route::rules,
+                    else tcp_route "connections of its listeners are closed";
+                UdpRoute: UdpRoute, udp_routes, "UDPRoute", GATEWAY, ["v1", "v1alpha2"], Namespaced,
+                    stream_route::describe, stream_route::rules,
+                    else udp_route "datagrams of its listeners are dropped";
                 BackendTlsPolicy: BackendTlsPolicy, backend_tls_policies, "BackendTLSPolicy", GATEWAY, ["v1"], Namespaced,
                     backend_tls_policy::describe, backend_tls_policy::rules,
                     else backend_tls_policy "requests to the Services that it is for get 500";

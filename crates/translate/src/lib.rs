@@ -38,6 +38,7 @@ mod resolve;
 mod service_port;
 pub mod snapshot;
 pub mod status;
+mod stream_route;
 mod tls_route;
 pub mod tls_secrets;
 pub mod varnishd_args;
@@ -119,9 +120,18 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let routes = http_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
     let http_route::Statuses { http: mut http_routes, grpc: mut grpc_routes } = routes;
     let tls_routes = tls_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
+    let streams = stream_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
+    let stream_route::Statuses { tcp: tcp_routes, udp: udp_routes } = streams;
     let mut ingresses = ingress::translate(snapshot, &made, &mut gateways);
     patterns::enforce(snapshot, &mut gateways, &mut http_routes, &mut grpc_routes, &mut ingresses);
-    let routes = Statuses { http_routes, grpc_routes, tls_routes, ..Statuses::default() };
+    let routes = Statuses {
+        http_routes,
+        grpc_routes,
+        tls_routes,
+        tcp_routes,
+        udp_routes,
+        ..Statuses::default()
+    };
     let backend_tls_policies = backend_tls.apply(snapshot, &routes, &mut gateways, &mut notices);
     let cache_policies = cache_policy::translate(snapshot, &ingresses, &mut gateways);
 

@@ -30,6 +30,8 @@ pub(crate) enum RouteKind {
     HttpRoute,
     GrpcRoute,
     TlsRoute,
+    TcpRoute,
+    UdpRoute,
 }
 
 impl RouteKind {
@@ -38,6 +40,8 @@ impl RouteKind {
             Self::HttpRoute => "HTTPRoute",
             Self::GrpcRoute => "GRPCRoute",
             Self::TlsRoute => "TLSRoute",
+            Self::TcpRoute => "TCPRoute",
+            Self::UdpRoute => "UDPRoute",
         }
     }
 }
@@ -57,9 +61,8 @@ impl Protocol {
     /// Why it is not served, if so.
     fn unsupported(self) -> Option<&'static str> {
         match self {
-            Self::Http | Self::Https | Self::Tls => None,
-            Self::Tcp | Self::Udp => Some("is not supported yet: use HTTP, HTTPS or TLS"),
-            Self::Other => Some("is none that this gateway knows: use HTTP, HTTPS or TLS"),
+            Self::Http | Self::Https | Self::Tls | Self::Tcp | Self::Udp => None,
+            Self::Other => Some("is none that this gateway knows: use HTTP, HTTPS, TLS, TCP or UDP"),
         }
     }
 
@@ -68,7 +71,9 @@ impl Protocol {
         match self {
             Self::Http | Self::Https => &[RouteKind::HttpRoute, RouteKind::GrpcRoute],
             Self::Tls => &[RouteKind::TlsRoute],
-            Self::Tcp | Self::Udp | Self::Other => &[],
+            Self::Tcp => &[RouteKind::TcpRoute],
+            Self::Udp => &[RouteKind::UdpRoute],
+            Self::Other => &[],
         }
     }
 
@@ -146,7 +151,7 @@ impl<'a> Listener<'a> {
             }),
             (None, None) => Some(Fault {
                 reason: "PortUnavailable",
-                message: format!("port {} is not a TCP port: use one from 1 to 65535", spec.port),
+                message: format!("port {} does not exist: use one from 1 to 65535", spec.port),
             }),
             (None, Some(_)) if protocol == Protocol::Https && passes_through(spec) => Some(Fault {
                 reason: "UnsupportedValue",
@@ -174,6 +179,11 @@ impl<'a> Listener<'a> {
 
     pub(crate) fn name(&self) -> &'a str {
         &self.spec.name
+    }
+
+    /// Its name in routing.json.
+    pub(crate) fn routing_name(&self) -> String {
+        self.spec.name.clone()
     }
 
     pub(crate) fn socket(&self) -> String {
@@ -336,6 +346,11 @@ fn conflict(one: &Listener<'_>, all: &[Listener<'_>]) -> Option<Fault> {
         | (Protocol::Https | Protocol::Tls, Protocol::Http) => true,
         // The name in the TLS handshake tells these two apart: the most specific hostname takes it.
         (Protocol::Https, Protocol::Tls) | (Protocol::Tls, Protocol::Https) => one.hostname == other.hostname,
+        // Ports of TCP are not those of UDP.
+        (Protocol::Udp, _) | (_, Protocol::Udp) => false,
+        (Protocol::Tcp, other) | (other, Protocol::Tcp) => {
+            matches!(other, Protocol::Http | Protocol::Https | Protocol::Tls)
+        }
         // The spec: protocols that an implementation does not support do not stand in the way of those it does.
         _ => false,
     });
@@ -351,9 +366,19 @@ fn conflict(one: &Listener<'_>, all: &[Listener<'_>]) -> Option<Fault> {
         });
     }
     let by_hostname = others().find(|other| {
-        let named = matches!(one.protocol, Protocol::Http | Protocol::Https | Protocol::Tls);
-        named && one.protocol == other.protocol && one.hostname == other.hostname
+        one.protocol != Protocol::Other && one.protocol == other.protocol && one.hostname == other.hostname
     })?;
+    if matches!(one.protocol, Protocol::Tcp | Protocol::Udp) {
+        return Some(Fault {
+            reason: "HostnameConflict",
+            message: format!(
+                "listener {} has the same port {} and protocol {}: give one of them another port",
+                name(by_hostname),
+                one.port,
+                one.spec.protocol,
+            ),
+        });
+    }
     Some(Fault {
         reason: "HostnameConflict",
         message: format!(
@@ -433,8 +458,16 @@ mod tests {
                 ],
                 vec![None; 2],
             ),
-            // TCP is not supported, so it must not take HTTP along; UDP has ports of its own.
-            (vec![listener("a", 80, "HTTP", None), listener("b", 80, "TCP", None)], vec![None; 2]),
+            (
+                vec![listener("a", 80, "HTTP", None), listener("b", 80, "TCP", None)],
+                vec![Some("ProtocolConflict"); 2],
+            ),
+            (
+                vec![listener("a", 80, "TCP", None), listener("b", 80, "TCP", None)],
+                vec![Some("HostnameConflict"); 2],
+            ),
+            // UDP has ports of its own.
+            (vec![listener("a", 80, "TCP", None), listener("b", 80, "UDP", None)], vec![None; 2]),
             (vec![listener("a", 80, "HTTP", None), listener("b", 80, "UDP", None)], vec![None; 2]),
         ] {
             assert_eq!(conflicts(&specs), expected, "{specs:?}");

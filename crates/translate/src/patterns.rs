@@ -293,7 +293,7 @@ fn without_backend(route: &Route) -> Route {
 fn detach(gateway: &mut Gateway<'_>, rules: &Rules, key: &Key) {
     let matches = rules.get(&key.to_string()).into_iter().flat_map(BTreeMap::values);
     let names: BTreeSet<&str> = matches.flat_map(|rule| &rule.listeners).map(String::as_str).collect();
-    for listener in gateway.listeners.iter_mut().filter(|listener| names.contains(listener.name())) {
+    for listener in gateway.listeners.iter_mut().filter(|listener| names.contains(listener.routing_name().as_str())) {
         listener.attached_routes -= 1;
     }
 }

@@ -28,6 +28,16 @@ pub(crate) fn find<'a>(
     wanted: Option<Wanted<'_>>,
     snapshot: &'a Snapshot,
 ) -> Result<&'a ServicePort, Fault> {
+    find_for("TCP", service, wanted, snapshot)
+}
+
+/// The same for a transport, `TCP` or `UDP`.
+pub(crate) fn find_for<'a>(
+    transport: &str,
+    service: &Key,
+    wanted: Option<Wanted<'_>>,
+    snapshot: &'a Snapshot,
+) -> Result<&'a ServicePort, Fault> {
     let Some(object) = snapshot.services.get(service) else {
         return Err(Fault {
             reason: "BackendNotFound",
@@ -44,11 +54,12 @@ pub(crate) fn find<'a>(
             ),
         });
     }
-    port(service, object, wanted)
+    port(transport, service, object, wanted)
 }
 
-/// By number, and TCP where the number stands for two protocols; or by name.
+/// By number, of the wanted transport where the number stands for two; or by name.
 fn port<'a>(
+    transport: &str,
     service: &Key,
     object: &'a Service,
     wanted: Option<Wanted<'_>>,
@@ -81,11 +92,11 @@ fn port<'a>(
         Wanted::Name(name) => name.to_owned(),
     };
     let of_number = || ports.iter().filter(fits);
-    let tcp = of_number().find(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
-    let Some(port) = tcp else {
+    let found = of_number().find(|port| port.protocol.as_deref().unwrap_or("TCP") == transport);
+    let Some(port) = found else {
         return Err(if of_number().next().is_some() {
-            let message =
-                format!("port {shown} of Service {service} is not TCP, which HTTP needs: use another port");
+            let needed = if transport == "TCP" { "TCP, which HTTP needs" } else { transport };
+            let message = format!("port {shown} of Service {service} is not {needed}: use another port");
             Fault { reason: "UnsupportedProtocol", message }
         } else {
             let listed = listed();

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use api::{DataPath, GatewayClassParameters, VarnishCacheInvalidation, VarnishCachePolicy};
+use api::{
+    DataPath, GatewayClassParameters, TcpRoute, UdpRoute, VarnishCacheInvalidation, VarnishCachePolicy,
+};
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
 use gateway_api::experimental::grpcroutes::GrpcRoute;
 use gateway_api::experimental::httproutes::HttpRoute;

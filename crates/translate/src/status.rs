@@ -88,6 +88,12 @@ pub struct Statuses {
     /// The same of TLSRoutes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tls_routes: BTreeMap<Key, RouteStatus>,
+    /// The same of TCPRoutes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tcp_routes: BTreeMap<Key, RouteStatus>,
+    /// The same of UDPRoutes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub udp_routes: BTreeMap<Key, RouteStatus>,
     /// Those with a target that is one of our Gateways, or attached to one, or not there at all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cache_policies: BTreeMap<Key, PolicyStatus>,
@@ -103,6 +109,8 @@ impl Statuses {
             ("HTTPRoute", &self.http_routes),
             ("GRPCRoute", &self.grpc_routes),
             ("TLSRoute", &self.tls_routes),
+            ("TCPRoute", &self.tcp_routes),
+            ("UDPRoute", &self.udp_routes),
         ];
         all.into_iter()
     }
@@ -113,6 +121,8 @@ impl Statuses {
             "HTTPRoute" => Some(&mut self.http_routes),
             "GRPCRoute" => Some(&mut self.grpc_routes),
             "TLSRoute" => Some(&mut self.tls_routes),
+            "TCPRoute" => Some(&mut self.tcp_routes),
+            "UDPRoute" => Some(&mut self.udp_routes),
             _ => None,
         }
     }

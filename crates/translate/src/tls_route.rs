@@ -54,7 +54,7 @@ pub(crate) fn translate(
         let mut hosts: BTreeMap<&Key, BTreeSet<(usize, String)>> = BTreeMap::new();
         for (gateway_key, parent) in &parents {
             let Some(gateway) = gateways.get(gateway_key) else { continue };
-            let section = Section { name: parent.section_name.as_deref(), port: parent.port };
+            let section = Section::new(parent);
             let mut decrypted = false;
             let accepted = match attach(&candidate, section, gateway, snapshot) {
                 Ok(attachment) if refused.is_some() => {
@@ -103,7 +103,7 @@ pub(crate) fn translate(
 
 /// Of two routes with the same name on a listener, the first has it.
 fn write(gateway: &mut Gateway<'_>, at: usize, hostname: String, route: &Key, backends: &[Backend]) {
-    let name = gateway.listeners[at].name();
+    let name = gateway.listeners[at].routing_name();
     let decrypted = gateway.listeners[at].ends_tls();
     let Some(listener) = gateway.routing.tls_listeners.iter_mut().find(|listener| listener.name == name)
     else {

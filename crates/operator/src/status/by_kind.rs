@@ -1,6 +1,6 @@
 //! Writing a status and telling its Events, for each kind out of the table of kinds.
 
-use api::{GatewayClassParameters, VarnishCachePolicy};
+use api::{GatewayClassParameters, TcpRoute, UdpRoute, VarnishCachePolicy};
 use gateway_api::backendtlspolicies::BackendTlsPolicy;
 use gateway_api::experimental::grpcroutes::GrpcRoute;
 use gateway_api::experimental::httproutes::HttpRoute;

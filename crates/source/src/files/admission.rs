@@ -16,6 +16,7 @@ mod metadata;
 mod reference_grant;
 mod secret;
 mod service;
+mod stream_route;
 mod tls_route;
 mod trace;
 

@@ -101,10 +101,6 @@ impl Kind {
     /// The kind that this word stands for, even if it is misspelt.
     pub(crate) fn meant(name: &str) -> Option<Self> {
         let exact = Self::ALL.iter().copied().find(|kind| kind.name() == name);
-        if name == "TCPRoute" {
-            // Near to TLSRoute, and a kind of its own.
-            return None;
-        }
         exact.or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|kind| kind.name().to_owned()).collect();
             let closest = spelling::closest(name, names.iter())?;
@@ -173,7 +169,7 @@ mod tests {
         assert_eq!(Kind::meant("Gatewya"), Some(Kind::Gateway));
         assert_eq!(Kind::meant("Deployment"), None);
         assert_eq!(Kind::meant("GRPCRoute"), Some(Kind::GrpcRoute));
-        assert_eq!(Kind::meant("TCPRoute"), None);
+        assert_eq!(Kind::meant("TCPRoute"), Some(Kind::TcpRoute));
         assert_eq!(Kind::meant(""), None);
     }
 

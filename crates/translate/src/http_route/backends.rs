@@ -134,7 +134,9 @@ pub(crate) fn target(
     let service = Key::new(reference.namespace.as_deref().unwrap_or(&route.namespace), &reference.name);
     // Before anything else: whoever may not refer to a Service shall not learn whether it is there.
     permit(route_kind, route, &service, grants)?;
-    let port = service_port::find(&service, reference.port.map(Wanted::Number), snapshot)?;
+    let transport = if route_kind == RouteKind::UdpRoute { "UDP" } else { "TCP" };
+    let port =
+        service_port::find_for(transport, &service, reference.port.map(Wanted::Number), snapshot)?;
     // What the bytes of a TLSRoute are is not for us to know.
     let has_policy = backend_tls.cover(&service, port.name.as_deref().unwrap_or_default());
     let protocol = match route_kind {
