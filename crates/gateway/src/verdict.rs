@@ -31,6 +31,13 @@ pub(crate) fn of(statuses: &Statuses) -> Vec<Verdict> {
             push_bad(&mut all, &object, &about, &listener.conditions);
         }
     }
+    for (key, status) in &statuses.listener_sets {
+        let object = format!("ListenerSet {key}");
+        push(&mut all, &object, &format!(" by Gateway {}", status.gateway), &status.conditions);
+        for listener in &status.listeners {
+            push_bad(&mut all, &object, &format!("listener {}: ", listener.name), &listener.conditions);
+        }
+    }
     let routes =
         statuses.routes().flat_map(|(kind, all)| all.iter().map(move |(key, status)| (kind, key, status)));
     for (kind, key, status) in routes {
@@ -80,7 +87,8 @@ fn by(parent: &ParentStatus, namespace: &str) -> String {
     let ParentStatus { parent_ref, .. } = parent;
     let namespace = parent_ref.namespace.as_deref().unwrap_or(namespace);
     let section = parent_ref.section_name.as_ref().map(|s| format!(", listener {s}")).unwrap_or_default();
-    format!(" by Gateway {namespace}/{}{section}", parent_ref.name)
+    let kind = parent_ref.kind.as_deref().unwrap_or("Gateway");
+    format!(" by {kind} {namespace}/{}{section}", parent_ref.name)
 }
 
 fn push(all: &mut Vec<Verdict>, object: &str, by: &str, conditions: &[Condition]) {

@@ -3,6 +3,7 @@
 mod by_kind;
 mod conditions;
 mod ingress;
+mod listeners;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::owned::Owned;
 use crate::programmed::{Known, Pod, programmed};
 use conditions::{News, merge, same};
+use listeners::{listener_programmed, listeners};
 
 /// Owns what it writes of a status.
 const MANAGER: &str = "varnish-gateway-status";
@@ -247,6 +249,11 @@ impl Writer {
                 programmed += i64::from(good);
             }
         }
+        for (key, status) in &statuses.listener_sets {
+            if let Some(set) = self.cluster.listener_sets.get(key) {
+                writes.extend(self.listener_set(key, &set, status, statuses));
+            }
+        }
         for (key, unread) in self.cluster.gateways.unread() {
             writes.extend(unread_gateway(&key, &unread, &statuses.gateway_classes));
         }
@@ -388,85 +395,70 @@ impl Writer {
         Condition::new(SUPPORTED_VERSION, good, reason, message, generation)
     }
 
-    /// And whether it is programmed.
-    fn gateway(&self, key: &Key, gateway: &Gateway, status: &GatewayStatus) -> (Option<Write>, bool) {
+    /// Whether a Gateway is programmed. `None`: nothing is known that would be better than what stands there, because we have just
+    /// started, or the Gateway has just changed.
+    fn programmed(&self, key: &Key, gateway: &Gateway, status: &GatewayStatus) -> Option<Condition> {
         let observed = to_value(&gateway.status);
         let runtime = self.runtimes.get(key);
-        let addresses = self.owned.services.get(key).map(|service| addresses(&service)).unwrap_or_default();
         let pods = self.pods(key, runtime.as_ref());
         let accepted = status.conditions.iter().find(|condition| condition.kind == ACCEPTED);
         let invalid = accepted.filter(|accepted| !accepted.status).map(|accepted| accepted.message.as_str());
         let generation = gateway.metadata.generation.unwrap_or_default();
-        let before = conditions::find(observed.get("conditions"), PROGRAMMED);
         let old_news = accepted.is_some_and(|accepted| accepted.observed_generation != generation)
             || (invalid.is_none() && runtime.as_ref().map(|runtime| runtime.generation) != Some(generation));
         if old_news {
-            // We have just started, or the Gateway has just changed: nothing is known yet that would be better than
-            // what stands there.
-            return (None, before.is_some_and(|(programmed, _)| programmed));
+            return None;
         }
-        let programmed = programmed(&Known {
+        Some(programmed(&Known {
             generation,
             invalid,
             error: runtime.as_ref().and_then(|runtime| runtime.error.as_deref()),
             hash: runtime.as_ref().and_then(|runtime| runtime.hash.as_deref()),
             for_long: runtime.as_ref().map(|runtime| runtime.since.elapsed()).unwrap_or_default(),
-            has_address: !addresses.is_empty(),
+            has_address: !self.addresses(key).is_empty(),
             pods: &pods,
-            before,
-        });
+            before: conditions::find(observed.get("conditions"), PROGRAMMED),
+        }))
+    }
+
+    fn addresses(&self, key: &Key) -> Vec<Value> {
+        self.owned.services.get(key).map(|service| addresses(&service)).unwrap_or_default()
+    }
+
+    /// And whether it is programmed.
+    fn gateway(&self, key: &Key, gateway: &Gateway, status: &GatewayStatus) -> (Option<Write>, bool) {
+        let observed = to_value(&gateway.status);
+        let addresses = self.addresses(key);
+        let generation = gateway.metadata.generation.unwrap_or_default();
+        let Some(programmed) = self.programmed(key, gateway, status) else {
+            let before = conditions::find(observed.get("conditions"), PROGRAMMED);
+            return (None, before.is_some_and(|(programmed, _)| programmed));
+        };
         let good = programmed.status;
 
         let mut wanted = status.conditions.clone();
         wanted.push(programmed.clone());
-        if let Some(storage) = runtime.and_then(|runtime| runtime.storage) {
+        if let Some(storage) = self.runtimes.get(key).and_then(|runtime| runtime.storage) {
             wanted.push(Condition::new(STORAGE, true, "Configured", storage, generation));
         }
-        let observed_listener = |name: &str| {
-            observed
-                .get("listeners")
-                .and_then(Value::as_array)
-                .and_then(|all| all.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(name)))
-        };
-        let mut listeners_same =
-            observed.get("listeners").and_then(Value::as_array).map_or(0, Vec::len) == status.listeners.len();
-        let mut listeners = Vec::with_capacity(status.listeners.len());
-        let mut listener_news = Vec::new();
-        for listener in &status.listeners {
-            let mut wanted = listener.conditions.clone();
-            wanted.push(listener_programmed(listener, &programmed));
-            let there = observed_listener(&listener.name);
-            let there_conditions = there.and_then(|there| there.get("conditions"));
-            let kinds = to_value(&listener.supported_kinds);
-            listeners_same &= same(&wanted, there_conditions)
-                && there.is_some_and(|there| {
-                    there.get("attachedRoutes").and_then(Value::as_i64)
-                        == Some(listener.attached_routes.into())
-                        && there.get("supportedKinds").unwrap_or(&json!([])) == &kinds
-                });
-            let (conditions, of_listener) = merge(&wanted, there_conditions);
-            // What is wrong with its certificates, and when that is over. The rest its Gateway says.
-            listener_news.extend(
-                of_listener
-                    .into_iter()
-                    .filter(|one| one.note.starts_with(RESOLVED_REFS))
-                    .map(|one| News { note: format!("listener {}: {}", listener.name, one.note), ..one }),
-            );
-            listeners.push(json!({
-                "name": listener.name,
-                "attachedRoutes": listener.attached_routes,
-                "supportedKinds": kinds,
-                "conditions": conditions,
-            }));
-        }
+        let listeners = listeners(&status.listeners, observed.get("listeners"), |listener| {
+            listener_programmed(listener, &programmed)
+        });
         let addresses = Value::Array(addresses);
         let addresses_same = observed.get("addresses").unwrap_or(&json!([])) == &addresses;
-        if listeners_same && addresses_same && same(&wanted, observed.get("conditions")) {
+        // CRDs without ListenerSets do not have the field.
+        let sets = (!self.cluster.listener_sets.is_missing()).then_some(status.attached_listener_sets);
+        let there = observed.get("attachedListenerSets").and_then(Value::as_i64);
+        let sets_same = sets.is_none_or(|sets| there.unwrap_or_default() == i64::from(sets));
+        if listeners.same && addresses_same && sets_same && same(&wanted, observed.get("conditions")) {
             return (None, good);
         }
         let (conditions, mut news) = merge(&wanted, observed.get("conditions"));
-        news.extend(listener_news);
-        let body = json!({ "conditions": conditions, "listeners": listeners, "addresses": addresses });
+        news.extend(listeners.news);
+        let mut body = json!({ "conditions": conditions, "listeners": listeners.entries, "addresses": addresses });
+        if let (Some(sets), Some(body)) = (sets, body.as_object_mut()) {
+            body.insert("attachedListenerSets".to_owned(), sets.into());
+        }
         let patch = apply::<Gateway>(key, &body);
         (Some(Write { kind: "Gateway", key: key.clone(), patch, news }), good)
     }
@@ -531,16 +523,6 @@ fn unread_gateway(key: &Key, unread: &Unread, classes: &BTreeMap<Key, GatewayCla
     let (conditions, news) = merge(&wanted, observed);
     let patch = apply::<Gateway>(key, &json!({ "conditions": conditions }));
     Some(Write { kind: "Gateway", key: key.clone(), patch, news })
-}
-
-/// A listener is as programmed as its Gateway, if it is served at all.
-fn listener_programmed(listener: &ListenerStatus, gateway: &Condition) -> Condition {
-    if listener.served {
-        return gateway.clone();
-    }
-    let bad = |condition: &&Condition| condition.status == (condition.kind == CONFLICTED);
-    let why = listener.conditions.iter().find(bad).map(|condition| condition.message.clone());
-    Condition::new(PROGRAMMED, false, "Invalid", why.unwrap_or_default(), gateway.observed_generation)
 }
 
 /// Version and status of an object that could not be read.

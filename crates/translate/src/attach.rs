@@ -5,7 +5,8 @@ use model::names::ANY_HOST;
 
 use crate::gateway::Gateway;
 use crate::hostname;
-use crate::listener::{Fault, Listener, RouteKind};
+use crate::listener::{Fault, GATEWAY_API_GROUP, Listener, RouteKind};
+use crate::listener_set;
 use crate::namespaces;
 use crate::snapshot::{Key, Snapshot};
 
@@ -21,13 +22,49 @@ pub(crate) struct Candidate<'a> {
 /// Which listeners of its Gateway a parentRef asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Section<'a> {
+    /// Those of this ListenerSet; none: the Gateway's own.
+    pub(crate) set: Option<Set<'a>>,
     pub(crate) name: Option<&'a str>,
     pub(crate) port: Option<i32>,
 }
 
 impl<'a> Section<'a> {
-    pub(crate) fn new(parent: &'a HttpRouteParentRefs) -> Self {
-        Self { name: parent.section_name.as_deref(), port: parent.port }
+    /// `namespace` is the route's.
+    pub(crate) fn new(parent: &'a HttpRouteParentRefs, namespace: &'a str) -> Self {
+        let set = (parent.kind.as_deref() == Some("ListenerSet")).then(|| Set {
+            namespace: parent.namespace.as_deref().unwrap_or(namespace),
+            name: &parent.name,
+        });
+        Self { set, name: parent.section_name.as_deref(), port: parent.port }
+    }
+}
+
+/// A ListenerSet that is named by a parentRef.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Set<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl std::fmt::Display for Set<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ListenerSet {}/{}", self.namespace, self.name)
+    }
+}
+
+/// The Gateway that a parentRef of a route leads to, by itself or by a ListenerSet. `None`: it leads to something else.
+pub(crate) fn gateway_of(parent: &HttpRouteParentRefs, namespace: &str, snapshot: &Snapshot) -> Option<Key> {
+    if parent.group.as_deref().is_some_and(|group| group != GATEWAY_API_GROUP) {
+        return None;
+    }
+    let named = Key::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name);
+    match parent.kind.as_deref().unwrap_or("Gateway") {
+        "Gateway" => Some(named),
+        "ListenerSet" => {
+            let set = snapshot.listener_sets.get(&named)?;
+            listener_set::gateway(&named, set)
+        }
+        _ => None,
     }
 }
 
@@ -50,9 +87,10 @@ pub(crate) fn attach(
     let selected: Vec<usize> = (0..gateway.listeners.len())
         .filter(|at| {
             let listener = &gateway.listeners[*at];
+            let of_set = listener.set.map(|set| Set { namespace: &set.namespace, name: &set.name });
             // The API server writes an absent name as an empty one.
             let named = section.name.is_none_or(|name| name.is_empty() || name == listener.name());
-            named && section.port.is_none_or(|port| port == listener.spec.port)
+            of_set == section.set && named && section.port.is_none_or(|port| port == listener.spec.port)
         })
         .collect();
     if selected.is_empty() {
@@ -121,7 +159,10 @@ fn keep(
         let listener = &gateway.listeners[*at];
         test(listener)
             .map_err(|why| {
-                why_not.push(format!("listener {} of Gateway {} {why}", listener.name(), gateway.key));
+                why_not.push(match listener.set {
+                    Some(set) => format!("listener {} of ListenerSet {set} {why}", listener.name()),
+                    None => format!("listener {} of Gateway {} {why}", listener.name(), gateway.key),
+                });
             })
             .is_ok()
     });
@@ -140,7 +181,8 @@ fn allow(
             candidate.kind.name()
         ));
     }
-    namespaces::allow(listener, &gateway.key.namespace, candidate.namespace, snapshot)
+    let own = listener.set.unwrap_or(gateway.key);
+    namespaces::allow(listener, &own.namespace, candidate.namespace, snapshot)
 }
 
 /// Gives a route its hosts on the listeners that it is attached to.
@@ -179,16 +221,24 @@ fn no_matching_parent(section: Section<'_>, gateway: &Gateway<'_>) -> Fault {
         (None, Some(port)) => format!("on port {port}"),
         (None, None) => "at all".to_owned(),
     };
+    let of_section = |listener: &&Listener<'_>| {
+        listener.set.map(|set| Set { namespace: &set.namespace, name: &set.name }) == section.set
+    };
     let there: Vec<String> = gateway
         .listeners
         .iter()
+        .filter(of_section)
         .map(|listener| format!("{} on port {}", listener.name(), listener.spec.port))
         .collect();
+    let parent = section.set.map_or_else(|| format!("Gateway {}", gateway.key), |set| set.to_string());
+    if there.is_empty() {
+        let message = format!("{parent} has no listeners on Gateway {}: see its status", gateway.key);
+        return Fault { reason: "NoMatchingParent", message };
+    }
     Fault {
         reason: "NoMatchingParent",
         message: format!(
-            "Gateway {} has no listener {asked}; it has {}: correct sectionName or port of the parentRef",
-            gateway.key,
+            "{parent} has no listener {asked}; it has {}: correct sectionName or port of the parentRef",
             there.join(", ")
         ),
     }

@@ -18,6 +18,7 @@ use model::routing::Routing;
 use model::{BackendTls, RouteKind, TlsBackend};
 
 use self::read::Validation;
+use crate::attach::gateway_of;
 use crate::gateway::Gateway;
 use crate::grants::Grants;
 use crate::grpc_route;
@@ -429,14 +430,14 @@ fn used(snapshot: &Snapshot, routes: &Statuses) -> BTreeMap<Key, BTreeSet<Used>>
     for (key, status) in &routes.grpc_routes {
         let Some(route) = snapshot.grpc_routes.get(key) else { continue };
         let ports = ports(key, &grpc_route::as_http(route), snapshot);
-        for gateway in accepting(key, status) {
+        for gateway in accepting(key, status, snapshot) {
             used.entry(gateway).or_default().extend(ports.iter().cloned());
         }
     }
     for (key, status) in &routes.http_routes {
         let Some(route) = snapshot.http_routes.get(key) else { continue };
         let ports = ports(key, route, snapshot);
-        for gateway in accepting(key, status) {
+        for gateway in accepting(key, status, snapshot) {
             used.entry(gateway).or_default().extend(ports.iter().cloned());
         }
     }
@@ -444,7 +445,7 @@ fn used(snapshot: &Snapshot, routes: &Statuses) -> BTreeMap<Key, BTreeSet<Used>>
         let Some(route) = snapshot.tls_routes.get(key) else { continue };
         let refs: Vec<_> = tls_route::backend_refs(route).collect();
         let ports = of_services(key, refs.iter(), snapshot);
-        for gateway in accepting(key, status) {
+        for gateway in accepting(key, status, snapshot) {
             used.entry(gateway).or_default().extend(ports.iter().cloned());
         }
     }
@@ -452,13 +453,11 @@ fn used(snapshot: &Snapshot, routes: &Statuses) -> BTreeMap<Key, BTreeSet<Used>>
 }
 
 /// Gateways that have accepted a route.
-fn accepting(key: &Key, status: &RouteStatus) -> impl Iterator<Item = Key> {
+fn accepting(key: &Key, status: &RouteStatus, snapshot: &Snapshot) -> impl Iterator<Item = Key> {
     let accepted = status.parents.iter().filter(|parent| {
         parent.conditions.iter().any(|condition| condition.kind == ACCEPTED && condition.status)
     });
-    accepted.map(|parent| {
-        Key::new(parent.parent_ref.namespace.as_deref().unwrap_or(&key.namespace), &parent.parent_ref.name)
-    })
+    accepted.filter_map(|parent| gateway_of(&parent.parent_ref, &key.namespace, snapshot))
 }
 
 fn ports(key: &Key, route: &HttpRoute, snapshot: &Snapshot) -> BTreeSet<Used> {

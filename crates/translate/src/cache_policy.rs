@@ -14,6 +14,7 @@ use model::routing::Route;
 use model::{CachePolicy, RouteKind};
 use router::budget::Budget;
 
+use crate::attach::gateway_of;
 use crate::gateway::Gateway;
 use crate::listener::{Fault, GATEWAY_API_GROUP};
 use crate::patterns::{MOST_BYTES_OF_POLICIES, Meter};
@@ -186,26 +187,20 @@ fn ancestors(
         Target::Ingress(key) => Err(missing("Ingress", key)),
         Target::Route(key) | Target::Rule(key, _) => {
             let route = snapshot.http_routes.get(key).ok_or_else(|| missing("HTTPRoute", key))?;
-            Ok(parents(key, route).filter(|gateway| gateways.contains_key(gateway)).collect())
+            Ok(parents(key, route, snapshot).filter(|gateway| gateways.contains_key(gateway)).collect())
         }
         Target::Namespace(namespace) => {
             let within = |key: &Key| namespace.is_empty() || key.namespace == *namespace;
             let routes = snapshot.http_routes.iter().filter(|(key, _)| within(key));
-            let of_routes = routes.flat_map(|(key, route)| parents(key, route));
+            let of_routes = routes.flat_map(|(key, route)| parents(key, route, snapshot));
             let own = gateways.keys().map(|key| (*key).clone()).filter(within);
             Ok(of_routes.filter(|gateway| gateways.contains_key(gateway)).chain(own).collect())
         }
     }
 }
 
-fn parents(key: &Key, route: &HttpRoute) -> impl Iterator<Item = Key> {
-    let is_gateway = |group: Option<&str>, kind: Option<&str>| {
-        group.is_none_or(|group| group == GATEWAY_API_GROUP) && kind.is_none_or(|kind| kind == "Gateway")
-    };
-    let parents = route.spec.parent_refs.iter().flatten();
-    parents
-        .filter(move |parent| is_gateway(parent.group.as_deref(), parent.kind.as_deref()))
-        .map(|parent| Key::new(parent.namespace.as_deref().unwrap_or(&key.namespace), &parent.name))
+fn parents(key: &Key, route: &HttpRoute, snapshot: &Snapshot) -> impl Iterator<Item = Key> {
+    route.spec.parent_refs.iter().flatten().filter_map(|parent| gateway_of(parent, &key.namespace, snapshot))
 }
 
 /// Whether the rule is there, where the target is one.

@@ -41,6 +41,13 @@ pub(crate) struct ClientCertificate {
     pub(crate) fault: Option<Fault>,
 }
 
+/// Who refers to a Secret.
+#[derive(Debug, Clone, Copy)]
+struct Owner<'o> {
+    kind: &'static str,
+    namespace: &'o str,
+}
+
 /// All that the listeners of one Gateway refer to. Each Secret is looked at once.
 #[derive(Debug)]
 pub(crate) struct Certificates<'a> {
@@ -56,7 +63,12 @@ impl<'a> Certificates<'a> {
     }
 
     /// Follows the references of a listener that ends TLS.
-    pub(crate) fn of_listener(&mut self, listener: &GatewayListeners) -> ListenerCertificates {
+    /// `set`: the ListenerSet that it is of, if it is not the Gateway's own.
+    pub(crate) fn of_listener(&mut self, listener: &GatewayListeners, set: Option<&Key>) -> ListenerCertificates {
+        let owner = match set {
+            Some(set) => Owner { kind: "ListenerSet", namespace: &set.namespace },
+            None => Owner { kind: "Gateway", namespace: &self.gateway.namespace },
+        };
         let refs = listener.tls.as_ref().and_then(|tls| tls.certificate_refs.as_deref()).unwrap_or_default();
         let mut found = ListenerCertificates::default();
         if refs.is_empty() {
@@ -68,7 +80,7 @@ impl<'a> Certificates<'a> {
                 let message = format!("tls.certificateRefs[{index}]: {}", fault.message);
                 Fault { message, ..fault }
             };
-            let secret = match self.secret(reference) {
+            let secret = match self.secret(owner, reference) {
                 Ok(secret) => secret,
                 Err(fault) => {
                     found.faults.push(at(fault));
@@ -104,7 +116,8 @@ impl<'a> Certificates<'a> {
             },
             message: format!("tls.backend.clientCertificateRef: {}", fault.message),
         };
-        let secret = match self.secret(&reference) {
+        let owner = Owner { kind: "Gateway", namespace: &self.gateway.namespace };
+        let secret = match self.secret(owner, &reference) {
             Ok(secret) => secret,
             Err(fault) => {
                 return ClientCertificate { fault: Some(at(&fault)), ..ClientCertificate::default() };
@@ -128,7 +141,7 @@ impl<'a> Certificates<'a> {
     }
 
     /// The Secret that a reference means, if it is there and may be used.
-    fn secret(&self, reference: &CertificateRef) -> Result<Key, Fault> {
+    fn secret(&self, owner: Owner<'_>, reference: &CertificateRef) -> Result<Key, Fault> {
         let group = reference.group.as_deref().unwrap_or_default();
         let kind = reference.kind.as_deref().unwrap_or("Secret");
         if !group.is_empty() || kind != "Secret" {
@@ -139,9 +152,9 @@ impl<'a> Certificates<'a> {
             )));
         }
         let secret =
-            Key::new(reference.namespace.as_deref().unwrap_or(&self.gateway.namespace), &reference.name);
+            Key::new(reference.namespace.as_deref().unwrap_or(owner.namespace), &reference.name);
         // Before anything else: whoever may not refer to a Secret shall not learn whether it is there.
-        self.permit(&secret)?;
+        self.permit(owner, &secret)?;
         self.found(secret)
     }
 
@@ -167,8 +180,8 @@ impl<'a> Certificates<'a> {
         }
     }
 
-    fn permit(&self, secret: &Key) -> Result<(), Fault> {
-        let from = From { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: &self.gateway.namespace };
+    fn permit(&self, owner: Owner<'_>, secret: &Key) -> Result<(), Fault> {
+        let from = From { group: GATEWAY_API_GROUP, kind: owner.kind, namespace: owner.namespace };
         let to = To { group: "", kind: "Secret", namespace: &secret.namespace, name: &secret.name };
         if self.grants.permit(from, to) {
             return Ok(());
@@ -176,8 +189,8 @@ impl<'a> Certificates<'a> {
         Err(Fault {
             reason: "RefNotPermitted",
             message: format!(
-                "no ReferenceGrant in namespace {} lets Gateways of namespace {} refer to Secret {}: create one there",
-                secret.namespace, self.gateway.namespace, secret.name
+                "no ReferenceGrant in namespace {} lets {}s of namespace {} refer to Secret {}: create one there",
+                secret.namespace, owner.kind, owner.namespace, secret.name
             ),
         })
     }

@@ -13,11 +13,12 @@ use crate::gateway_class::Class;
 use crate::grants::Grants;
 use crate::infra::{Infra, Socket};
 use crate::listener::{Fault, Listener, Protocol};
+use crate::listener_set::{self, Set, Sets};
 use crate::notice::Notice;
 use crate::parameters::{Parameters, Reference, UserVclText};
 use crate::snapshot::{Key, Objects, Snapshot};
 use crate::status::{
-    ACCEPTED, Condition, GatewayStatus, INSECURE_FRONTEND, PARAMETERS_VALID, RESOLVED_REFS,
+    ACCEPTED, Condition, GatewayStatus, INSECURE_FRONTEND, ListenerSetStatus, PARAMETERS_VALID, RESOLVED_REFS,
     UNSUPPORTED_FIELDS,
 };
 use crate::vcl::{self, UserVcl};
@@ -27,7 +28,10 @@ use crate::vcl::{self, UserVcl};
 pub(crate) struct Gateway<'a> {
     pub(crate) key: &'a Key,
     object: &'a GatewayObject,
+    /// Those of its ListenerSets come behind its own.
     pub(crate) listeners: Vec<Listener<'a>>,
+    /// All that name it, each with the reason why it may not.
+    sets: Vec<(&'a Set<'a>, Option<String>)>,
     certificates: Certificates<'a>,
     /// What backends with TLS are shown.
     pub(crate) client_certificate: Option<ClientCertificate>,
@@ -44,17 +48,18 @@ pub(crate) fn ours<'a>(
     snapshot: &'a Snapshot,
     made: &'a Objects<GatewayObject>,
     classes: &[Class<'_>],
+    sets: &'a Sets<'a>,
     grants: &'a Grants<'a>,
     notices: &mut Vec<Notice>,
 ) -> BTreeMap<&'a Key, Gateway<'a>> {
     let mut gateways = BTreeMap::new();
     for (key, object) in made {
-        gateways.insert(key, Gateway::new(key, object, None, grants, snapshot));
+        gateways.insert(key, Gateway::new(key, object, None, &[], grants, snapshot));
     }
     for (key, object) in &snapshot.gateways {
         let class_name = &object.spec.gateway_class_name;
         if let Some(class) = classes.iter().find(|class| class.key.name == *class_name) {
-            gateways.insert(key, Gateway::new(key, object, Some(class), grants, snapshot));
+            gateways.insert(key, Gateway::new(key, object, Some(class), sets.of_gateway(key), grants, snapshot));
         } else if !snapshot.gateway_classes.contains_key(&Key::cluster(class_name)) {
             notices.push(Notice::warning(
                 format!("Gateway {key}"),
@@ -80,6 +85,7 @@ impl<'a> Gateway<'a> {
         key: &'a Key,
         object: &'a GatewayObject,
         class: Option<&Class<'_>>,
+        sets: &'a [Set<'a>],
         grants: &'a Grants<'a>,
         snapshot: &'a Snapshot,
     ) -> Self {
@@ -94,6 +100,11 @@ impl<'a> Gateway<'a> {
         let parameters = Parameters::new(of_class, own, key, class.is_none(), snapshot);
 
         let mut listeners = Listener::all(&object.spec.listeners);
+        let refused = |set: &Set<'_>| listener_set::allow(key, object, &set.key.namespace, snapshot).err();
+        let sets: Vec<_> = sets.iter().map(|set| (set, refused(set))).collect();
+        for (set, _) in sets.iter().filter(|(_, refused)| refused.is_none()) {
+            Listener::join(&mut listeners, set.key, &set.listeners);
+        }
         let clients = Clients::new(key, object, grants, snapshot);
         clients.judge(&mut listeners);
         let mut certificates = Certificates::new(key, grants, snapshot);
@@ -158,6 +169,7 @@ impl<'a> Gateway<'a> {
             key,
             object,
             listeners,
+            sets,
             certificates,
             client_certificate,
             insecure,
@@ -207,8 +219,26 @@ impl<'a> Gateway<'a> {
         }
         conditions.extend(self.parameters_valid(generation));
         conditions.extend(self.unsupported_fields(generation));
-        let listeners = self.listeners.iter().map(|listener| listener.status(generation)).collect();
-        GatewayStatus { conditions, listeners }
+        let listeners = self.own_listeners().map(|listener| listener.status(generation)).collect();
+        let is_accepted = |status: &ListenerSetStatus| status.conditions.iter().any(|one| one.status);
+        let attached = self.set_statuses().filter(|(_, status)| is_accepted(status)).count();
+        GatewayStatus {
+            conditions,
+            listeners,
+            attached_listener_sets: i32::try_from(attached).unwrap_or(i32::MAX),
+        }
+    }
+
+    /// Without those of ListenerSets.
+    fn own_listeners(&self) -> impl Iterator<Item = &Listener<'a>> {
+        self.listeners.iter().filter(|listener| listener.set.is_none())
+    }
+
+    pub(crate) fn set_statuses(&self) -> impl Iterator<Item = (Key, ListenerSetStatus)> {
+        let is_accepted = self.accepted(0).status;
+        self.sets.iter().map(move |(set, refused)| {
+            (set.key.clone(), set.status(self.key, is_accepted, refused.as_deref(), &self.listeners))
+        })
     }
 
     fn accepted(&self, generation: i64) -> Condition {
@@ -216,8 +246,7 @@ impl<'a> Gateway<'a> {
             return Condition::new(ACCEPTED, false, "InvalidParameters", fatal, generation);
         }
         let refused: Vec<String> = self
-            .listeners
-            .iter()
+            .own_listeners()
             .filter_map(|listener| {
                 Some(format!("listener {}: {}", listener.name(), listener.why_not_served()?))
             })
@@ -232,7 +261,7 @@ impl<'a> Gateway<'a> {
             );
         }
         let served: Vec<&str> =
-            self.listeners.iter().filter(|listener| listener.is_served()).map(Listener::name).collect();
+            self.own_listeners().filter(|listener| listener.is_served()).map(Listener::name).collect();
         let served = if served.is_empty() {
             "No listener is served".to_owned()
         } else {
@@ -240,7 +269,7 @@ impl<'a> Gateway<'a> {
         };
         let message = format!("{served}: {}", refused.join("; "));
         // A certificate that is missing is the listener's concern (ResolvedRefs), not a fault of the Gateway.
-        let any = self.listeners.iter().any(|listener| listener.fault.is_none());
+        let any = self.own_listeners().any(|listener| listener.fault.is_none());
         Condition::new(ACCEPTED, any, "ListenersNotValid", message, generation)
     }
 
@@ -275,7 +304,6 @@ impl<'a> Gateway<'a> {
         let spec = &self.object.spec;
         let of_gateway = [
             ("spec.addresses", spec.addresses.as_ref().is_some_and(|addresses| !addresses.is_empty())),
-            ("spec.allowedListeners", spec.allowed_listeners.is_some()),
         ];
         let of_gateway = of_gateway.into_iter().filter(|(_, set)| *set).map(|(field, _)| field.to_owned());
         let has_options = |tls: &GatewayListenersTls| tls.options.as_ref().is_some_and(|o| !o.is_empty());

@@ -14,13 +14,13 @@ use model::matches::PathMatch;
 
 pub(crate) use self::backends::mirror_references;
 use self::rules::{Context, Rules};
-use crate::attach::{Attachment, Candidate, Section, attach, claim};
+use crate::attach::{Attachment, Candidate, Section, attach, claim, gateway_of};
 use crate::backend_tls_policy::Policies;
 use crate::gateway::Gateway;
 use crate::grants::Grants;
 use crate::grpc_route;
 use crate::hostname;
-use crate::listener::{Fault, GATEWAY_API_GROUP, RouteKind};
+use crate::listener::{Fault, RouteKind};
 use crate::notice::Notice;
 use crate::snapshot::{Key, Snapshot, age};
 use crate::status::{
@@ -89,12 +89,19 @@ pub(crate) fn parents<'r>(
     }
     let mut ours = Vec::new();
     for parent in refs {
-        let group = parent.group.as_deref().unwrap_or(GATEWAY_API_GROUP);
-        let kind = parent.kind.as_deref().unwrap_or("Gateway");
-        if group != GATEWAY_API_GROUP || kind != "Gateway" {
+        let Some(gateway) = gateway_of(parent, &key.namespace, snapshot) else {
+            if parent.kind.as_deref() == Some("ListenerSet") {
+                notices.push(Notice::warning(
+                    format!("{route} {key}"),
+                    format!(
+                        "has a parentRef to ListenerSet {}, which does not exist: create it, or correct name and namespace of the \
+                         parentRef",
+                        Key::new(parent.namespace.as_deref().unwrap_or(&key.namespace), &parent.name)
+                    ),
+                ));
+            }
             continue;
-        }
-        let gateway = Key::new(parent.namespace.as_deref().unwrap_or(&key.namespace), &parent.name);
+        };
         if gateways.contains_key(&gateway) {
             ours.push((gateway, parent));
         } else if !snapshot.gateways.contains_key(&gateway) {
@@ -149,7 +156,7 @@ fn add(
     let mut attached: BTreeMap<&Key, BTreeSet<usize>> = BTreeMap::new();
     for (gateway_key, parent) in parents {
         let Some(gateway) = gateways.get(gateway_key) else { continue };
-        let section = Section::new(parent);
+        let section = Section::new(parent, &key.namespace);
         let attachment = attach(&candidate, section, gateway, snapshot);
         let accepted = accepted(&attachment, rules);
         if let Ok(attachment) = attachment {

@@ -21,6 +21,8 @@ macro_rules! kinds {
                     gateway_class::describe, no_rules;
                 Gateway: Gateway, gateways, "Gateway", GATEWAY, ["v1", "v1beta1"], Namespaced,
                     gateway::describe, gateway::rules;
+                ListenerSet: ListenerSet, listener_sets, "ListenerSet", GATEWAY, ["v1"], Namespaced,
+                    listener_set::describe, listener_set::rules;
                 HttpRoute: HttpRoute, http_routes, "HTTPRoute", GATEWAY, ["v1", "v1beta1"], Namespaced,
                     http_route::describe, http_route::rules,
                     else http_route "the requests that it can be seen to be for get 500";

@@ -27,6 +27,7 @@ mod ingress;
 pub mod invalidation;
 mod kinds;
 mod listener;
+mod listener_set;
 mod namespaces;
 mod notice;
 pub mod packing;
@@ -61,7 +62,7 @@ pub use resolve::{TlsGroups, resolve, resolve_tls, tls_key};
 use serde::Serialize;
 pub use snapshot::{Key, Snapshot};
 pub use status::{
-    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, IngressStatus, ListenerStatus,
+    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, ListenerSetStatus, IngressStatus, ListenerStatus,
     ParentStatus, PolicyStatus, RouteStatus, Statuses,
 };
 pub use workload::logging::log_query;
@@ -115,7 +116,8 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let classes = gateway_class::ours(snapshot);
     let grants = Grants::new(snapshot);
     let made = ingress::Made::new(snapshot);
-    let mut gateways = gateway::ours(snapshot, &made.gateways, &classes, &grants, &mut notices);
+    let sets = listener_set::Sets::new(snapshot, &mut notices);
+    let mut gateways = gateway::ours(snapshot, &made.gateways, &classes, &sets, &grants, &mut notices);
     let backend_tls = Policies::new(snapshot, &grants);
     let routes = http_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
     let http_route::Statuses { http: mut http_routes, grpc: mut grpc_routes } = routes;
@@ -143,6 +145,7 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
             .filter(|(key, _)| !made.gateways.contains_key(**key))
             .map(|(key, gateway)| ((*key).clone(), gateway.status()))
             .collect(),
+        listener_sets: gateways.values().flat_map(|gateway| gateway.set_statuses()).collect(),
         ingresses,
         cache_policies,
         backend_tls_policies,

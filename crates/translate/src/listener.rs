@@ -5,12 +5,15 @@ use gateway_api::gateways::{GatewayListeners, GatewayListenersTlsMode};
 use crate::certificates::{Certificates, ListenerCertificates};
 use crate::claims::Claims;
 use crate::hostname;
+use crate::snapshot::Key;
 use crate::status::{
     ACCEPTED, CONFLICTED, Condition, ListenerStatus, OVERLAPPING_TLS, RESOLVED_REFS, RouteGroupKind,
 };
 
 /// The group of all kinds that the Gateway API defines.
 pub(crate) const GATEWAY_API_GROUP: &str = "gateway.networking.k8s.io";
+/// Of one Gateway, those of its ListenerSets included.
+const MOST_LISTENERS: usize = 1024;
 
 /// The protocols that the Gateway API knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +104,8 @@ pub(crate) struct Fault {
 #[derive(Debug)]
 pub(crate) struct Listener<'a> {
     pub(crate) spec: &'a GatewayListeners,
+    /// The ListenerSet that it is of; none: the Gateway's own.
+    pub(crate) set: Option<&'a Key>,
     pub(crate) port: u16,
     pub(crate) protocol: Protocol,
     pub(crate) hostname: Option<String>,
@@ -127,10 +132,9 @@ impl<'a> Listener<'a> {
     /// All listeners of a Gateway, in its order.
     pub(crate) fn all(specs: &'a [GatewayListeners]) -> Vec<Self> {
         let mut listeners: Vec<_> = specs.iter().map(Self::new).collect();
-        let conflicts: Vec<_> = listeners.iter().map(|one| conflict(one, &listeners)).collect();
-        let overlaps: Vec<_> = listeners.iter().map(|one| overlaps(one, &listeners)).collect();
-        for ((listener, conflict), overlaps) in listeners.iter_mut().zip(conflicts).zip(overlaps) {
-            listener.overlaps = overlaps;
+        let others = |one: &Listener<'_>| conflict(one, listeners.iter().filter(|other| !std::ptr::eq(*other, one)));
+        let conflicts: Vec<_> = listeners.iter().map(others).collect();
+        for (listener, conflict) in listeners.iter_mut().zip(conflicts) {
             if let Some(conflict) = &conflict
                 && listener.fault.is_none()
             {
@@ -138,7 +142,27 @@ impl<'a> Listener<'a> {
             }
             listener.conflict = conflict;
         }
+        overlap(&mut listeners);
         listeners
+    }
+
+    /// Adds the listeners of a ListenerSet behind those that are there. The first of a conflict is served.
+    pub(crate) fn join(listeners: &mut Vec<Self>, set: &'a Key, specs: &'a [GatewayListeners]) {
+        for spec in specs {
+            let mut listener = Self { set: Some(set), ..Self::new(spec) };
+            let in_the_way = listeners.iter().filter(|other| other.set.is_none() || other.conflict.is_none());
+            let conflict = conflict(&listener, in_the_way);
+            if listener.fault.is_none() {
+                listener.fault = conflict.clone();
+            }
+            if listener.fault.is_none() && listeners.len() >= MOST_LISTENERS {
+                let message = format!("the Gateway has {MOST_LISTENERS} listeners already: remove some");
+                listener.fault = Some(Fault { reason: "TooManyListeners", message });
+            }
+            listener.conflict = conflict;
+            listeners.push(listener);
+        }
+        overlap(listeners);
     }
 
     fn new(spec: &'a GatewayListeners) -> Self {
@@ -162,6 +186,7 @@ impl<'a> Listener<'a> {
         let (kinds, unknown_kinds) = kinds(spec, protocol);
         Self {
             spec,
+            set: None,
             port: port.unwrap_or_default(),
             protocol,
             hostname: hostname::normal(spec.hostname.as_deref()),
@@ -181,9 +206,20 @@ impl<'a> Listener<'a> {
         &self.spec.name
     }
 
-    /// Its name in routing.json.
+    /// Its name in routing.json, where names of listeners are unique: those of ListenerSets begin with that of their set.
     pub(crate) fn routing_name(&self) -> String {
-        self.spec.name.clone()
+        match self.set {
+            Some(set) => format!("{set}/{}", self.spec.name),
+            None => self.spec.name.clone(),
+        }
+    }
+
+    /// For people.
+    pub(crate) fn shown(&self) -> String {
+        match self.set {
+            Some(set) => format!("{} of ListenerSet {set}", self.spec.name),
+            None => self.spec.name.clone(),
+        }
     }
 
     pub(crate) fn socket(&self) -> String {
@@ -207,7 +243,7 @@ impl<'a> Listener<'a> {
     /// Finds the certificates that an HTTPS listener needs.
     pub(crate) fn find_certificates(&mut self, certificates: &mut Certificates<'_>) {
         if self.ends_tls() {
-            self.certificates = Some(certificates.of_listener(self.spec));
+            self.certificates = Some(certificates.of_listener(self.spec, self.set));
         }
     }
 
@@ -337,10 +373,12 @@ fn kinds(spec: &GatewayListeners, protocol: Protocol) -> (Vec<RouteKind>, Vec<St
 
 /// Why requests could not be told to be for this listener and not for another one, if so. All listeners of a
 /// conflict have it: none of them may win.
-fn conflict(one: &Listener<'_>, all: &[Listener<'_>]) -> Option<Fault> {
-    let others =
-        || all.iter().filter(|other| !std::ptr::eq(*other, one) && other.port == one.port && one.port > 0);
-    let name = |other: &Listener<'_>| other.name().to_owned();
+fn conflict<'l, 'a: 'l>(
+    one: &Listener<'_>,
+    all: impl Iterator<Item = &'l Listener<'a>> + Clone,
+) -> Option<Fault> {
+    let others = || all.clone().filter(|other| other.port == one.port && one.port > 0);
+    let name = |other: &Listener<'_>| other.shown();
     let by_protocol = others().find(|other| match (one.protocol, other.protocol) {
         (Protocol::Http, Protocol::Https | Protocol::Tls)
         | (Protocol::Https | Protocol::Tls, Protocol::Http) => true,
@@ -390,6 +428,13 @@ fn conflict(one: &Listener<'_>, all: &[Listener<'_>]) -> Option<Fault> {
     })
 }
 
+fn overlap(listeners: &mut [Listener<'_>]) {
+    let overlaps: Vec<_> = listeners.iter().map(|one| overlaps(one, listeners)).collect();
+    for (listener, overlaps) in listeners.iter_mut().zip(overlaps) {
+        listener.overlaps = overlaps;
+    }
+}
+
 /// Other HTTPS listeners of the port whose hostname takes some of the same hosts. The spec wants it said: clients reuse
 /// a connection for every name that its certificate has.
 fn overlaps(one: &Listener<'_>, all: &[Listener<'_>]) -> Vec<String> {
@@ -400,7 +445,7 @@ fn overlaps(one: &Listener<'_>, all: &[Listener<'_>]) -> Vec<String> {
             && one.hostname != other.hostname
             && hostname::intersect(one.hostname.as_deref(), other.hostname.as_deref()).is_some()
     };
-    all.iter().filter(overlapping).map(|other| other.name().to_owned()).collect()
+    all.iter().filter(overlapping).map(|other| other.shown()).collect()
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(crate) fn allow(
 }
 
 /// All requirements of a selector hold for the namespace's labels. An empty selector selects every namespace.
-fn selects(
+pub(crate) fn selects(
     selector: &GatewayListenersAllowedRoutesNamespacesSelector,
     namespace: &str,
     snapshot: &Snapshot,

@@ -12,6 +12,7 @@ use model::routing::{Route, Routing};
 use router::budget::{Budget, Conditions};
 use router::pattern::{self, check};
 
+use crate::attach::gateway_of;
 use crate::gateway::Gateway;
 use crate::snapshot::{Key, Snapshot, age, oldest_first};
 use crate::status::{ACCEPTED, Condition, IngressStatus, PARTIALLY_INVALID, RESOLVED_REFS, RouteStatus};
@@ -123,7 +124,7 @@ pub(crate) fn enforce(
                 let served = close(&mut gateway.routing, kind, key, &refused, all_hosts, &mut closed);
                 let generation = metadata.generation.unwrap_or_default();
                 let Some(status) = statuses.get_mut(key) else { continue };
-                let accepted = tell_route(status, key, gateway_key, &refused, served, generation);
+                let accepted = tell_route(status, key, gateway_key, snapshot, &refused, served, generation);
                 if accepted && !served {
                     detach(gateway, &rules, key);
                 }
@@ -312,6 +313,7 @@ fn tell_route(
     status: &mut RouteStatus,
     route: &Key,
     gateway: &Key,
+    snapshot: &Snapshot,
     refused: &BTreeMap<u32, String>,
     served: bool,
     generation: i64,
@@ -320,8 +322,7 @@ fn tell_route(
     let mut was_accepted = false;
     for parent in &mut status.parents {
         let reference = &parent.parent_ref;
-        let namespace = reference.namespace.as_deref().unwrap_or(&route.namespace);
-        if (namespace, reference.name.as_str()) != (gateway.namespace.as_str(), gateway.name.as_str()) {
+        if gateway_of(reference, &route.namespace, snapshot).as_ref() != Some(gateway) {
             continue;
         }
         let conditions = &mut parent.conditions;

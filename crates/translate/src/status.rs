@@ -74,6 +74,9 @@ pub struct Statuses {
     pub gateway_classes: BTreeMap<Key, GatewayClassStatus>,
     /// Those of our classes.
     pub gateways: BTreeMap<Key, GatewayStatus>,
+    /// Those of our Gateways.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub listener_sets: BTreeMap<Key, ListenerSetStatus>,
     /// Those with at least one parent among our Gateways.
     pub http_routes: BTreeMap<Key, RouteStatus>,
     /// Those that name our controller and have parameters.
@@ -137,6 +140,23 @@ pub struct GatewayClassStatus {
 pub struct GatewayStatus {
     pub conditions: Vec<Condition>,
     /// In the order of the Gateway's spec.
+    pub listeners: Vec<ListenerStatus>,
+    /// How many ListenerSets are accepted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attached_listener_sets: i32,
+}
+
+fn is_zero(count: &i32) -> bool {
+    *count == 0
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ListenerSetStatus {
+    /// Whose it is. Not a field of the API.
+    #[serde(skip)]
+    pub gateway: Key,
+    pub conditions: Vec<Condition>,
+    /// In the order of its spec; none where it is not allowed.
     pub listeners: Vec<ListenerStatus>,
 }
 

@@ -98,7 +98,7 @@ fn add(
     let mut attached: BTreeMap<&Key, BTreeSet<usize>> = BTreeMap::new();
     for (gateway_key, parent) in &parents {
         let Some(gateway) = gateways.get_mut(gateway_key) else { continue };
-        let section = Section::new(parent);
+        let section = Section::new(parent, &route.key.namespace);
         let accepted = match attach(&candidate, section, gateway, context.snapshot) {
             Ok(attachment) => {
                 let listeners = attachment.listeners.iter().copied();

@@ -54,7 +54,7 @@ pub(crate) fn translate(
         let mut hosts: BTreeMap<&Key, BTreeSet<(usize, String)>> = BTreeMap::new();
         for (gateway_key, parent) in &parents {
             let Some(gateway) = gateways.get(gateway_key) else { continue };
-            let section = Section::new(parent);
+            let section = Section::new(parent, &key.namespace);
             let mut decrypted = false;
             let accepted = match attach(&candidate, section, gateway, snapshot) {
                 Ok(attachment) if refused.is_some() => {

@@ -161,6 +161,10 @@ impl Output {
             let status = Status::new(&status.conditions, &status.listeners, &RouteStatus::default());
             (format!("Gateway {key}"), status)
         });
+        let sets = statuses.listener_sets.iter().map(|(key, status)| {
+            let status = Status::new(&status.conditions, &status.listeners, &RouteStatus::default());
+            (format!("ListenerSet {key}"), status)
+        });
         let routes = statuses.routes().flat_map(|(kind, all)| {
             all.iter().map(move |(key, status)| (format!("{kind} {key}"), Status::new(&[], &[], status)))
         });
@@ -191,6 +195,7 @@ impl Output {
         Self {
             statuses: classes
                 .chain(gateways)
+                .chain(sets)
                 .chain(routes)
                 .chain(ingresses)
                 .chain(ingress_classes)

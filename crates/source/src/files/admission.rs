@@ -12,6 +12,7 @@ mod gateway_class;
 mod grpc_route;
 mod http_route;
 mod ingress;
+mod listener_set;
 mod metadata;
 mod reference_grant;
 mod secret;

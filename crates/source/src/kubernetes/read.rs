@@ -84,7 +84,7 @@ fn narrows(kind: &str, field: &str) -> bool {
         "VarnishCachePolicy" | "ReferenceGrant" => true,
         "HTTPRoute" | "GRPCRoute" | "TLSRoute" => within("matches") || within("filters"),
         "BackendTLSPolicy" => within("validation"),
-        "Gateway" => within("tls") || within("allowedRoutes"),
+        "Gateway" | "ListenerSet" => within("tls") || within("allowedRoutes"),
         _ => false,
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn describe(schema: &mut Node) {
     }
 }
 
-fn describe_listeners(spec: &mut Node) {
+pub(super) fn describe_listeners(spec: &mut Node) {
     let listener = spec.at("listeners").items(1..=64).unique("name").item();
     listener.at("name").format(format::subdomain);
     listener.at("hostname").format(format::hostname);
@@ -74,22 +74,7 @@ fn certificate(node: &mut Node) {
 
 pub(super) fn rules(gateway: &Value, violations: &mut Violations) {
     let Some(spec) = gateway.get("spec") else { return };
-    let listeners = list(spec, "listeners");
-    for (index, listener) in listeners.iter().enumerate() {
-        let path = format!("spec.listeners[{index}]");
-        listener_rules(&path, listener, violations);
-        let same = |other: &&Value| {
-            ["port", "protocol", "hostname"].iter().all(|&field| other.get(field) == listener.get(field))
-        };
-        if let Some(earlier) = listeners[..index].iter().find(same) {
-            let (one, two) = (text(earlier, "name"), text(listener, "name"));
-            let what = format_args!(
-                "has the port, protocol and hostname of the listener {one:?}, so {two:?} could never be told from it; \
-                 change one of them"
-            );
-            violations.add(&path, what);
-        }
-    }
+    listeners_rules(spec, violations);
     let addresses = list(spec, "addresses");
     for (index, address) in addresses.iter().enumerate() {
         let path = format!("spec.addresses[{index}].value");
@@ -107,6 +92,26 @@ pub(super) fn rules(gateway: &Value, violations: &mut Violations) {
         }
         if addresses[..index].contains(address) {
             violations.add_value(&path, value, "is there twice; remove one");
+        }
+    }
+}
+
+/// Of a Gateway or a ListenerSet.
+pub(super) fn listeners_rules(spec: &Value, violations: &mut Violations) {
+    let listeners = list(spec, "listeners");
+    for (index, listener) in listeners.iter().enumerate() {
+        let path = format!("spec.listeners[{index}]");
+        listener_rules(&path, listener, violations);
+        let same = |other: &&Value| {
+            ["port", "protocol", "hostname"].iter().all(|&field| other.get(field) == listener.get(field))
+        };
+        if let Some(earlier) = listeners[..index].iter().find(same) {
+            let (one, two) = (text(earlier, "name"), text(listener, "name"));
+            let what = format_args!(
+                "has the port, protocol and hostname of the listener {one:?}, so {two:?} could never be told from it; \
+                 change one of them"
+            );
+            violations.add(&path, what);
         }
     }
 }
