@@ -21,10 +21,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use source::kubernetes::{Cluster, Signal, Unread};
 use tokio::sync::watch;
-use translate::status::{ACCEPTED, CONFLICTED, PROGRAMMED, RESOLVED_REFS, STORAGE, SUPPORTED_VERSION};
+use translate::status::{ACCEPTED, PROGRAMMED, STORAGE, SUPPORTED_VERSION};
 use translate::{
-    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, Key, ListenerStatus, ParentStatus,
-    PolicyStatus, RouteStatus, Statuses, features, workload,
+    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, Key, ParentStatus, PolicyStatus,
+    RouteStatus, Statuses, features, workload,
 };
 
 use crate::events::Events;
@@ -455,7 +455,8 @@ impl Writer {
         }
         let (conditions, mut news) = merge(&wanted, observed.get("conditions"));
         news.extend(listeners.news);
-        let mut body = json!({ "conditions": conditions, "listeners": listeners.entries, "addresses": addresses });
+        let mut body =
+            json!({ "conditions": conditions, "listeners": listeners.entries, "addresses": addresses });
         if let (Some(sets), Some(body)) = (sets, body.as_object_mut()) {
             body.insert("attachedListenerSets".to_owned(), sets.into());
         }

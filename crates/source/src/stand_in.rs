@@ -6,7 +6,8 @@
 //! behind the routes of others.
 
 use api::{
-    PolicyTargetRef, TcpRoute, TcpRouteSpec, UdpRoute, UdpRouteSpec, VarnishCachePolicy, VarnishCachePolicySpec,
+    PolicyTargetRef, TcpRoute, TcpRouteSpec, UdpRoute, UdpRouteSpec, VarnishCachePolicy,
+    VarnishCachePolicySpec,
 };
 use gateway_api::backendtlspolicies::{BackendTlsPolicy, BackendTlsPolicySpec, BackendTlsPolicyTargetRefs};
 use gateway_api::experimental::grpcroutes::{
@@ -116,7 +117,9 @@ pub(crate) fn grpc_route(raw: &Value, why: &str) -> Option<GrpcRoute> {
         (_, Some(_)) => vec![calls(&none, true)],
     };
     let spec = GrpcRouteSpec {
-        parent_refs: Some(parents.iter().filter_map(parent).filter_map(|parent| converted(&parent)).collect()),
+        parent_refs: Some(
+            parents.iter().filter_map(parent).filter_map(|parent| converted(&parent)).collect(),
+        ),
         hostnames: hostnames.filter(|names| !names.is_empty()),
         rules: Some(rules),
         ..GrpcRouteSpec::default()

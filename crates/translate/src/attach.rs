@@ -31,10 +31,8 @@ pub(crate) struct Section<'a> {
 impl<'a> Section<'a> {
     /// `namespace` is the route's.
     pub(crate) fn new(parent: &'a HttpRouteParentRefs, namespace: &'a str) -> Self {
-        let set = (parent.kind.as_deref() == Some("ListenerSet")).then(|| Set {
-            namespace: parent.namespace.as_deref().unwrap_or(namespace),
-            name: &parent.name,
-        });
+        let set = (parent.kind.as_deref() == Some("ListenerSet"))
+            .then(|| Set { namespace: parent.namespace.as_deref().unwrap_or(namespace), name: &parent.name });
         Self { set, name: parent.section_name.as_deref(), port: parent.port }
     }
 }

@@ -29,7 +29,8 @@ use crate::notice::Notice;
 use crate::service_port;
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{
-    ACCEPTED, AncestorStatus, Condition, PolicyStatus, RESOLVED_REFS, RouteStatus, Statuses, UNSUPPORTED_FIELDS,
+    ACCEPTED, AncestorStatus, Condition, PolicyStatus, RESOLVED_REFS, RouteStatus, Statuses,
+    UNSUPPORTED_FIELDS,
 };
 use crate::tls_route;
 

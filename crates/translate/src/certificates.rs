@@ -64,7 +64,11 @@ impl<'a> Certificates<'a> {
 
     /// Follows the references of a listener that ends TLS.
     /// `set`: the ListenerSet that it is of, if it is not the Gateway's own.
-    pub(crate) fn of_listener(&mut self, listener: &GatewayListeners, set: Option<&Key>) -> ListenerCertificates {
+    pub(crate) fn of_listener(
+        &mut self,
+        listener: &GatewayListeners,
+        set: Option<&Key>,
+    ) -> ListenerCertificates {
         let owner = match set {
             Some(set) => Owner { kind: "ListenerSet", namespace: &set.namespace },
             None => Owner { kind: "Gateway", namespace: &self.gateway.namespace },
@@ -151,8 +155,7 @@ impl<'a> Certificates<'a> {
                 reference.name
             )));
         }
-        let secret =
-            Key::new(reference.namespace.as_deref().unwrap_or(owner.namespace), &reference.name);
+        let secret = Key::new(reference.namespace.as_deref().unwrap_or(owner.namespace), &reference.name);
         // Before anything else: whoever may not refer to a Secret shall not learn whether it is there.
         self.permit(owner, &secret)?;
         self.found(secret)

@@ -35,7 +35,11 @@ impl Claims {
     }
 
     /// The route of the other kind that has some of this host's hosts, with its kind and host.
-    pub(crate) fn conflict<'c>(&'c self, kind: RouteKind, host: &str) -> Option<(RouteKind, &'c str, &'c Key)> {
+    pub(crate) fn conflict<'c>(
+        &'c self,
+        kind: RouteKind,
+        host: &str,
+    ) -> Option<(RouteKind, &'c str, &'c Key)> {
         let (other, claimed) = match kind {
             RouteKind::HttpRoute => (RouteKind::GrpcRoute, &self.grpc),
             RouteKind::GrpcRoute => (RouteKind::HttpRoute, &self.http),

@@ -18,8 +18,8 @@ use crate::notice::Notice;
 use crate::parameters::{Parameters, Reference, UserVclText};
 use crate::snapshot::{Key, Objects, Snapshot};
 use crate::status::{
-    ACCEPTED, Condition, GatewayStatus, INSECURE_FRONTEND, ListenerSetStatus, PARAMETERS_VALID, RESOLVED_REFS,
-    UNSUPPORTED_FIELDS,
+    ACCEPTED, Condition, GatewayStatus, INSECURE_FRONTEND, ListenerSetStatus, PARAMETERS_VALID,
+    RESOLVED_REFS, UNSUPPORTED_FIELDS,
 };
 use crate::vcl::{self, UserVcl};
 
@@ -59,7 +59,8 @@ pub(crate) fn ours<'a>(
     for (key, object) in &snapshot.gateways {
         let class_name = &object.spec.gateway_class_name;
         if let Some(class) = classes.iter().find(|class| class.key.name == *class_name) {
-            gateways.insert(key, Gateway::new(key, object, Some(class), sets.of_gateway(key), grants, snapshot));
+            gateways
+                .insert(key, Gateway::new(key, object, Some(class), sets.of_gateway(key), grants, snapshot));
         } else if !snapshot.gateway_classes.contains_key(&Key::cluster(class_name)) {
             notices.push(Notice::warning(
                 format!("Gateway {key}"),
@@ -302,9 +303,8 @@ impl<'a> Gateway<'a> {
 
     fn unsupported_fields(&self, generation: i64) -> Option<Condition> {
         let spec = &self.object.spec;
-        let of_gateway = [
-            ("spec.addresses", spec.addresses.as_ref().is_some_and(|addresses| !addresses.is_empty())),
-        ];
+        let of_gateway =
+            [("spec.addresses", spec.addresses.as_ref().is_some_and(|addresses| !addresses.is_empty()))];
         let of_gateway = of_gateway.into_iter().filter(|(_, set)| *set).map(|(field, _)| field.to_owned());
         let has_options = |tls: &GatewayListenersTls| tls.options.as_ref().is_some_and(|o| !o.is_empty());
         let of_listeners = spec

@@ -18,7 +18,8 @@ pub(crate) fn as_http(route: &GrpcRoute) -> HttpRoute {
     let spec = spec(&route.spec).unwrap_or_else(|error| {
         // The types have the same fields, so this does not happen. If it did, no filter may be skipped.
         let annotations = metadata.annotations.get_or_insert_default();
-        annotations.insert(REFUSED_ANNOTATION.to_owned(), format!("it cannot be read as an HTTPRoute: {error}"));
+        annotations
+            .insert(REFUSED_ANNOTATION.to_owned(), format!("it cannot be read as an HTTPRoute: {error}"));
         HttpRouteSpec { hostnames: route.spec.hostnames.clone(), ..HttpRouteSpec::default() }
     });
     HttpRoute { metadata, spec, status: None }
@@ -53,7 +54,8 @@ fn path(one: &GrpcRouteRulesMatches) -> Value {
         (_, None, None) => everything(),
         (Some(MethodType::RegularExpression), service, name) => {
             // Groups, so that an alternative stays within its element.
-            let part = |pattern: Option<&str>| pattern.map_or(ANY_ELEMENT.to_owned(), |one| format!("(?:{one})"));
+            let part =
+                |pattern: Option<&str>| pattern.map_or(ANY_ELEMENT.to_owned(), |one| format!("(?:{one})"));
             of_type("RegularExpression", format!("/{}/{}", part(service), part(name)))
         }
         (_, Some(service), Some(name)) => of_type("Exact", format!("/{service}/{name}")),
@@ -68,7 +70,8 @@ mod tests {
     use super::*;
 
     fn converted(rules: Value) -> HttpRouteSpec {
-        let spec = json!({ "parentRefs": [{ "name": "web" }], "hostnames": ["grpc.example.com"], "rules": rules });
+        let spec =
+            json!({ "parentRefs": [{ "name": "web" }], "hostnames": ["grpc.example.com"], "rules": rules });
         let route = GrpcRoute::new("calls", serde_json::from_value(spec).unwrap());
         as_http(&route).spec
     }
@@ -79,7 +82,11 @@ mod tests {
             (json!({ "service": "a.B", "method": "C" }), "Exact", "/a.B/C"),
             (json!({ "service": "a.B" }), "PathPrefix", "/a.B"),
             (json!({ "method": "C" }), "RegularExpression", "/[^/]+/C"),
-            (json!({ "type": "RegularExpression", "service": "a|b", "method": "C.*" }), "RegularExpression", "/(?:a|b)/(?:C.*)"),
+            (
+                json!({ "type": "RegularExpression", "service": "a|b", "method": "C.*" }),
+                "RegularExpression",
+                "/(?:a|b)/(?:C.*)",
+            ),
             (json!({ "type": "RegularExpression", "method": "C" }), "RegularExpression", "/[^/]+/(?:C)"),
             (Value::Null, "PathPrefix", "/"),
         ] {

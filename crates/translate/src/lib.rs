@@ -62,8 +62,8 @@ pub use resolve::{TlsGroups, resolve, resolve_tls, tls_key};
 use serde::Serialize;
 pub use snapshot::{Key, Snapshot};
 pub use status::{
-    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, ListenerSetStatus, IngressStatus, ListenerStatus,
-    ParentStatus, PolicyStatus, RouteStatus, Statuses,
+    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, IngressStatus, ListenerSetStatus,
+    ListenerStatus, ParentStatus, PolicyStatus, RouteStatus, Statuses,
 };
 pub use workload::logging::log_query;
 
@@ -126,14 +126,8 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let stream_route::Statuses { tcp: tcp_routes, udp: udp_routes } = streams;
     let mut ingresses = ingress::translate(snapshot, &made, &mut gateways);
     patterns::enforce(snapshot, &mut gateways, &mut http_routes, &mut grpc_routes, &mut ingresses);
-    let routes = Statuses {
-        http_routes,
-        grpc_routes,
-        tls_routes,
-        tcp_routes,
-        udp_routes,
-        ..Statuses::default()
-    };
+    let routes =
+        Statuses { http_routes, grpc_routes, tls_routes, tcp_routes, udp_routes, ..Statuses::default() };
     let backend_tls_policies = backend_tls.apply(snapshot, &routes, &mut gateways, &mut notices);
     let cache_policies = cache_policy::translate(snapshot, &ingresses, &mut gateways);
 

@@ -132,7 +132,8 @@ impl<'a> Listener<'a> {
     /// All listeners of a Gateway, in its order.
     pub(crate) fn all(specs: &'a [GatewayListeners]) -> Vec<Self> {
         let mut listeners: Vec<_> = specs.iter().map(Self::new).collect();
-        let others = |one: &Listener<'_>| conflict(one, listeners.iter().filter(|other| !std::ptr::eq(*other, one)));
+        let others =
+            |one: &Listener<'_>| conflict(one, listeners.iter().filter(|other| !std::ptr::eq(*other, one)));
         let conflicts: Vec<_> = listeners.iter().map(others).collect();
         for (listener, conflict) in listeners.iter_mut().zip(conflicts) {
             if let Some(conflict) = &conflict

@@ -46,7 +46,8 @@ impl<'a> Sets<'a> {
                 ));
             }
             let listeners = converted(object).unwrap_or_else(|error| {
-                notices.push(Notice::warning(format!("ListenerSet {key}"), format!("cannot be read: {error}")));
+                notices
+                    .push(Notice::warning(format!("ListenerSet {key}"), format!("cannot be read: {error}")));
                 Vec::new()
             });
             by_gateway.entry(gateway).or_default().push(Set { key, object, listeners });
@@ -89,7 +90,8 @@ pub(crate) fn allow(
         AllowedFrom::Selector => {
             let selector = allowed.and_then(|namespaces| namespaces.selector.as_ref());
             // The types have the same fields.
-            let selector = selector.and_then(|one| serde_json::from_value(serde_json::to_value(one).ok()?).ok());
+            let selector =
+                selector.and_then(|one| serde_json::from_value(serde_json::to_value(one).ok()?).ok());
             match selector {
                 Some(selector) if namespaces::selects(&selector, namespace, snapshot) => return Ok(()),
                 Some(_) => format!("takes ListenerSets of namespaces with other labels than {namespace} has"),
@@ -114,7 +116,9 @@ impl Set<'_> {
             listeners.iter().filter(|listener| listener.set == Some(self.key)).collect();
         let not_served: Vec<String> = own
             .iter()
-            .filter_map(|listener| Some(format!("listener {}: {}", listener.name(), listener.why_not_served()?)))
+            .filter_map(|listener| {
+                Some(format!("listener {}: {}", listener.name(), listener.why_not_served()?))
+            })
             .collect();
         let accepted = |status: bool, reason: &str, message: &str| {
             Condition::new(ACCEPTED, status, reason, message, generation)

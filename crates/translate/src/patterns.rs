@@ -107,8 +107,10 @@ pub(crate) fn enforce(
     for (gateway_key, gateway) in gateways {
         let mut budget = Budget::default();
         let mut closed = Vec::new();
-        let http = snapshot.http_routes.iter().map(|(key, route)| (key, &route.metadata, &route.spec.hostnames));
-        let grpc = snapshot.grpc_routes.iter().map(|(key, route)| (key, &route.metadata, &route.spec.hostnames));
+        let http =
+            snapshot.http_routes.iter().map(|(key, route)| (key, &route.metadata, &route.spec.hostnames));
+        let grpc =
+            snapshot.grpc_routes.iter().map(|(key, route)| (key, &route.metadata, &route.spec.hostnames));
         for (kind, mut routes, statuses) in [
             (RouteKind::HttpRoute, http.collect::<Vec<_>>(), &mut *http_routes),
             (RouteKind::GrpcRoute, grpc.collect(), &mut *grpc_routes),
@@ -294,7 +296,9 @@ fn without_backend(route: &Route) -> Route {
 fn detach(gateway: &mut Gateway<'_>, rules: &Rules, key: &Key) {
     let matches = rules.get(&key.to_string()).into_iter().flat_map(BTreeMap::values);
     let names: BTreeSet<&str> = matches.flat_map(|rule| &rule.listeners).map(String::as_str).collect();
-    for listener in gateway.listeners.iter_mut().filter(|listener| names.contains(listener.routing_name().as_str())) {
+    for listener in
+        gateway.listeners.iter_mut().filter(|listener| names.contains(listener.routing_name().as_str()))
+    {
         listener.attached_routes -= 1;
     }
 }

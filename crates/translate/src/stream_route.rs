@@ -83,7 +83,8 @@ fn add(
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     notices: &mut Vec<Notice>,
 ) -> Option<RouteStatus> {
-    let parents = parents(route.kind.name(), route.key, route.parent_refs, gateways, context.snapshot, notices);
+    let parents =
+        parents(route.kind.name(), route.key, route.parent_refs, gateways, context.snapshot, notices);
     if parents.is_empty() {
         return None;
     }
@@ -116,7 +117,13 @@ fn add(
                         format!("The route cannot be used, so nothing is served for it: {why}"),
                         generation,
                     ),
-                    None => Condition::new(ACCEPTED, true, "Accepted", attached_text(route.kind, &taken), generation),
+                    None => Condition::new(
+                        ACCEPTED,
+                        true,
+                        "Accepted",
+                        attached_text(route.kind, &taken),
+                        generation,
+                    ),
                 }
             }
             Err(fault) => Condition::new(ACCEPTED, false, fault.reason, fault.message, generation),

@@ -24,8 +24,11 @@ pub(super) fn listeners(
 ) -> Listeners {
     let observed = observed.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let find = |name: &str| observed.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(name));
-    let mut written =
-        Listeners { entries: Vec::with_capacity(all.len()), same: observed.len() == all.len(), news: Vec::new() };
+    let mut written = Listeners {
+        entries: Vec::with_capacity(all.len()),
+        same: observed.len() == all.len(),
+        news: Vec::new(),
+    };
     for listener in all {
         let mut wanted = listener.conditions.clone();
         wanted.push(programmed(listener));
@@ -81,7 +84,8 @@ impl Writer {
             return None;
         }
         let gateway = self.cluster.gateways.get(&status.gateway)?;
-        let of_gateway = self.programmed(&status.gateway, &gateway, statuses.gateways.get(&status.gateway)?)?;
+        let of_gateway =
+            self.programmed(&status.gateway, &gateway, statuses.gateways.get(&status.gateway)?)?;
         let of_gateway = Condition { observed_generation: generation, ..of_gateway };
         let programmed = if accepted.status {
             of_gateway.clone()

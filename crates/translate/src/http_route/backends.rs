@@ -46,7 +46,8 @@ pub(super) fn resolve(
 ) -> Vec<Backend> {
     let refs = spec.backend_refs.iter().flatten().enumerate();
     refs.map(|(index, reference)| {
-        let found = target(context.kind, route, reference, context.snapshot, context.grants, context.backend_tls);
+        let found =
+            target(context.kind, route, reference, context.snapshot, context.grants, context.backend_tls);
         let target = found.map_err(|fault| {
             let message = format!("{rule}.backendRefs[{index}]: {}", fault.message);
             unresolved.push(Fault { message, ..fault });
@@ -68,7 +69,8 @@ pub(super) fn mirror(
     context: &Context<'_>,
 ) -> Result<Mirror, Fault> {
     let reference = mirror_reference(&spec.backend_ref);
-    let target = target(context.kind, route, &reference, context.snapshot, context.grants, context.backend_tls)?;
+    let target =
+        target(context.kind, route, &reference, context.snapshot, context.grants, context.backend_tls)?;
     Ok(Mirror {
         service: target.service.name,
         namespace: target.service.namespace,
@@ -135,8 +137,7 @@ pub(crate) fn target(
     // Before anything else: whoever may not refer to a Service shall not learn whether it is there.
     permit(route_kind, route, &service, grants)?;
     let transport = if route_kind == RouteKind::UdpRoute { "UDP" } else { "TCP" };
-    let port =
-        service_port::find_for(transport, &service, reference.port.map(Wanted::Number), snapshot)?;
+    let port = service_port::find_for(transport, &service, reference.port.map(Wanted::Number), snapshot)?;
     // What the bytes of a TLSRoute are is not for us to know.
     let has_policy = backend_tls.cover(&service, port.name.as_deref().unwrap_or_default());
     let protocol = match route_kind {

@@ -98,8 +98,9 @@ impl Rules {
     /// 500 for all that can be told of a stand-in's requests.
     fn refused(key: &Key, route: &HttpRoute, why: &str, context: &mut Context<'_>) -> Self {
         let failure = context.failure();
-        let message =
-            format!("The route cannot be used, so the requests that it can be seen to be for get {failure}: {why}");
+        let message = format!(
+            "The route cannot be used, so the requests that it can be seen to be for get {failure}: {why}"
+        );
         let mut rules =
             Self { refused: Some(Fault { reason: "UnsupportedValue", message }), ..Self::default() };
         for (index, spec) in route.spec.rules.iter().flatten().enumerate() {
@@ -133,7 +134,8 @@ impl Rules {
         let matches = matches::read(&path, spec.matches.as_deref().unwrap_or_default(), context);
         if let Some(fault) = &matches.fault {
             self.close(&rule, &matches);
-            let message = format!("{fault} (requests that the rule can be seen to be for get {})", context.failure());
+            let message =
+                format!("{fault} (requests that the rule can be seen to be for get {})", context.failure());
             self.dropped.push(Fault { reason: "UnsupportedValue", message });
             return;
         }
