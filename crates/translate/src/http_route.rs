@@ -157,7 +157,12 @@ fn add(
     for (gateway_key, parent) in parents {
         let Some(gateway) = gateways.get(gateway_key) else { continue };
         let section = Section::new(parent, &key.namespace);
-        let attachment = attach(&candidate, section, gateway, snapshot);
+        let attachment = match attach(&candidate, section, gateway, snapshot) {
+            Ok(_) if kind == RouteKind::GrpcRoute && !gateway.routing.http_in_front => {
+                Err(no_grpc(gateway_key))
+            }
+            other => other,
+        };
         let accepted = accepted(&attachment, rules);
         if let Ok(attachment) = attachment {
             if let Some(gateway) = gateways.get_mut(gateway_key) {
@@ -202,6 +207,15 @@ fn add(
         }
     }
     status
+}
+
+/// varnishd speaks HTTP/1.1 to backends.
+fn no_grpc(gateway: &Key) -> Fault {
+    let message = format!(
+        "Gateway {gateway} passes all requests through varnishd, which cannot carry gRPC: use dataPath Auto, without user VCL and \
+         without a logging.mode that reads varnishd's log"
+    );
+    Fault { reason: "UnsupportedValue", message }
 }
 
 /// The route is accepted by a parent that it attaches to, unless not one of its rules can be served.

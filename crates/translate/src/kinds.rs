@@ -5,7 +5,7 @@
 //!
 //! A row: `Name: type, field of the snapshot, "kind", group, [versions, the preferred one first], scope, how it is described and
 //! checked when it is read from files`, and `else stand-in "its effect"` where a refused object must not merely be absent.
-//! Names of types, functions and groups are looked up where a row is used.
+//! Names of functions and groups are looked up where a row is used.
 //!
 //! - `custom`: defined by CustomResourceDefinitions, watched by the operator. One that a cluster lacks is reported, and without effect.
 //! - `builtin`: part of every cluster, watched by the operator. `when` names the function that compares two versions of an object.
@@ -17,57 +17,57 @@ macro_rules! kinds {
     ($with:ident) => {
         $with! {
             custom {
-                GatewayClass: GatewayClass, gateway_classes, "GatewayClass", GATEWAY, ["v1", "v1beta1"], Cluster,
+                GatewayClass: gateway_api::gatewayclasses::GatewayClass, gateway_classes, "GatewayClass", GATEWAY, ["v1", "v1beta1"], Cluster,
                     gateway_class::describe, no_rules;
-                Gateway: Gateway, gateways, "Gateway", GATEWAY, ["v1", "v1beta1"], Namespaced,
+                Gateway: gateway_api::gateways::Gateway, gateways, "Gateway", GATEWAY, ["v1", "v1beta1"], Namespaced,
                     gateway::describe, gateway::rules;
-                ListenerSet: ListenerSet, listener_sets, "ListenerSet", GATEWAY, ["v1"], Namespaced,
+                ListenerSet: gateway_api::listenersets::ListenerSet, listener_sets, "ListenerSet", GATEWAY, ["v1"], Namespaced,
                     listener_set::describe, listener_set::rules;
-                HttpRoute: HttpRoute, http_routes, "HTTPRoute", GATEWAY, ["v1", "v1beta1"], Namespaced,
+                HttpRoute: gateway_api::experimental::httproutes::HttpRoute, http_routes, "HTTPRoute", GATEWAY, ["v1", "v1beta1"], Namespaced,
                     http_route::describe, http_route::rules,
                     else http_route "the requests that it can be seen to be for get 500";
-                GrpcRoute: GrpcRoute, grpc_routes, "GRPCRoute", GATEWAY, ["v1"], Namespaced,
+                GrpcRoute: gateway_api::experimental::grpcroutes::GrpcRoute, grpc_routes, "GRPCRoute", GATEWAY, ["v1"], Namespaced,
                     grpc_route::describe, grpc_route::rules,
                     else grpc_route "the calls that it can be seen to be for get UNAVAILABLE";
-                TlsRoute: TlsRoute, tls_routes, "TLSRoute", GATEWAY, ["v1"], Namespaced,
+                TlsRoute: gateway_api::tlsroutes::TlsRoute, tls_routes, "TLSRoute", GATEWAY, ["v1"], Namespaced,
                     tls_route::describe, tls_route::rules,
                     else tls_route "connections for its hostnames are closed";
-                TcpRoute: TcpRoute, tcp_routes, "TCPRoute", GATEWAY, ["v1", "v1alpha2"], Namespaced,
+                TcpRoute: api::TcpRoute, tcp_routes, "TCPRoute", GATEWAY, ["v1", "v1alpha2"], Namespaced,
                     stream_route::describe, stream_route::rules,
                     else tcp_route "connections of its listeners are closed";
-                UdpRoute: UdpRoute, udp_routes, "UDPRoute", GATEWAY, ["v1", "v1alpha2"], Namespaced,
+                UdpRoute: api::UdpRoute, udp_routes, "UDPRoute", GATEWAY, ["v1", "v1alpha2"], Namespaced,
                     stream_route::describe, stream_route::rules,
                     else udp_route "datagrams of its listeners are dropped";
-                BackendTlsPolicy: BackendTlsPolicy, backend_tls_policies, "BackendTLSPolicy", GATEWAY, ["v1"], Namespaced,
+                BackendTlsPolicy: gateway_api::backendtlspolicies::BackendTlsPolicy, backend_tls_policies, "BackendTLSPolicy", GATEWAY, ["v1"], Namespaced,
                     backend_tls_policy::describe, backend_tls_policy::rules,
                     else backend_tls_policy "requests to the Services that it is for get 500";
-                ReferenceGrant: ReferenceGrant, reference_grants, "ReferenceGrant", GATEWAY, ["v1", "v1beta1"], Namespaced,
+                ReferenceGrant: gateway_api::referencegrants::ReferenceGrant, reference_grants, "ReferenceGrant", GATEWAY, ["v1", "v1beta1"], Namespaced,
                     reference_grant::describe, no_rules;
-                Parameters: GatewayClassParameters, parameters, "GatewayClassParameters", VARNISH, ["v1alpha1"], Cluster,
+                Parameters: api::GatewayClassParameters, parameters, "GatewayClassParameters", VARNISH, ["v1alpha1"], Cluster,
                     gateway_class::describe_parameters, gateway_class::parameter_rules;
-                CachePolicy: VarnishCachePolicy, cache_policies, "VarnishCachePolicy", VARNISH, ["v1alpha1"], Namespaced,
+                CachePolicy: api::VarnishCachePolicy, cache_policies, "VarnishCachePolicy", VARNISH, ["v1alpha1"], Namespaced,
                     cache::describe_policy, cache::policy_rules,
                     else cache_policy "its target is not cached";
             }
             builtin {
-                Service: Service, services, "Service", CORE, ["v1"], Namespaced,
+                Service: k8s_openapi::api::core::v1::Service, services, "Service", CORE, ["v1"], Namespaced,
                     service::describe, service::rules, when same_service;
-                Namespace: Namespace, namespaces, "Namespace", CORE, ["v1"], Cluster,
+                Namespace: k8s_openapi::api::core::v1::Namespace, namespaces, "Namespace", CORE, ["v1"], Cluster,
                     no_description, no_rules, when same_namespace;
-                Ingress: Ingress, ingresses, "Ingress", NETWORKING, ["v1"], Namespaced,
+                Ingress: k8s_openapi::api::networking::v1::Ingress, ingresses, "Ingress", NETWORKING, ["v1"], Namespaced,
                     ingress::describe, ingress::rules, when same_generation,
                     else ingress "requests for its hosts get 503";
-                IngressClass: IngressClass, ingress_classes, "IngressClass", NETWORKING, ["v1"], Cluster,
+                IngressClass: k8s_openapi::api::networking::v1::IngressClass, ingress_classes, "IngressClass", NETWORKING, ["v1"], Cluster,
                     ingress::describe_class, ingress::class_rules, when same_generation;
             }
             other {
-                CacheInvalidation: VarnishCacheInvalidation, cache_invalidations, "VarnishCacheInvalidation", VARNISH,
+                CacheInvalidation: api::VarnishCacheInvalidation, cache_invalidations, "VarnishCacheInvalidation", VARNISH,
                     ["v1alpha1"], Namespaced, cache::describe_invalidation, cache::invalidation_rules;
-                EndpointSlice: EndpointSlice, endpoint_slices, "EndpointSlice", DISCOVERY, ["v1"], Namespaced,
+                EndpointSlice: k8s_openapi::api::discovery::v1::EndpointSlice, endpoint_slices, "EndpointSlice", DISCOVERY, ["v1"], Namespaced,
                     endpoint_slice::describe, endpoint_slice::rules;
-                Secret: Secret, secrets, "Secret", CORE, ["v1"], Namespaced,
+                Secret: k8s_openapi::api::core::v1::Secret, secrets, "Secret", CORE, ["v1"], Namespaced,
                     secret::describe, secret::rules;
-                ConfigMap: ConfigMap, config_maps, "ConfigMap", CORE, ["v1"], Namespaced,
+                ConfigMap: k8s_openapi::api::core::v1::ConfigMap, config_maps, "ConfigMap", CORE, ["v1"], Namespaced,
                     secret::describe_config_map, secret::rules;
             }
         }

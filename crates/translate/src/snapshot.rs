@@ -4,20 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use api::{
-    DataPath, GatewayClassParameters, TcpRoute, UdpRoute, VarnishCacheInvalidation, VarnishCachePolicy,
-};
-use gateway_api::backendtlspolicies::BackendTlsPolicy;
-use gateway_api::experimental::grpcroutes::GrpcRoute;
-use gateway_api::experimental::httproutes::HttpRoute;
-use gateway_api::gatewayclasses::GatewayClass;
-use gateway_api::gateways::Gateway;
-use gateway_api::listenersets::ListenerSet;
-use gateway_api::referencegrants::ReferenceGrant;
-use gateway_api::tlsroutes::TlsRoute;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
+use api::DataPath;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use model::names::{CONTROLLER_NAME, INGRESS_CONTROLLER};
@@ -74,7 +61,7 @@ pub(crate) fn age(key: &Key, metadata: &ObjectMeta) -> (bool, Option<Timestamp>,
 }
 
 macro_rules! snapshot {
-    ($($class:ident { $($kind:ident: $type:ident, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
+    ($($class:ident { $($kind:ident: $type:ty, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
         $describe:path, $rules:path $(, when $same:ident)? $(, else $stand_in:ident $effect:literal)?;)* })*) => {
         /// The objects of one moment. Each has been admitted: defaults filled in, schema checked, `metadata.namespace`,
         /// `creationTimestamp` and `generation` set, by the API server or by the file source.

@@ -1,14 +1,5 @@
 //! Writing a status and telling its Events, for each kind out of the table of kinds.
 
-use api::{GatewayClassParameters, TcpRoute, UdpRoute, VarnishCachePolicy};
-use gateway_api::backendtlspolicies::BackendTlsPolicy;
-use gateway_api::experimental::grpcroutes::GrpcRoute;
-use gateway_api::experimental::httproutes::HttpRoute;
-use gateway_api::gatewayclasses::GatewayClass;
-use gateway_api::gateways::Gateway;
-use gateway_api::listenersets::ListenerSet;
-use gateway_api::referencegrants::ReferenceGrant;
-use gateway_api::tlsroutes::TlsRoute;
 use kube::Api;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use serde_json::Value;
@@ -28,7 +19,7 @@ macro_rules! api {
 
 macro_rules! by_kind {
     (
-        custom { $($kind:ident: $type:ident, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
+        custom { $($kind:ident: $type:ty, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
             $describe:path, $rules:path $(, else $stand_in:ident $effect:literal)?;)* }
         builtin $builtin:tt
         other $other:tt
@@ -64,6 +55,36 @@ macro_rules! by_kind {
 }
 
 translate::kinds!(by_kind);
+
+#[cfg(test)]
+mod tests {
+    use kube::Resource;
+
+    macro_rules! plurals {
+        (
+            custom { $($kind:ident: $type:ty, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
+                $describe:path, $rules:path $(, else $stand_in:ident $effect:literal)?;)* }
+            builtin $builtin:tt
+            other $other:tt
+        ) => {
+            [$(<$type as Resource>::plural(&())),*]
+        };
+    }
+
+    #[test]
+    fn the_operator_may_read_every_kind_that_it_watches() {
+        let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/varnish-gateway/templates/rbac.yaml");
+        let rules = std::fs::read_to_string(rules).unwrap();
+        let named: Vec<&str> = rules
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("resources: [")?.strip_suffix(']'))
+            .flat_map(|names| names.split(", "))
+            .collect();
+        for plural in translate::kinds!(plurals) {
+            assert!(named.contains(&plural.as_ref()), "{plural} is missing in rbac.yaml");
+        }
+    }
+}
 
 async fn patch_status<T>(
     api: &Api<PartialObjectMeta<T>>,

@@ -71,7 +71,7 @@ static SCHEMAS: LazyLock<BTreeMap<Kind, Node>> =
     LazyLock::new(|| Kind::ALL.iter().map(|kind| (*kind, described(*kind))).collect());
 
 macro_rules! admission {
-    ($($class:ident { $($kind:ident: $type:ident, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
+    ($($class:ident { $($kind:ident: $type:ty, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
         $describe:path, $rules:path $(, when $same:ident)? $(, else $stand_in:ident $effect:literal)?;)* })*) => {
         fn described(kind: Kind) -> Node {
             let mut schema = Object::schema(kind);

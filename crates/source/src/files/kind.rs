@@ -29,7 +29,7 @@ struct Facts {
 }
 
 macro_rules! kinds {
-    ($($class:ident { $($kind:ident: $type:ident, $field:ident, $name:literal, $group:ident, [$($version:literal),+], $scope:ident,
+    ($($class:ident { $($kind:ident: $type:ty, $field:ident, $name:literal, $group:ident, [$($version:literal),+], $scope:ident,
         $describe:path, $rules:path $(, when $same:ident)? $(, else $stand_in:ident $effect:literal)?;)* })*) => {
         /// Every kind that a snapshot holds.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

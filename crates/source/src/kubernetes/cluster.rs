@@ -3,20 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::{
-    DataPath, GatewayClassParameters, TcpRoute, UdpRoute, VarnishCacheInvalidation, VarnishCachePolicy,
-};
-use gateway_api::backendtlspolicies::BackendTlsPolicy;
-use gateway_api::experimental::grpcroutes::GrpcRoute;
-use gateway_api::experimental::httproutes::HttpRoute;
-use gateway_api::gatewayclasses::GatewayClass;
-use gateway_api::gateways::Gateway;
-use gateway_api::listenersets::ListenerSet;
-use gateway_api::referencegrants::ReferenceGrant;
-use gateway_api::tlsroutes::TlsRoute;
+use api::{DataPath, VarnishCacheInvalidation};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use kube::{Api, Client, Resource};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -61,11 +50,11 @@ macro_rules! watch {
 
 macro_rules! cluster {
     (
-        custom { $($kind:ident: $type:ident, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
+        custom { $($kind:ident: $type:ty, $field:ident, $name:literal, $group:ident, $versions:tt, $scope:ident,
             $describe:path, $rules:path $(, else $stand_in:ident $effect:literal)?;)* }
-        builtin { $($b_kind:ident: $b_type:ident, $b_field:ident, $b_name:literal, $b_group:ident, $b_versions:tt, $b_scope:ident,
+        builtin { $($b_kind:ident: $b_type:ty, $b_field:ident, $b_name:literal, $b_group:ident, $b_versions:tt, $b_scope:ident,
             $b_describe:path, $b_rules:path, when $same:ident $(, else $b_stand_in:ident $b_effect:literal)?;)* }
-        other { $($o_kind:ident: $o_type:ident, $o_field:ident, $o_name:literal, $o_group:ident, $o_versions:tt, $o_scope:ident,
+        other { $($o_kind:ident: $o_type:ty, $o_field:ident, $o_name:literal, $o_group:ident, $o_versions:tt, $o_scope:ident,
             $o_describe:path, $o_rules:path;)* }
     ) => {
         /// All watches of an operator's input.
