@@ -5,4 +5,5 @@ mod core_kinds;
 mod filters;
 mod gateway;
 mod http_route;
+mod other_routes;
 mod support;
