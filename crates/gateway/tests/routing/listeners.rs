@@ -64,3 +64,45 @@ spec:
     // The most specific listener takes the request, and has no route for it.
     assert_eq!(get(port, "api.example.com", "/").status, 404);
 }
+
+#[test]
+fn listeners_of_a_listener_set_serve_its_routes_alone() {
+    let [own, added] = [free_port(), free_port()];
+    let origin = Origin::new("shop");
+    let gateway = gateway("web", &[own]).replace(
+        "  gatewayClassName: varnish\n",
+        "  gatewayClassName: varnish\n  allowedListeners: {namespaces: {from: Same}}\n",
+    );
+    let set = format!(
+        "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {{name: more}}
+spec:
+  parentRef: {{name: web}}
+  listeners:
+  - {{name: added, protocol: HTTP, port: {added}}}
+  - {{name: taken, protocol: HTTP, port: {own}}}
+---
+"
+    );
+    let rule = |name: &str| {
+        let spec = format!(
+            "  rules: [{{matches: [{{path: {{value: /{name}}}}}], backendRefs: [{{name: shop, port: 80}}]}}]"
+        );
+        route(name, &spec)
+    };
+    let of_set = rule("set").replace("{name: web}]", "{kind: ListenerSet, name: more}]");
+    let scene = Scene::new(
+        &[class(), gateway, set, service("shop", &[origin.address()]), rule("gateway"), of_set].concat(),
+    );
+    let program = scene.serve();
+    for port in [own, added] {
+        program.wait_for_line(&["Gateway default/web: listening on", &format!("127.0.0.1:{port} ")]);
+    }
+    let statuses = |path: &str| [own, added].map(|port| get(port, "x", path).status);
+    assert_eq!(statuses("/gateway"), [200, 404]);
+    assert_eq!(statuses("/set"), [404, 200]);
+    get(added, "x", "/set");
+    assert_eq!(origin.last_seen().header("X-Gateway-Route"), Some("default/set"));
+}
