@@ -184,7 +184,7 @@ fn backends(route: &Route<'_>, context: &Context<'_>, unresolved: &mut Vec<Fault
                 namespace: Some(target.service.namespace),
                 port: Some(target.port),
                 port_name: Some(target.port_name),
-                backend_tls: None,
+                ..TlsBackend::default()
             },
             Err(fault) => {
                 let message = format!("spec.rules[0].backendRefs[{index}]: {}", fault.message);
