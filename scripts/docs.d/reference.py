@@ -145,6 +145,8 @@ FEATURES = {
     "GatewayHTTPSListenerDetectMisdirectedRequests": "421 for a request on a connection of another name",
     "GatewayInfrastructure": "labels and annotations for what is made for a Gateway",
     "GatewayPort8080": "listeners on port 8080",
+    "GRPCRoute": "calls by service, method and headers, with the filters of HTTPRoutes",
+    "GRPCRouteNamedRouteRule": "`rules[].name` of a GRPCRoute",
     "HTTPRoute": "hosts, paths, headers, weights, request headers, redirects",
     "HTTPRoute303RedirectStatusCode": "redirects with 303",
     "HTTPRoute307RedirectStatusCode": "redirects with 307",
@@ -161,10 +163,13 @@ FEATURES = {
     "HTTPRouteQueryParamMatching": "`matches[].queryParams`",
     "HTTPRouteResponseHeaderModification": "ResponseHeaderModifier",
     "HTTPRouteSchemeRedirect": "redirects to https",
+    "ListenerSet": "listeners that ListenerSets add to a Gateway",
     "ReferenceGrant": "references into other namespaces",
+    "TCPRoute": "TCP listeners and their backends",
     "TLSRoute": "TLSRoute, passed through",
     "TLSRouteModeMixed": "listeners of both modes side by side",
     "TLSRouteModeTerminate": "TLSRoute, decrypted by the gateway",
+    "UDPRoute": "UDP listeners and their backends",
 }
 
 

@@ -1,9 +1,11 @@
 //! What of the Gateway API is carried out, in the words of its conformance suite.
 
 /// Published in every GatewayClass's status, and what the conformance suite tests.
-pub const SUPPORTED: [&str; 30] = [
+pub const SUPPORTED: [&str; 35] = [
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
+    "GRPCRoute",
+    "GRPCRouteNamedRouteRule",
     "Gateway",
     "GatewayBackendClientCertificate",
     "GatewayFrontendClientCertificateValidation",
@@ -28,10 +30,13 @@ pub const SUPPORTED: [&str; 30] = [
     "HTTPRouteQueryParamMatching",
     "HTTPRouteResponseHeaderModification",
     "HTTPRouteSchemeRedirect",
+    "ListenerSet",
     "ReferenceGrant",
+    "TCPRoute",
     "TLSRoute",
     "TLSRouteModeMixed",
     "TLSRouteModeTerminate",
+    "UDPRoute",
 ];
 
 /// The versions of the Gateway API's CRDs that this release was made for: `1.{minor}`.
