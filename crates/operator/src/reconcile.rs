@@ -172,12 +172,22 @@ impl Reconciler {
             }
         }
         unreadable(&self.cluster.unreadable(), &mut statuses);
-        for (key, fields) in self.cluster.http_routes.ignored() {
-            let generation = snapshot.http_routes.get(&key).and_then(|route| route.metadata.generation);
-            for parent in
-                statuses.http_routes.get_mut(&key).into_iter().flat_map(|status| &mut status.parents)
-            {
-                not_supported(&mut parent.conditions, &fields, generation);
+        macro_rules! ignored_by_routes {
+            ($($routes:ident),+) => {$(
+                for (key, fields) in self.cluster.$routes.ignored() {
+                    let generation = snapshot.$routes.get(&key).and_then(|route| route.metadata.generation);
+                    let parents = statuses.$routes.get_mut(&key).into_iter().flat_map(|status| &mut status.parents);
+                    for parent in parents {
+                        not_supported(&mut parent.conditions, &fields, generation);
+                    }
+                }
+            )+};
+        }
+        ignored_by_routes!(http_routes, grpc_routes, tls_routes, tcp_routes, udp_routes);
+        for (key, fields) in self.cluster.listener_sets.ignored() {
+            let generation = snapshot.listener_sets.get(&key).and_then(|set| set.metadata.generation);
+            if let Some(status) = statuses.listener_sets.get_mut(&key) {
+                not_supported(&mut status.conditions, &fields, generation);
             }
         }
         for (key, fields) in self.cluster.gateways.ignored() {
