@@ -95,8 +95,7 @@ fn port<'a>(
     let found = of_number().find(|port| port.protocol.as_deref().unwrap_or("TCP") == transport);
     let Some(port) = found else {
         return Err(if of_number().next().is_some() {
-            let needed = if transport == "TCP" { "TCP, which HTTP needs" } else { transport };
-            let message = format!("port {shown} of Service {service} is not {needed}: use another port");
+            let message = format!("port {shown} of Service {service} is not {transport}: use another port");
             Fault { reason: "UnsupportedProtocol", message }
         } else {
             let listed = listed();
