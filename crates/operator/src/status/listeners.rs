@@ -66,6 +66,15 @@ pub(super) fn listener_programmed(listener: &ListenerStatus, gateway: &Condition
     Condition::new(PROGRAMMED, false, "Invalid", why.unwrap_or_default(), gateway.observed_generation)
 }
 
+/// The same of a ListenerSet's: the reason of a conflict is that of the listener, too.
+fn set_listener_programmed(listener: &ListenerStatus, gateway: &Condition) -> Condition {
+    let conflict = bad(listener).filter(|_| !listener.served);
+    match conflict.filter(|one| one.reason.ends_with("Conflict")) {
+        Some(one) => Condition { kind: PROGRAMMED.to_owned(), status: false, ..one.clone() },
+        None => listener_programmed(listener, gateway),
+    }
+}
+
 fn bad(listener: &ListenerStatus) -> Option<&Condition> {
     listener.conditions.iter().find(|condition| condition.status == (condition.kind == CONFLICTED))
 }
@@ -94,12 +103,7 @@ impl Writer {
         };
         let observed = to_value(&set.status);
         let listeners = listeners(&status.listeners, observed.get("listeners"), |listener| {
-            // The reason of a conflict is that of the listener, too.
-            let conflict = bad(listener).filter(|_| !listener.served);
-            match conflict.filter(|one| one.reason.ends_with("Conflict")) {
-                Some(one) => Condition { kind: PROGRAMMED.to_owned(), status: false, ..one.clone() },
-                None => listener_programmed(listener, &of_gateway),
-            }
+            set_listener_programmed(listener, &of_gateway)
         });
         let mut wanted = status.conditions.clone();
         wanted.push(programmed);
@@ -110,5 +114,48 @@ impl Writer {
         news.extend(listeners.news);
         let body = json!({ "conditions": conditions, "listeners": listeners.entries });
         Some(Write { kind: "ListenerSet", key: key.clone(), patch: apply::<ListenerSet>(key, &body), news })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(served: bool, conflict: Option<&str>) -> ListenerStatus {
+        let condition =
+            |kind: &str, status: bool, reason: &str| Condition::new(kind, status, reason, "why", 3);
+        let conditions = match conflict {
+            Some(reason) => vec![condition(ACCEPTED, false, reason), condition(CONFLICTED, true, reason)],
+            None => vec![
+                condition(ACCEPTED, true, "Accepted"),
+                condition(RESOLVED_REFS, served, "RefNotPermitted"),
+            ],
+        };
+        ListenerStatus { name: "http".to_owned(), conditions, served, ..ListenerStatus::default() }
+    }
+
+    #[test]
+    fn a_listener_of_a_set_is_programmed_with_its_gateway_unless_it_conflicts() {
+        let gateway = Condition::new(PROGRAMMED, true, "Programmed", "fine", 3);
+        let told = |listener: &ListenerStatus| {
+            let condition = set_listener_programmed(listener, &gateway);
+            assert_eq!(condition.kind, PROGRAMMED);
+            (condition.status, condition.reason)
+        };
+        assert_eq!(told(&listener(true, None)), (true, "Programmed".to_owned()));
+        assert_eq!(told(&listener(false, Some("HostnameConflict"))), (false, "HostnameConflict".to_owned()));
+        assert_eq!(told(&listener(false, None)), (false, "Invalid".to_owned()));
+    }
+
+    #[test]
+    fn statuses_that_stand_there_are_not_written_again() {
+        let gateway = Condition::new(PROGRAMMED, true, "Programmed", "fine", 3);
+        let all = [listener(true, None)];
+        let first = listeners(&all, None, |one| listener_programmed(one, &gateway));
+        assert!(!first.same);
+        let there = Value::Array(first.entries);
+        assert!(listeners(&all, Some(&there), |one| listener_programmed(one, &gateway)).same);
+        let more = [ListenerStatus { attached_routes: 1, ..listener(true, None) }];
+        assert!(!listeners(&more, Some(&there), |one| listener_programmed(one, &gateway)).same);
     }
 }
