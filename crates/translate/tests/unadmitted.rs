@@ -170,7 +170,7 @@ fn listeners_that_cannot_be_told_apart_do_not_serve() {
         gateway.conditions[0].message,
         "Served: ok. Not served: listener a: listener b has the same port 80 and hostname shop.example.com: give one \
          of them another hostname or port; listener b: listener a has the same port 80 and hostname \
-         shop.example.com: give one of them another hostname or port; listener zero: port 0 is not a TCP port: use \
+         shop.example.com: give one of them another hostname or port; listener zero: port 0 does not exist: use \
          one from 1 to 65535"
     );
     let plan = &translation.gateways[&Key::new("default", "gw")];
