@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::Settings;
 use crate::event::{Event, Reporter};
 use crate::tally::Tally;
 use crate::varnishd::speaks_http2;
+use crate::{Settings, session_key};
 
 /// Once varnishd is gone, what it said last still has to reach the clients.
 const FLUSHING: Duration = Duration::from_secs(2);
@@ -68,7 +68,8 @@ impl FrontSide {
             settings.upgrade_idle,
             settings.upgrade_total,
         );
-        let http = Arc::new(http.observed_by(settings.observer.clone()));
+        let http = http.observed_by(settings.observer.clone()).with_session_key(session_key::of(settings));
+        let http = Arc::new(http);
         tally.carries_http(&http);
         let mut running = JoinSet::new();
         let of_clients = Arc::clone(&http);

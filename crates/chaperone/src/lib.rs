@@ -20,6 +20,7 @@ pub mod metrics;
 mod ports;
 mod reload;
 mod routes;
+mod session_key;
 mod settings;
 pub mod spans;
 pub mod stats;

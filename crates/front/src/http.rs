@@ -9,6 +9,7 @@ mod accept_key;
 mod attempt;
 mod body;
 mod cache;
+mod deadline;
 mod details;
 mod exchange;
 mod fits;
@@ -34,6 +35,7 @@ mod tallies;
 mod tunnel;
 mod tunnels;
 mod upload;
+mod upstream;
 mod varnishd;
 mod watched;
 mod wire;
@@ -59,6 +61,8 @@ pub(crate) use self::line::Line;
 pub(crate) use self::pool::{dial, is_exhausted, served_first};
 pub use self::reason::Reason;
 pub(crate) use self::request::Client;
+pub use self::upstream::mirror::Mirrored;
+pub use self::upstream::session::SessionKey;
 
 /// What all requests of one Gateway share. It outlives varnishd.
 #[derive(Debug)]
@@ -87,6 +91,9 @@ pub struct Http {
     tunnel_idle: Duration,
     tunnel_total: Duration,
     tallies: Tallies,
+    upstream: upstream::Shared,
+    /// For the tokens of sessions.
+    session_key: SessionKey,
     /// Where requests are logged or recorded.
     observer: Option<Arc<Observer>>,
 }
@@ -117,6 +124,8 @@ impl Http {
             tunnel_idle,
             tunnel_total,
             tallies: Tallies::default(),
+            upstream: upstream::Shared::default(),
+            session_key: SessionKey::default(),
             observer: None,
         }
     }
@@ -125,6 +134,13 @@ impl Http {
     #[must_use]
     pub fn observed_by(mut self, observer: Option<Arc<Observer>>) -> Self {
         self.observer = observer;
+        self
+    }
+
+    /// Sessions go on in other pods, and after a restart, that have the same key.
+    #[must_use]
+    pub fn with_session_key(mut self, key: SessionKey) -> Self {
+        self.session_key = key;
         self
     }
 
@@ -151,10 +167,36 @@ impl Http {
         self.fallbacks.load(Ordering::Relaxed)
     }
 
+    /// Requests that were sent once more.
+    pub fn retries(&self) -> u64 {
+        self.upstream.retries.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were not sent once more, since their group had as many retries as it may have.
+    pub fn retries_over_budget(&self) -> u64 {
+        self.upstream.over_budget.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were not sent once more, since their body was too large to be kept.
+    pub fn retries_without_body(&self) -> u64 {
+        self.upstream.not_kept.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of request bodies that are kept for another try.
+    pub fn kept_upload_bytes(&self) -> usize {
+        self.upstream.kept_bytes()
+    }
+
+    /// Copies of requests for mirrors, by what became of them.
+    pub fn mirrored(&self, what: Mirrored) -> u64 {
+        self.upstream.mirrors.counted(what)
+    }
+
     /// From now on requests go by this table. Those that have begun keep theirs.
     pub fn route_by(&self, router: Arc<Router>) {
         let old = self.table.load_full();
-        self.table.store(Some(Arc::new(Table::new(router, &self.registry, &self.health, old.as_deref()))));
+        let table = Table::new(router, &self.registry, &self.health, &self.session_key, old.as_deref());
+        self.table.store(Some(Arc::new(table)));
         drop(old);
         self.health.prune();
     }

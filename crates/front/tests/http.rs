@@ -33,6 +33,8 @@ mod hosts;
 mod http2;
 #[path = "http/limits.rs"]
 mod limits;
+#[path = "http/mirrors.rs"]
+mod mirrors;
 #[path = "http/origins.rs"]
 mod origins;
 #[path = "http/parked.rs"]
@@ -41,9 +43,15 @@ mod parked;
 mod proxy_protocol;
 #[path = "http/request_lines.rs"]
 mod request_lines;
+#[path = "http/retries.rs"]
+mod retries;
+#[path = "http/sessions.rs"]
+mod sessions;
 #[path = "http/spans.rs"]
 mod spans;
 #[path = "http/support.rs"]
 mod support;
+#[path = "http/timeouts.rs"]
+mod timeouts;
 #[path = "http/uploads.rs"]
 mod uploads;

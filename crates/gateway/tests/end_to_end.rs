@@ -36,4 +36,5 @@ mod tls_clients;
 mod tls_route;
 mod tls_trouble;
 mod twins;
+mod upstream;
 mod user_vcl;

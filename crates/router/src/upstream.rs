@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::matches::PathMatchType;
 use model::{Fraction, Retry, SessionPersistence, ghost};
 
 use crate::group::{Group, Turns};
@@ -79,6 +80,11 @@ impl Upstream {
 }
 
 impl Rule {
+    /// It says nothing of the way to its backends: one try, without a timeout of its own.
+    pub fn is_plain(&self) -> bool {
+        self.upstream.is_none()
+    }
+
     /// For the whole request, all tries together.
     pub fn request_timeout(&self) -> Option<Duration> {
         self.upstream.as_ref()?.request_timeout
@@ -99,5 +105,43 @@ impl Rule {
 
     pub fn session(&self) -> Option<&SessionPersistence> {
         self.upstream.as_ref()?.session.as_ref()
+    }
+
+    /// The `Path` of a session's cookie: what the rule matches; of a pattern, the part before it (GEP-1619).
+    pub fn cookie_path(&self) -> &str {
+        let path = match self.path.kind {
+            PathMatchType::Exact | PathMatchType::PathPrefix => &*self.path.value,
+            PathMatchType::RegularExpression => before_pattern(&self.path.value),
+        };
+        let is_plain = path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic() && b != b';');
+        if is_plain { path } else { "/" }
+    }
+}
+
+/// The whole segments that every path begins with that the pattern matches.
+fn before_pattern(pattern: &str) -> &str {
+    let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
+    let special = |c: char| r"\.+*?()|[]{}^$".contains(c);
+    let fixed = match pattern.find(special) {
+        _ if pattern.contains('|') => "",
+        Some(at) => &pattern[..at],
+        None => return pattern,
+    };
+    fixed.rfind('/').map_or("", |at| &fixed[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_get_the_path_before_a_pattern() {
+        assert_eq!(before_pattern("/p1/p2/.*/p3"), "/p1/p2");
+        assert_eq!(before_pattern("^/shop/[0-9]+"), "/shop");
+        assert_eq!(before_pattern("/shop/cart"), "/shop/cart");
+        assert_eq!(before_pattern("/shop/carts?"), "/shop");
+        assert_eq!(before_pattern("/[a-z]+"), "");
+        assert_eq!(before_pattern("/a/b|/c"), "");
+        assert_eq!(before_pattern(".*"), "");
     }
 }

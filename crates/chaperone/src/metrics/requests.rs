@@ -1,6 +1,6 @@
 //! What the front counts of all requests, where it carries HTTP.
 
-use front::{Http, Reason, Way};
+use front::{Http, Mirrored, Reason, Way};
 
 use super::exposition::{Families, Kind};
 
@@ -16,11 +16,17 @@ const FALLBACKS: (&str, &str) = (
     "varnish_gateway_cache_fallbacks_total",
     "Requests for the cache that went to their origins because varnishd did not run",
 );
+const RETRIES: (&str, &str) = (
+    "varnish_gateway_retries_total",
+    "Requests that were to be sent again: sent, refused by the retry budget, or not possible because the body was not kept",
+);
+const MIRRORS: (&str, &str) =
+    ("varnish_gateway_mirrored_requests_total", "Copies of requests for mirrors, by their result");
 const LINES: (&str, &str) =
     ("varnish_gateway_access_log_lines_total", "Lines of the front's access log, by what became of them");
 
 pub(super) fn add(to: &mut Families, http: Option<&Http>) {
-    for (name, help) in [WAYS, FAILURES, FALLBACKS, LINES] {
+    for (name, help) in [WAYS, FAILURES, FALLBACKS, RETRIES, MIRRORS, LINES] {
         to.announce(name, Kind::Counter, help);
     }
     let Some(http) = http else { return };
@@ -31,6 +37,16 @@ pub(super) fn add(to: &mut Families, http: Option<&Http>) {
         to.counter(FAILURES.0, FAILURES.1, &[("reason", reason.name())], http.by_reason(reason));
     }
     to.counter(FALLBACKS.0, FALLBACKS.1, &[], http.fallbacks());
+    for (result, count) in [
+        ("sent", http.retries()),
+        ("over_budget", http.retries_over_budget()),
+        ("body_not_kept", http.retries_without_body()),
+    ] {
+        to.counter(RETRIES.0, RETRIES.1, &[("result", result)], count);
+    }
+    for result in Mirrored::ALL {
+        to.counter(MIRRORS.0, MIRRORS.1, &[("result", result.name())], http.mirrored(result));
+    }
     if let Some(log) = http.observer().and_then(|observer| observer.access_log()) {
         for (result, count) in [("written", log.written()), ("dropped", log.dropped())] {
             to.counter(LINES.0, LINES.1, &[("result", result)], count);

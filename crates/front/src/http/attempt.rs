@@ -19,7 +19,7 @@ use super::health::Fault;
 use super::multiplexed;
 use super::origin::{Answered, Failure, Patience};
 use super::pool::{self, Key, Lease, Unconnected};
-use super::record::Record;
+use super::record::Watch;
 use super::stream;
 use crate::backend::Ready;
 use crate::{BackendFailure, BackendSide};
@@ -60,7 +60,7 @@ pub(crate) async fn attempt(
     request: Request<ClientBody>,
     pooled: bool,
     patience: Patience,
-    record: &mut Record,
+    record: &mut Watch<'_>,
 ) -> Result<Answered, Unanswered> {
     match target.protocol {
         Protocol::Http1 => by_http1(side, target, request, pooled, patience, record).await,
@@ -74,7 +74,7 @@ async fn by_http2(
     Target { endpoint, profile, .. }: Target<'_>,
     mut request: Request<ClientBody>,
     patience: Patience,
-    record: &mut Record,
+    record: &mut Watch<'_>,
 ) -> Result<Answered, Unanswered> {
     let key = Key::new(endpoint, profile.map(|(_, ready)| ready));
     let began = Instant::now();
@@ -139,7 +139,7 @@ async fn by_http1(
     mut request: Request<ClientBody>,
     pooled: bool,
     patience: Patience,
-    record: &mut Record,
+    record: &mut Watch<'_>,
 ) -> Result<Answered, Unanswered> {
     let key = Key::new(endpoint, profile.map(|(_, ready)| ready));
     let upload = request.body().progress();
@@ -326,7 +326,7 @@ fn is_reset(error: &hyper::Error) -> bool {
 }
 
 /// RFC 9110, 9.2.2.
-fn is_idempotent(method: &Method) -> bool {
+pub(crate) fn is_idempotent(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE, Method::TRACE].contains(method)
 }
 

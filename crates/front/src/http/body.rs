@@ -10,17 +10,20 @@ use bytes::Bytes;
 use h2::RecvStream;
 use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use super::deadline::{Limit, Until};
 use super::pool::Lease;
 use super::reason::Reason;
 use super::record::Record;
 use super::stream::StreamBody;
+use super::upstream::mirror::Fed;
+use super::upstream::upload::Reader;
 use super::varnishd::Reply;
 use super::watched::Movement;
 use super::{request, response};
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a client's request. An error means that it broke off: what it goes to must break off, too.
 #[derive(Debug)]
@@ -28,6 +31,10 @@ pub(crate) enum ClientBody {
     Empty,
     H1(Incoming, Arc<Progress>),
     H2(Box<RecvStream>, Arc<Progress>),
+    /// It may be sent again, or mirrored.
+    Shared(Box<Reader>),
+    /// The copy of one.
+    Mirrored(Box<Fed>),
 }
 
 /// How far an upload is, for those who wait for its answer.
@@ -55,12 +62,16 @@ impl Progress {
         Arc::new(Self { bytes: AtomicU64::new(0), most, done: AtomicBool::new(false), movement })
     }
 
+    pub(crate) fn of_mirror() -> Arc<Self> {
+        Self::new(None, None)
+    }
+
     /// More came than the client may send.
     pub(crate) fn is_too_large(&self) -> bool {
         self.bytes() > self.most
     }
 
-    fn saw(&self, frame: Option<&Frame<Bytes>>) {
+    pub(crate) fn saw(&self, frame: Option<&Frame<Bytes>>) {
         match frame {
             Some(frame) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
@@ -99,6 +110,8 @@ impl ClientBody {
         match self {
             Self::Empty => None,
             Self::H1(_, progress) | Self::H2(_, progress) => Some(Arc::clone(progress)),
+            Self::Shared(reader) => Some(Arc::clone(reader.progress())),
+            Self::Mirrored(fed) => Some(Arc::clone(fed.progress())),
         }
     }
 }
@@ -113,6 +126,8 @@ impl Body for ClientBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut *self {
             Self::Empty => Poll::Ready(None),
+            Self::Shared(reader) => reader.poll(cx),
+            Self::Mirrored(fed) => fed.poll(cx),
             Self::H1(body, progress) => {
                 let mut frame = ready!(Pin::new(&mut *body).poll_frame(cx));
                 match &mut frame {
@@ -171,6 +186,8 @@ impl Body for ClientBody {
             Self::Empty => true,
             Self::H1(body, _) => body.is_end_stream(),
             Self::H2(body, _) => body.is_end_stream(),
+            Self::Shared(reader) => reader.is_end_stream(),
+            Self::Mirrored(fed) => fed.is_end_stream(),
         }
     }
 
@@ -179,7 +196,7 @@ impl Body for ClientBody {
             Self::Empty => SizeHint::with_exact(0),
             Self::H1(body, _) => body.size_hint(),
             // Its Content-Length, if it has one, is in its headers.
-            Self::H2(..) => SizeHint::default(),
+            Self::H2(..) | Self::Shared(_) | Self::Mirrored(_) => SizeHint::default(),
         }
     }
 }
@@ -200,6 +217,8 @@ pub(crate) struct UpstreamBody {
     /// The longest pause between two reads.
     idle: Duration,
     timer: Option<Pin<Box<Sleep>>>,
+    /// All of it must have come by then.
+    end: Option<(Limit, Pin<Box<Sleep>>)>,
     record: Record,
 }
 
@@ -303,6 +322,15 @@ struct TooLarge;
 #[error("the origin sent nothing for {0:?}")]
 struct Silent(Duration);
 
+/// Why an answer breaks off: the time that its rule gives is over.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer took longer than its route allows")]
+struct TimeIsOver;
+
+fn timer(until: Option<Until>) -> Option<(Limit, Pin<Box<Sleep>>)> {
+    until.map(|until| (until.limit, Box::pin(sleep_until(until.at.into()))))
+}
+
 impl AnswerBody {
     pub(crate) fn own(body: impl Into<Bytes>, record: Record) -> Self {
         let body: Bytes = body.into();
@@ -315,7 +343,12 @@ impl AnswerBody {
     }
 
     /// Without a lease the connection is closed after the body.
-    pub(crate) fn upstream(body: OriginBody, lease: Option<Lease>, idle: Duration, record: Record) -> Self {
+    pub(crate) fn upstream(
+        body: OriginBody,
+        lease: Option<Lease>,
+        (idle, until): (Duration, Option<Until>),
+        record: Record,
+    ) -> Self {
         if body.is_end_stream() {
             if let Some(lease) = lease {
                 lease.give_back();
@@ -323,11 +356,16 @@ impl AnswerBody {
             return Self::none(record);
         }
         let body = Source::Origin(body);
-        Self::Upstream(Box::new(UpstreamBody { body, lease, idle, timer: None, record }))
+        let end = timer(until);
+        Self::Upstream(Box::new(UpstreamBody { body, lease, idle, timer: None, end, record }))
     }
 
     /// The connection to varnishd is free once the body has come.
-    pub(crate) fn of_cache(mut reply: Reply, idle: Duration, record: Record) -> Self {
+    pub(crate) fn of_cache(
+        mut reply: Reply,
+        (idle, until): (Duration, Option<Until>),
+        record: Record,
+    ) -> Self {
         if reply.is_over() {
             return Self::none(record);
         }
@@ -335,7 +373,8 @@ impl AnswerBody {
             return Self::Own(Some(whole), record);
         }
         let body = Source::Cache(reply);
-        Self::Upstream(Box::new(UpstreamBody { body, lease: None, idle, timer: None, record }))
+        let end = timer(until);
+        Self::Upstream(Box::new(UpstreamBody { body, lease: None, idle, timer: None, end, record }))
     }
 
     /// Without the body of the gateway's own, for HEAD, where nothing else has one here. False where there is none.
@@ -408,6 +447,15 @@ impl Body for AnswerBody {
 
 impl UpstreamBody {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some((limit, end)) = &mut self.end
+            && end.as_mut().poll(cx).is_ready()
+        {
+            self.record.because(match limit {
+                Limit::Try => Reason::BackendTimeout,
+                Limit::Request => Reason::RequestTimeout,
+            });
+            return Poll::Ready(Some(Err(TimeIsOver.into())));
+        }
         let mut frame = match self.body.poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
@@ -13,13 +13,16 @@ use router::{Action, Routed, Url, random};
 
 use super::body::{AnswerBody, ClientBody};
 use super::cache;
+use super::deadline::{self, Until, within};
 use super::fits::fits_varnishd;
-use super::origin::{self, Answered, Failure, Patience};
+use super::origin::{Failure, Patience, Sent};
 use super::record::{Record, Traced};
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
 use super::response::{self, Closes};
 use super::table::{ListenerId, RuleId, Table};
 use super::tunnel::{self, ClientSide};
+use super::upstream::session::Found;
+use super::upstream::{self, Call};
 
 /// What was decided, without a borrow of the table.
 #[derive(Debug)]
@@ -34,6 +37,18 @@ struct Decided {
     /// Where it is logged.
     listener: Option<ListenerId>,
     traced: Option<Traced>,
+    /// The request is over then, by its rule.
+    deadline: Option<Until>,
+    session: Option<Found>,
+}
+
+/// A request as an origin is to see it, but for the edits of its backendRef.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) parts: Parts,
+    pub(crate) body: ClientBody,
+    /// Before all edits.
+    pub(crate) url: PathAndQuery,
 }
 
 /// Answers one request. `upgrade`: the client's connection, where it may become a tunnel.
@@ -55,6 +70,9 @@ pub(crate) async fn exchange(
     let traced = record.trace(&mut parts, &table, admitted.trusted);
     let mut decided = decide(&parts, !body.is_empty(), client, &admitted, &table, record.has_details());
     decided.traced = traced;
+    decided.deadline =
+        decided.rule.and_then(|rule| deadline::of_request(table.rule(rule)?, &parts.headers, record.began()));
+    find_session(&mut decided, &parts, &table);
     // Of several groups ghost picks its own.
     let is_known = !decided.asks_cache
         || decided.rule.and_then(|rule| table.rule(rule)).is_some_and(|rule| rule.groups().len() == 1);
@@ -69,9 +87,13 @@ pub(crate) async fn exchange(
             let Some(request) = prepared(parts, body, client, &admitted, &table, &decided) else {
                 return response::own(no_url(), Some(&table), Some(rule), record);
             };
-            match upgrade.filter(|_| admitted.websocket) {
-                Some(upgrade) => tunnel::open(client, &table, (rule, group), request, upgrade, record).await,
-                None => direct(client, &table, (rule, group), request, record).await,
+            let upgrade = upgrade.filter(|_| admitted.websocket);
+            let (http, pooled) = (&client.http, upgrade.is_none());
+            let Decided { deadline, session, .. } = decided;
+            let call = Call { http, table: &table, rule, group, pooled, deadline, session };
+            match upgrade {
+                Some(upgrade) => tunnel::open(client, call, request, upgrade, record).await,
+                None => direct(client, call, request, record).await,
             }
         }
         _ => answer(client, &parts, &table, &decided, record),
@@ -105,6 +127,24 @@ fn decide(
         url,
         listener: names_listener.then(|| table.listener(&decision)).flatten(),
         traced: None,
+        deadline: None,
+        session: None,
+    }
+}
+
+/// A session decides about the group, too, whatever the weights are. What the cache may answer is the same for all clients.
+fn find_session(decided: &mut Decided, parts: &Parts, table: &Table) {
+    let is_for_backend = decided.group.is_some()
+        && matches!(decided.action, Action::Forward { .. } | Action::NoBackend | Action::Unavailable);
+    if !is_for_backend || decided.asks_cache {
+        return;
+    }
+    let found = decided
+        .rule
+        .and_then(|rule| table.sessions(rule)?.find(table.rule(rule)?.session()?, &parts.headers));
+    if let Some(found) = found {
+        decided.action = Action::Forward { group: found.group };
+        (decided.group, decided.session) = (Some(found.group), Some(found));
     }
 }
 
@@ -142,7 +182,7 @@ fn no_url() -> Own {
     )
 }
 
-/// The request as its origin is to see it.
+/// With the edits of its rule.
 fn prepared(
     mut parts: Parts,
     body: ClientBody,
@@ -150,7 +190,7 @@ fn prepared(
     admitted: &Admitted,
     table: &Table,
     decided: &Decided,
-) -> Option<Request<ClientBody>> {
+) -> Option<Prepared> {
     let id = decided.rule?;
     let rule = table.rule(id)?;
     request::speak_for_gateway(&mut parts, client, admitted.trusted, table, id);
@@ -175,48 +215,51 @@ fn prepared(
     request::remove_internals(&mut parts.headers);
     request::name_us(&mut parts.headers, table);
     // HTTP/2 streams have a length only where a header says so; hyper chunks the others.
-    Some(Request::from_parts(parts, body))
+    Some(Prepared { parts, body, url: before })
 }
 
 /// Straight to the origin.
 async fn direct(
-    client: &Arc<Client>,
-    table: &Arc<Table>,
-    (rule, group): (RuleId, usize),
-    request: Request<ClientBody>,
+    client: &Client,
+    call: Call<'_>,
+    request: Prepared,
     mut record: Record,
 ) -> Response<AnswerBody> {
-    let upload = request.body().progress();
+    let upload = request.body.progress();
     record.goes(Way::Direct);
-    let sent = origin::send(&client.http, table, (rule, group), request, true, &mut record).await;
+    let sent = upstream::send(call, request, &mut record).await;
     if matches!(sent, Err(Failure::Upload)) && upload.is_some_and(|upload| upload.is_too_large()) {
-        let mut response = response::with_body(request::too_large(), Some(table), Some(rule), record, PASS);
+        let mut response =
+            response::with_body(request::too_large(), Some(call.table), Some(call.rule), record, PASS);
         response.extensions_mut().insert(Closes);
         return response;
     }
-    deliver(sent, table, rule, record)
+    deliver(sent, client, call, record)
 }
 
 /// An origin's answer, or ours in its place.
 pub(crate) fn deliver(
-    sent: Result<Answered, Failure>,
-    table: &Arc<Table>,
-    rule: RuleId,
+    sent: Result<Sent, Failure>,
+    client: &Client,
+    call: Call<'_>,
     mut record: Record,
 ) -> Response<AnswerBody> {
+    let Call { table, rule, group, .. } = call;
     let failure = match sent {
-        Ok((response, lease)) => {
+        Ok(Sent { answered: (response, lease), until, endpoint }) => {
             let (mut parts, body) = response.into_parts();
             if let Ok(is_clear) = response::unframe(&mut parts.headers)
                 && !parts.status.is_informational()
             {
                 // An origin's HTTP/1.0 is between it and us: the client's connection stays, and its chunks show what breaks off.
                 parts.version = Version::HTTP_11;
+                response::edit_of_backend(&mut parts.headers, table, (rule, group));
                 response::edit(&mut parts.headers, table, Some(rule));
+                tell_session(&mut parts.headers, client, call, endpoint);
                 record.answered(table, Some(rule), parts.status.as_u16(), PASS);
                 let idle = Patience::from(table.router().timeouts()).idle;
                 let lease = Some(lease).filter(|_| is_clear);
-                return Response::from_parts(parts, AnswerBody::upstream(body, lease, idle, record));
+                return Response::from_parts(parts, AnswerBody::upstream(body, lease, (idle, until), record));
             }
             Failure::Broken
         }
@@ -226,12 +269,24 @@ pub(crate) fn deliver(
     response::with_body(failed(failure), Some(table), Some(rule), record, PASS)
 }
 
+/// After all edits: a filter must not take a session away.
+pub(crate) fn tell_session(headers: &mut HeaderMap, client: &Client, call: Call<'_>, endpoint: usize) {
+    let Some((sessions, rule)) = call.table.sessions(call.rule).zip(call.table.rule(call.rule)) else {
+        return;
+    };
+    sessions.tell(rule, call.session, (call.group, endpoint), client.is_tls, headers);
+}
+
 fn failed(why: Failure) -> Own {
     match why {
         Failure::Unreachable => {
             refused(StatusCode::SERVICE_UNAVAILABLE, "no backend of this route can be reached now")
         }
         Failure::Timeout => refused(StatusCode::GATEWAY_TIMEOUT, "the backend did not answer in time"),
+        Failure::Deadline => {
+            refused(StatusCode::GATEWAY_TIMEOUT, "the request took longer than its route allows")
+        }
+        Failure::Filter => no_url(),
         Failure::Broken => {
             refused(StatusCode::BAD_GATEWAY, "the backend closed the connection or sent an invalid response")
         }
@@ -258,7 +313,12 @@ async fn ask_cache(
         traced.write(&mut parts.headers, false);
     }
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
-    let asked = cache::ask(client, &parts, &request::url(&parts.uri)).await;
+    let asked = within(decided.deadline, cache::ask(client, &parts, &request::url(&parts.uri))).await;
+    let Ok(asked) = asked else {
+        // What varnishd fetches meanwhile is stored for the next request.
+        record.because(Failure::Deadline.into());
+        return response::with_body(failed(Failure::Deadline), Some(table), decided.rule, record, OTHER);
+    };
     if let Some((mut parts, reply)) = asked {
         let result = cache::take_result(&mut parts.headers);
         // ghost has edited it.
@@ -267,7 +327,7 @@ async fn ask_cache(
         }
         record.answered(table, decided.rule, parts.status.as_u16(), result);
         let idle = Patience::from(table.router().timeouts()).idle;
-        return Response::from_parts(parts, AnswerBody::of_cache(reply, idle, record));
+        return Response::from_parts(parts, AnswerBody::of_cache(reply, (idle, decided.deadline), record));
     }
     // No origin was asked yet.
     record.goes(Way::Own);
@@ -285,7 +345,11 @@ async fn ask_cache(
     };
     record.holds(place);
     match prepared(parts, ClientBody::Empty, client, admitted, table, &decided) {
-        Some(request) => direct(client, table, (rule, group), request, record).await,
+        Some(request) => {
+            let (http, deadline) = (&client.http, decided.deadline);
+            let call = Call { http, table, rule, group, pooled: true, deadline, session: None };
+            direct(client, call, request, record).await
+        }
         None => response::own(no_url(), Some(table), Some(rule), record),
     }
 }

@@ -10,11 +10,13 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use router::random;
+
+use super::upstream::budget::Budget;
 
 /// Failures in a row after which an endpoint is avoided.
 const FAILURES: u32 = 5;
@@ -171,19 +173,18 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
+    /// The oldest gives way.
     pub(crate) fn add(&mut self, at: usize) {
-        if let Some(place) = self.places.get_mut(self.count) {
-            *place = at;
-            self.count += 1;
-        }
+        self.places[self.count % TRIES] = at;
+        self.count += 1;
     }
 
     fn contains(&self, at: usize) -> bool {
-        self.places[..self.count].contains(&at)
+        self.places[..self.count.min(TRIES)].contains(&at)
     }
 
     fn last(&self) -> Option<usize> {
-        self.places[..self.count].last().copied()
+        Some(self.places[self.count.checked_sub(1)? % TRIES])
     }
 }
 
@@ -193,6 +194,10 @@ pub(crate) struct Group {
     endpoints: Box<[Arc<Endpoint>]>,
     /// Until then an endpoint may have less than its whole share. Shared by all groups of the same scope.
     restless: Arc<AtomicU64>,
+    /// Of the same scope, too.
+    budget: Arc<Budget>,
+    /// Requests that are mirrored to it at the moment.
+    mirrored: Arc<AtomicUsize>,
 }
 
 /// An endpoint that is avoided from now on.
@@ -204,6 +209,24 @@ pub(crate) struct Ejected {
 }
 
 impl Group {
+    /// Of its retries.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(crate) fn mirrored(&self) -> &Arc<AtomicUsize> {
+        &self.mirrored
+    }
+
+    /// Does the endpoint get no requests now?
+    pub(crate) fn avoids(&self, at: usize, clock: &Clock) -> bool {
+        if self.restless.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let now = clock.now();
+        self.most_avoided(now) > 0 && self.endpoints.get(at).is_some_and(|endpoint| endpoint.share(now) == 0)
+    }
+
     /// The position of the endpoint that takes the request. Not one of those it has tried, if there is any other.
     pub(crate) fn pick(
         &self,
@@ -293,6 +316,8 @@ pub(crate) struct Health {
 #[derive(Debug, Default)]
 struct Scope {
     restless: Arc<AtomicU64>,
+    budget: Arc<Budget>,
+    mirrored: Arc<AtomicUsize>,
     /// Of the present table, and of older ones that requests still have.
     groups: Vec<Weak<Group>>,
 }
@@ -304,10 +329,19 @@ impl Health {
 
     /// The group's endpoints, with what is known about them. `route`: `namespace/name`.
     pub(crate) fn group(&self, route: &str, of: &router::Group) -> Arc<Group> {
+        self.group_for(route, of, "")
+    }
+
+    /// The same for copies of requests, which say nothing about how others go.
+    pub(crate) fn mirror(&self, route: &str, of: &router::Group) -> Arc<Group> {
+        self.group_for(route, of, "mirror")
+    }
+
+    fn group_for(&self, route: &str, of: &router::Group, purpose: &str) -> Arc<Group> {
         let namespace = route.split_once('/').map_or("", |(namespace, _)| namespace);
         let tls = of.tls().map_or("", |name| name);
         // No name has a line break.
-        let key = format!("{namespace}\n{}\n{tls}", of.name());
+        let key = format!("{namespace}\n{}\n{tls}\n{purpose}", of.name());
         let mut scopes = self.scopes();
         let scope = scopes.entry(key.into()).or_default();
         let live = || scope.groups.iter().filter_map(Weak::upgrade);
@@ -327,6 +361,8 @@ impl Health {
         let group = Arc::new(Group {
             endpoints: of.endpoints().iter().map(endpoint).collect(),
             restless: Arc::clone(&scope.restless),
+            budget: Arc::clone(&scope.budget),
+            mirrored: Arc::clone(&scope.mirrored),
         });
         scope.groups.push(Arc::downgrade(&group));
         group

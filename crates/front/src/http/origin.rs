@@ -7,12 +7,12 @@ use model::Timeouts;
 use router::random;
 
 use super::Http;
-use super::attempt::{Target, Unanswered, attempt};
+use super::attempt::{self, Unanswered, attempt};
 use super::body::{ClientBody, OriginBody};
+use super::deadline::{Limit, Until, within};
 use super::health::{self, Fault, TRIES, Tried};
 use super::pool::Lease;
-use super::record::Record;
-use super::table::{RuleId, Table};
+use super::record::Watch;
 use crate::BackendEvent;
 
 /// Why there is no answer of an origin.
@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Unreachable,
     /// It said nothing within its time.
     Timeout,
+    /// The time of the whole request is over.
+    Deadline,
     /// It closed the connection, or its answer is no HTTP.
     Broken,
     /// The client broke off its upload, or its chunks are invalid.
@@ -30,6 +32,17 @@ pub(crate) enum Failure {
     Stalled,
     /// The endpoint speaks HTTP/2, and takes no WebSockets over it.
     NoWebSockets,
+    /// A filter made a URL or a host that no request can have.
+    Filter,
+}
+
+impl From<Until> for Failure {
+    fn from(over: Until) -> Self {
+        match over.limit {
+            Limit::Try => Self::Timeout,
+            Limit::Request => Self::Deadline,
+        }
+    }
 }
 
 /// How long an origin may take.
@@ -55,66 +68,97 @@ impl From<Timeouts> for Patience {
 /// An origin's answer, and the connection that it comes by.
 pub(crate) type Answered = (Response<OriginBody>, Lease);
 
-/// Sends the request to one endpoint of a rule's group. `pooled`: it may share a connection with others.
-pub(crate) async fn send(
-    http: &Http,
-    table: &Table,
-    (rule, group): (RuleId, usize),
-    request: Request<ClientBody>,
-    pooled: bool,
-    record: &mut Record,
-) -> Result<Answered, Failure> {
-    let began = Instant::now();
-    let answered = try_endpoints(http, table, (rule, group), request, pooled, began, record).await;
-    if let Some(counters) = table.counters(Some(rule)) {
-        counters.fetched(began.elapsed().as_secs_f64(), answered.is_ok());
-    }
-    answered
+/// An answer, and where it is from.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) answered: Answered,
+    /// The position of the endpoint in its group.
+    pub(crate) endpoint: usize,
+    /// All of the answer must have come by then.
+    pub(crate) until: Option<Until>,
+}
+
+/// Where a request goes: a group, and what is known about its endpoints.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) group: &'a router::Group,
+    pub(crate) health: &'a health::Group,
+}
+
+/// How one try is made, and what became of it.
+#[derive(Debug, Default)]
+pub(crate) struct Try {
+    /// It may share a connection with others.
+    pub(crate) pooled: bool,
+    /// This endpoint is asked first: the client has a session with it.
+    pub(crate) pinned: Option<usize>,
+    /// Endpoints that were asked before. They are asked again only if there is no other.
+    pub(crate) tried: Tried,
+    /// The try is over then, its answer included.
+    pub(crate) until: Option<Until>,
+    /// An endpoint may have got the request, or a part of it.
+    pub(crate) was_sent: bool,
 }
 
 /// Asks endpoints of the group, one after the other, until one has taken the request.
-async fn try_endpoints(
+pub(crate) async fn send(
     http: &Http,
-    table: &Table,
-    (rule, group): (RuleId, usize),
+    Target { group, health }: Target<'_>,
+    patience: Patience,
     mut request: Request<ClientBody>,
-    pooled: bool,
-    began: Instant,
-    record: &mut Record,
-) -> Result<Answered, Failure> {
-    let health = table.health(rule, group).ok_or(Failure::Unreachable)?;
-    let group = table.rule(rule).and_then(|rule| rule.groups().get(group)).ok_or(Failure::Unreachable)?;
+    one: &mut Try,
+    record: &mut Watch<'_>,
+) -> Result<Sent, Failure> {
     let profile = match group.tls() {
         None => None,
         Some(name) => Some((name, http.backends.profile(name).ok_or(Failure::Unreachable)?)),
     };
     let profile = profile.as_ref().map(|(name, ready)| (&***name, ready));
-    let patience = Patience::from(table.router().timeouts());
-    let mut tried = Tried::default();
+    let began = Instant::now();
+    let upload = request.body().progress();
+    let until = one.until;
+    let mut pinned = one.pinned.filter(|at| *at < group.endpoints().len());
     let mut tries = TRIES.min(group.endpoints().len().max(1));
     loop {
-        let at = health
-            .pick(group, &http.health.clock, random::next(), &tried)
-            .filter(|at| *at < group.endpoints().len())
-            .ok_or(Failure::Unreachable)?;
-        let target = Target { endpoint: group.endpoints()[at], profile, protocol: group.protocol() };
-        let Unanswered { failure, fault, unsent } =
-            match attempt(&http.backends, target, request, pooled, patience, record).await {
-                Ok(answered) => {
-                    health.succeeded(at, &http.health.clock, began);
-                    return Ok(answered);
+        let picked = pinned.take().or_else(|| {
+            let picked = health.pick(group, &http.health.clock, random::next(), &one.tried);
+            picked.filter(|at| *at < group.endpoints().len())
+        });
+        let at = picked.ok_or(Failure::Unreachable)?;
+        let target = attempt::Target { endpoint: group.endpoints()[at], profile, protocol: group.protocol() };
+        let trying = attempt(&http.backends, target, request, one.pooled, patience, record);
+        let answered = match within(until, trying).await {
+            Ok(answered) => answered,
+            Err(over) => {
+                one.tried.add(at);
+                one.was_sent = true;
+                // An upload that is not over may be the reason.
+                if over.is_fault && upload.is_none_or(|upload| upload.is_done()) {
+                    let fault = (Fault::Answer, "it does not answer in the time that its routes give");
+                    note_failure(http, health, group, at, fault, began);
                 }
-                Err(unanswered) => unanswered,
-            };
+                return Err(over.into());
+            }
+        };
+        let Unanswered { failure, fault, unsent } = match answered {
+            Ok(answered) => {
+                health.succeeded(at, &http.health.clock, began);
+                return Ok(Sent { answered, endpoint: at, until });
+            }
+            Err(unanswered) => unanswered,
+        };
         if let Some(fault) = fault {
             note_failure(http, health, group, at, fault, began);
         }
+        one.tried.add(at);
         tries -= 1;
         match unsent {
             Some(unsent) if tries > 0 => request = *unsent,
-            _ => return Err(failure),
+            unsent => {
+                one.was_sent = unsent.is_none() && failure != Failure::Unreachable;
+                return Err(failure);
+            }
         }
-        tried.add(at);
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Reason {
     BackendUnreachable,
     BackendTimeout,
     BackendInvalid,
+    /// The timeout of the rule for the whole request.
+    RequestTimeout,
     /// The origin, or varnishd, broke off its answer after its head.
     AnswerBroken,
     /// The client left before it had the whole answer.
@@ -31,7 +33,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::BadRequest,
         Self::HeadTimeout,
         Self::HeadTooLarge,
@@ -49,6 +51,7 @@ impl Reason {
         Self::BackendUnreachable,
         Self::BackendTimeout,
         Self::BackendInvalid,
+        Self::RequestTimeout,
         Self::AnswerBroken,
         Self::ClientGone,
         Self::Other,
@@ -73,6 +76,7 @@ impl Reason {
             Self::BackendUnreachable => "backend_unreachable",
             Self::BackendTimeout => "backend_timeout",
             Self::BackendInvalid => "backend_invalid",
+            Self::RequestTimeout => "request_timeout",
             Self::AnswerBroken => "answer_broken",
             Self::ClientGone => "client_gone",
             Self::Other => "other",
@@ -110,6 +114,8 @@ impl From<Failure> for Reason {
             Failure::Broken | Failure::NoWebSockets => Self::BackendInvalid,
             Failure::Upload => Self::UploadBroken,
             Failure::Stalled => Self::UploadTimeout,
+            Failure::Deadline => Self::RequestTimeout,
+            Failure::Filter => Self::NoBackend,
         }
     }
 }

@@ -139,6 +139,10 @@ impl Record {
         Some(Traced { trace, child })
     }
 
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
     /// What the router decided.
     pub(crate) fn routed(
         &mut self,
@@ -239,6 +243,34 @@ impl Record {
 
     pub(crate) fn add(&mut self, bytes: u64) {
         self.bytes += bytes;
+    }
+}
+
+/// What is noted of tries to reach an endpoint. A copy of a request has no record.
+#[derive(Debug)]
+pub(crate) struct Watch<'a>(pub(crate) Option<&'a mut Record>);
+
+impl Watch<'_> {
+    pub(crate) fn has_details(&self) -> bool {
+        self.0.as_ref().is_some_and(|record| record.has_details())
+    }
+
+    pub(crate) fn tries(&mut self, endpoint: SocketAddr) {
+        if let Some(record) = &mut self.0 {
+            record.tries(endpoint);
+        }
+    }
+
+    pub(crate) fn connected(&mut self, took: Option<Duration>) {
+        if let Some(record) = &mut self.0 {
+            record.connected(took);
+        }
+    }
+
+    pub(crate) fn was_answered(&mut self, asked: Instant) {
+        if let Some(record) = &mut self.0 {
+            record.was_answered(asked);
+        }
     }
 }
 

@@ -121,6 +121,14 @@ pub(crate) fn edit(headers: &mut HeaderMap, table: &Table, rule: Option<RuleId>)
     }
 }
 
+/// The edits of the backendRef alone, before those of the rule.
+pub(crate) fn edit_of_backend(headers: &mut HeaderMap, table: &Table, (rule, group): (RuleId, usize)) {
+    let group = table.rule(rule).and_then(|rule| rule.groups().get(group));
+    if let Some(edits) = group.and_then(|group| group.edits()) {
+        edits.edit_response(&mut Edited(headers));
+    }
+}
+
 /// Marks an answer to a request that was refused at the entrance: what follows on an HTTP/1 connection is not read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Closes;

@@ -8,6 +8,8 @@ use router::counters::{Counters, FlowCounters, Registry, RouteCounters};
 use router::{Decision, Listener, Router, Rule};
 
 use super::health::{self, Health};
+use super::origin::Target;
+use super::upstream::session::{SessionKey, Sessions};
 
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -26,6 +28,10 @@ struct Layer {
     routes: Box<[HeaderValue]>,
     /// What is known about the endpoints of each rule's groups.
     health: Box<[Box<[Arc<health::Group>]>]>,
+    /// And of those that get copies of its requests.
+    mirrors: Box<[Box<[Arc<health::Group>]>]>,
+    /// Of the rules that have them; empty where none has.
+    sessions: Box<[Option<Box<Sessions>>]>,
 }
 
 /// A rule of a [`Table`], to be found again after the router's own borrow has ended.
@@ -49,7 +55,7 @@ pub(crate) struct ListenerId {
 }
 
 impl Layer {
-    fn new(router: Arc<Router>, registry: &Registry, health: &Health) -> Self {
+    fn new(router: Arc<Router>, registry: &Registry, health: &Health, key: &SessionKey) -> Self {
         let counters = RouteCounters::new(&router, registry);
         let mut routes: Vec<HeaderValue> = Vec::with_capacity(router.rules().len());
         for rule in router.rules() {
@@ -63,21 +69,38 @@ impl Layer {
         }
         let groups =
             |rule: &Rule| rule.groups().iter().map(|group| health.group(rule.route_name(), group)).collect();
+        let copies = |rule: &Rule| {
+            let of_rule = |mirror: &router::Mirror| health.mirror(rule.route_name(), mirror.group());
+            rule.mirrors().iter().map(of_rule).collect()
+        };
+        let mirrors = router.rules().iter().map(copies).collect();
         let health = router.rules().iter().map(groups).collect();
-        Self { router, counters, routes: routes.into(), health }
+        let session = |rule: &Rule| Sessions::new(rule, key).map(Box::new);
+        let sessions = if router.rules().iter().any(|rule| rule.session().is_some()) {
+            router.rules().iter().map(session).collect()
+        } else {
+            Box::default()
+        };
+        Self { router, counters, routes: routes.into(), health, mirrors, sessions }
     }
 }
 
 impl Table {
     /// A base that `old` has is taken over.
-    pub(crate) fn new(router: Arc<Router>, registry: &Registry, health: &Health, old: Option<&Self>) -> Self {
+    pub(crate) fn new(
+        router: Arc<Router>,
+        registry: &Registry,
+        health: &Health,
+        key: &SessionKey,
+        old: Option<&Self>,
+    ) -> Self {
         let base = router.base().map(|base| {
             let known =
                 old.and_then(|old| old.base.as_ref()).filter(|known| Arc::ptr_eq(&known.router, base));
-            known.cloned().unwrap_or_else(|| Arc::new(Layer::new(Arc::clone(base), registry, health)))
+            known.cloned().unwrap_or_else(|| Arc::new(Layer::new(Arc::clone(base), registry, health, key)))
         });
         let gateway_id = router.gateway_id().and_then(|id| HeaderValue::from_str(id).ok());
-        Self { upper: Arc::new(Layer::new(router, registry, health)), base, gateway_id }
+        Self { upper: Arc::new(Layer::new(router, registry, health, key)), base, gateway_id }
     }
 
     pub(crate) fn router(&self) -> &Router {
@@ -95,8 +118,21 @@ impl Table {
         self.layer(at.of_base).router.rules().get(at.id as usize)
     }
 
-    pub(crate) fn health(&self, at: RuleId, group: usize) -> Option<&health::Group> {
-        self.layer(at.of_base).health.get(at.id as usize)?.get(group).map(|group| &**group)
+    /// One group of a rule.
+    pub(crate) fn target(&self, at: RuleId, group: usize) -> Option<Target<'_>> {
+        let health = self.layer(at.of_base).health.get(at.id as usize)?.get(group)?;
+        Some(Target { group: self.rule(at)?.groups().get(group)?, health })
+    }
+
+    /// The Service that gets copies by this mirror of a rule.
+    pub(crate) fn mirror(&self, at: RuleId, mirror: usize) -> Option<Target<'_>> {
+        let health = self.layer(at.of_base).mirrors.get(at.id as usize)?.get(mirror)?;
+        Some(Target { group: self.rule(at)?.mirrors().get(mirror)?.group(), health })
+    }
+
+    /// The sessions of a rule that has them.
+    pub(crate) fn sessions(&self, at: RuleId) -> Option<&Sessions> {
+        self.layer(at.of_base).sessions.get(at.id as usize)?.as_deref()
     }
 
     pub(crate) fn route_name(&self, at: RuleId) -> Option<&HeaderValue> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::header::{self, HeaderValue};
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use router::counters::Way;
@@ -13,14 +13,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Http;
-use super::body::{AnswerBody, ClientBody, OriginBody, head_bytes};
-use super::exchange::deliver;
+use super::body::{AnswerBody, OriginBody, head_bytes};
+use super::exchange::{Prepared, deliver, tell_session};
 use super::h2_io::H2Io;
-use super::origin::{self, Failure};
+use super::origin::Failure;
 use super::record::Record;
 use super::request::{Client, has_token, refused};
 use super::response;
-use super::table::{RuleId, Table};
+use super::upstream::{self, Call};
 use crate::relay::relay_until_idle;
 
 /// Tunnels of one Gateway, at once.
@@ -65,44 +65,48 @@ impl Drop for Place {
 /// Asks the origin for a tunnel. Any answer but 101 is an answer like others.
 pub(crate) async fn open(
     client: &Arc<Client>,
-    table: &Arc<Table>,
-    (rule, group): (RuleId, usize),
-    mut request: Request<ClientBody>,
+    call: Call<'_>,
+    mut request: Prepared,
     of_client: ClientSide,
     mut record: Record,
 ) -> Response<AnswerBody> {
+    let Call { table, rule, group, .. } = call;
     let Some(place) = Place::of(&client.http) else {
         let why = refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway has as many WebSockets as it can");
         return response::own(why, Some(table), Some(rule), record);
     };
     record.goes(Way::Direct);
-    request.headers_mut().insert(header::UPGRADE, WEBSOCKET);
-    request.headers_mut().insert(header::CONNECTION, UPGRADE);
-    let sent = origin::send(&client.http, table, (rule, group), request, false, &mut record).await;
-    let (mut answer, lease) = match sent {
+    request.parts.headers.insert(header::UPGRADE, WEBSOCKET);
+    request.parts.headers.insert(header::CONNECTION, UPGRADE);
+    let sent = upstream::send(call, request, &mut record).await;
+    let mut sent = match sent {
         Ok(sent) => sent,
-        Err(failure) => return deliver(Err(failure), table, rule, record),
+        Err(failure) => return deliver(Err(failure), client, call, record),
     };
-    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return deliver(Ok((answer, lease)), table, rule, record);
+    if sent.answered.0.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return deliver(Ok(sent), client, call, record);
     }
+    let answer = &mut sent.answered.0;
     if !has_token(answer.headers(), &header::UPGRADE, b"websocket") {
-        return deliver(Err(Failure::Broken), table, rule, record);
+        return deliver(Err(Failure::Broken), client, call, record);
     }
-    let upgrade = hyper::upgrade::on(&mut answer);
-    let (mut parts, body) = answer.into_parts();
+    let upgrade = hyper::upgrade::on(answer);
+    // The connection is the tunnel's until both are done.
+    let ((mut parts, body), lease) = (sent.answered.0.into_parts(), sent.answered.1);
     let of_origin = match body {
         OriginBody::Http2(stream) => stream.into_tunnel().map(OriginSide::Http2),
         OriginBody::Http1(_) | OriginBody::Nothing => Some(OriginSide::Http1(upgrade)),
     };
     let Some(of_origin) = of_origin else {
-        return deliver(Err(Failure::Broken), table, rule, record);
+        return deliver(Err(Failure::Broken), client, call, record);
     };
     if response::unframe(&mut parts.headers).is_err() {
-        return deliver(Err(Failure::Broken), table, rule, record);
+        return deliver(Err(Failure::Broken), client, call, record);
     }
     parts.headers.remove(header::CONTENT_LENGTH);
+    response::edit_of_backend(&mut parts.headers, table, (rule, group));
     response::edit(&mut parts.headers, table, Some(rule));
+    tell_session(&mut parts.headers, client, call, sent.endpoint);
     parts.headers.insert(header::UPGRADE, WEBSOCKET);
     parts.headers.insert(header::CONNECTION, UPGRADE);
     record.is_tunnel(table, Some(rule));

@@ -1,0 +1,309 @@
+//! Copies of requests, for Services that are to see them and whose answers count for nothing.
+//!
+//! A mirror never slows or fails a request: its task is its own, its part of the body waits in a queue that is bounded, and what
+//! does not fit is dropped and counted. A body is sent on while it comes; a mirror that takes it too slowly is cut off, and its
+//! request does not look complete.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Request};
+use hyper::body::Frame;
+use router::random;
+use tokio::sync::mpsc;
+
+use super::super::Http;
+use super::super::body::{BoxError, ClientBody, Progress};
+use super::super::deadline::{Limit, Until};
+use super::super::origin::{self, Failure, Patience, Try};
+use super::super::record::Watch;
+use super::super::table::{RuleId, Table};
+use super::drain;
+use super::upload::{Memory, Taken};
+
+/// Mirrored requests of one Gateway, at once.
+const MOST: usize = 1024;
+/// Of these, to one Service: one that never answers leaves places for others.
+const MOST_OF_GROUP: usize = 128;
+/// After this a mirrored request is given up.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Parts of a body that wait for one mirror, and their bytes.
+const QUEUE: usize = 64;
+const MOST_WAITING: usize = 256 << 10;
+/// Bytes that wait for all mirrors of one Gateway.
+const MOST_TOGETHER: usize = 16 << 20;
+
+/// What became of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mirrored {
+    /// The mirror has answered, whatever it said.
+    Answered,
+    /// It could not be reached, or did not answer in time.
+    Failed,
+    /// Dropped: its Service has no endpoint.
+    NoEndpoint,
+    /// Dropped: too many are under way.
+    TooMany,
+    /// Cut off: the mirror took the body too slowly, or the client broke it off.
+    BodyCutOff,
+}
+
+impl Mirrored {
+    pub const ALL: [Self; 5] =
+        [Self::Answered, Self::Failed, Self::NoEndpoint, Self::TooMany, Self::BodyCutOff];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Failed => "failed",
+            Self::NoEndpoint => "no_endpoint",
+            Self::TooMany => "too_many",
+            Self::BodyCutOff => "body_cut_off",
+        }
+    }
+}
+
+/// What all mirrors of one Gateway share.
+#[derive(Debug)]
+pub(crate) struct Mirrors {
+    under_way: AtomicUsize,
+    memory: Arc<Memory>,
+    counts: [AtomicU64; Mirrored::ALL.len()],
+}
+
+impl Default for Mirrors {
+    fn default() -> Self {
+        Self {
+            under_way: AtomicUsize::new(0),
+            memory: Memory::new(MOST_TOGETHER),
+            counts: [const { AtomicU64::new(0) }; Mirrored::ALL.len()],
+        }
+    }
+}
+
+impl Mirrors {
+    fn count(&self, what: Mirrored) {
+        self.counts[what as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counted(&self, what: Mirrored) -> u64 {
+        self.counts[what as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// A place for one mirrored request.
+#[derive(Debug)]
+struct Place {
+    http: Arc<Http>,
+    of_group: Arc<AtomicUsize>,
+}
+
+impl Place {
+    fn take(http: &Arc<Http>, of_group: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self { http: Arc::clone(http), of_group: Arc::clone(of_group) };
+        let all = http.upstream.mirrors.under_way.fetch_add(1, Ordering::Relaxed);
+        let here = of_group.fetch_add(1, Ordering::Relaxed);
+        (all < MOST && here < MOST_OF_GROUP).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.http.upstream.mirrors.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.of_group.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Sends copies of the request to the mirrors of its rule, each in a task of its own. `parts`: with the edits of the rule.
+/// Returns what is to be fed with the body as it comes; nothing where there is none.
+pub(crate) fn begin(
+    http: &Arc<Http>,
+    table: &Arc<Table>,
+    rule: RuleId,
+    parts: &Parts,
+    has_body: bool,
+) -> Vec<Feed> {
+    let mirrors = table.rule(rule).map_or(&[][..], |rule| rule.mirrors());
+    let mut feeds = Vec::new();
+    for at in (0..mirrors.len()).filter(|at| mirrors[*at].takes(random::next())) {
+        let shared = &http.upstream.mirrors;
+        let Some(target) = table.mirror(rule, at).filter(|target| !target.group.endpoints().is_empty())
+        else {
+            shared.count(Mirrored::NoEndpoint);
+            continue;
+        };
+        let Some(place) = Place::take(http, target.health.mirrored()) else {
+            shared.count(Mirrored::TooMany);
+            continue;
+        };
+        let body = if has_body {
+            let (feed, body) = Feed::new(&shared.memory);
+            feeds.push(feed);
+            body
+        } else {
+            ClientBody::Empty
+        };
+        let mut request = Request::new(body);
+        *request.method_mut() = parts.method.clone();
+        *request.uri_mut() = parts.uri.clone();
+        *request.headers_mut() = parts.headers.clone();
+        let table = Arc::clone(table);
+        drop(tokio::spawn(async move {
+            let outcome = carry(&place.http, &table, (rule, at), request).await;
+            place.http.upstream.mirrors.count(outcome);
+        }));
+    }
+    feeds
+}
+
+async fn carry(
+    http: &Http,
+    table: &Table,
+    (rule, at): (RuleId, usize),
+    request: Request<ClientBody>,
+) -> Mirrored {
+    let Some(target) = table.mirror(rule, at) else { return Mirrored::NoEndpoint };
+    let until = Until { at: Instant::now() + LONGEST, limit: Limit::Request, is_fault: false };
+    let mut one = Try { pooled: true, until: Some(until), ..Try::default() };
+    let patience = Patience::from(table.router().timeouts());
+    match origin::send(http, target, patience, request, &mut one, &mut Watch(None)).await {
+        Ok(sent) => {
+            drain(sent).await;
+            Mirrored::Answered
+        }
+        Err(Failure::Upload | Failure::Stalled) => Mirrored::BodyCutOff,
+        Err(_) => Mirrored::Failed,
+    }
+}
+
+/// A part of a body on its way to a mirror. Its bytes are given back when it is taken.
+#[derive(Debug)]
+enum Part {
+    Data(Bytes, [Taken; 2]),
+    Trailers(HeaderMap),
+    End,
+}
+
+/// Where a copy of the body goes. Dropped without an end, the mirror's request breaks off.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    /// None once it is cut off.
+    to: Option<mpsc::Sender<Part>>,
+    waiting: Arc<Memory>,
+    together: Arc<Memory>,
+}
+
+impl Feed {
+    fn new(together: &Arc<Memory>) -> (Self, ClientBody) {
+        let (to, from) = mpsc::channel(QUEUE);
+        let feed = Self { to: Some(to), waiting: Memory::new(MOST_WAITING), together: Arc::clone(together) };
+        let body = Fed { from, progress: Progress::of_mirror(), is_over: false };
+        (feed, ClientBody::Mirrored(Box::new(body)))
+    }
+
+    fn put(&mut self, part: Option<Part>) {
+        let fits = self.to.as_ref().zip(part).is_some_and(|(to, part)| to.try_send(part).is_ok());
+        if !fits {
+            self.to = None;
+        }
+    }
+
+    /// A copy: the bytes may be a small part of a large block of memory.
+    pub(crate) fn data(&mut self, data: &Bytes) {
+        if self.to.is_none() {
+            return;
+        }
+        let taken = self.waiting.take(data.len()).zip(self.together.take(data.len()));
+        self.put(taken.map(|(one, other)| Part::Data(Bytes::copy_from_slice(data), [one, other])));
+    }
+
+    pub(crate) fn trailers(&mut self, trailers: &HeaderMap) {
+        self.put(Some(Part::Trailers(trailers.clone())));
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.put(Some(Part::End));
+        self.to = None;
+    }
+}
+
+/// Why the request to a mirror breaks off.
+#[derive(Debug, thiserror::Error)]
+#[error("the body of a mirrored request was cut off")]
+struct CutOff;
+
+/// The body of a mirrored request.
+#[derive(Debug)]
+pub(crate) struct Fed {
+    from: mpsc::Receiver<Part>,
+    progress: Arc<Progress>,
+    is_over: bool,
+}
+
+impl Fed {
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        self.is_over
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match ready!(self.from.poll_recv(cx)) {
+            Some(Part::Data(data, _)) => {
+                let frame = Frame::data(data);
+                self.progress.saw(Some(&frame));
+                Some(Ok(frame))
+            }
+            Some(Part::Trailers(trailers)) => {
+                self.over();
+                Some(Ok(Frame::trailers(trailers)))
+            }
+            Some(Part::End) => {
+                self.over();
+                None
+            }
+            None => Some(Err(CutOff.into())),
+        })
+    }
+
+    fn over(&mut self) {
+        self.is_over = true;
+        self.progress.saw(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_listed_in_their_order() {
+        for (at, outcome) in Mirrored::ALL.into_iter().enumerate() {
+            assert_eq!(outcome as usize, at);
+        }
+    }
+
+    #[test]
+    fn a_mirror_that_takes_nothing_is_cut_off_and_its_bytes_are_given_back() {
+        let together = Memory::new(MOST_TOGETHER);
+        let (mut feed, body) = Feed::new(&together);
+        let data = Bytes::from(vec![0; 100 << 10]);
+        feed.data(&data);
+        feed.data(&data);
+        assert_eq!(together.used(), 200 << 10);
+        feed.data(&data);
+        assert!(feed.to.is_none(), "more than {MOST_WAITING} bytes would wait");
+        feed.data(&data);
+        drop(body);
+        assert_eq!(together.used(), 0);
+    }
+}

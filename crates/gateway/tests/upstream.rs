@@ -1,0 +1,199 @@
+//! What rules say of the way to their backends, by manifests and `serve`: timeouts, retries, mirrors, sessions, filters of backendRefs.
+//!
+//! The front carries it out; with `dataPath: Varnish` the status of the route names what is not in use.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{
+    Ask, Origin, Program, Scene, cache_policy, class, free_port, front_carries_http, gateway, get, route,
+    service, wait_for,
+};
+
+struct Site {
+    port: u16,
+    program: Program,
+    scene: Scene,
+}
+
+/// Gateway `web` with these routes and Services.
+fn site(services: &[(&str, &[&Origin])], routes: &str) -> Site {
+    let port = free_port();
+    let services: String = services
+        .iter()
+        .map(|(name, origins)| {
+            service(name, &origins.iter().map(|origin| origin.address()).collect::<Vec<_>>())
+        })
+        .collect();
+    let scene = Scene::new(&[&class(), &gateway("web", &[port]), &services, routes].concat());
+    let program = scene.serve();
+    Site { port, program, scene }
+}
+
+#[test]
+fn a_request_that_takes_longer_than_its_rule_allows_gets_504() {
+    if !front_carries_http() {
+        return;
+    }
+    let origin = Origin::new("slow");
+    let rules = "
+  rules:
+  - matches: [{path: {value: /hold/request}}]
+    timeouts: {request: 500ms}
+    backendRefs: [{name: shop, port: 80}]
+  - matches: [{path: {value: /hold/backend}}]
+    timeouts: {request: 10s, backendRequest: 500ms}
+    backendRefs: [{name: shop, port: 80}]
+  - matches: [{path: {value: /}}]
+    timeouts: {request: 0s}
+    backendRefs: [{name: shop, port: 80}]
+";
+    let site = site(&[("shop", &[&origin])], &route("shop", rules));
+    assert_eq!(get(site.port, "a", "/").status, 200);
+    for url in ["/hold/request", "/hold/backend"] {
+        let began = Instant::now();
+        assert_eq!(get(site.port, "a", url).status, 504, "{url}");
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(500) && took < Duration::from_secs(5), "{url}: {took:?}");
+    }
+}
+
+#[test]
+fn a_cached_rule_keeps_its_time_and_what_is_cached_is_served_at_once() {
+    if !front_carries_http() {
+        return;
+    }
+    let origin = Origin::new("slow");
+    origin.answer_with(200, &["Cache-Control: max-age=60"]);
+    let rules = "
+  rules:
+  - timeouts: {request: 500ms}
+    backendRefs: [{name: shop, port: 80}]
+";
+    let manifests = [route("shop", rules), cache_policy("shop", "shop", "  defaultTTL: 1m")].concat();
+    let site = site(&[("shop", &[&origin])], &manifests);
+    assert_eq!(get(site.port, "a", "/page").status, 200);
+    assert_eq!(get(site.port, "a", "/hold/page").status, 504);
+    // varnishd has gone on with its fetch.
+    origin.release();
+    let hit = wait_for("a hit", || {
+        let answer = get(site.port, "a", "/hold/page");
+        (answer.status == 200).then_some(answer)
+    });
+    assert_eq!(hit.text(), "slow");
+    assert_eq!(get(site.port, "a", "/page").status, 200);
+}
+
+#[test]
+fn a_status_that_the_rule_names_is_tried_at_another_endpoint() {
+    if !front_carries_http() {
+        return;
+    }
+    let (good, busy) = (Origin::new("good"), Origin::new("busy"));
+    busy.answer_with(503, &[]);
+    let rules = "
+  rules:
+  - retry: {codes: [503], attempts: 2, backoff: 10ms}
+    backendRefs: [{name: shop, port: 80}]
+";
+    let site = site(&[("shop", &[&good, &busy])], &route("shop", rules));
+    for _ in 0..20 {
+        let answer = Ask::new("POST", "a", "/").body(b"all of it".to_vec()).send(site.port);
+        assert_eq!((answer.status, answer.text().as_str()), (200, "all of it"));
+    }
+    assert!(!busy.seen().is_empty(), "it was asked, too");
+    assert!(busy.seen().iter().all(|seen| seen.body == b"all of it"));
+}
+
+#[test]
+fn mirrors_get_copies_and_their_answers_count_for_nothing() {
+    if !front_carries_http() {
+        return;
+    }
+    let (origin, one, other) = (Origin::new("origin"), Origin::new("one"), Origin::new("other"));
+    one.answer_with(500, &["X-Evil: 1"]);
+    other.answer_with(0, &[]);
+    let rules = "
+  rules:
+  - filters:
+    - type: RequestHeaderModifier
+      requestHeaderModifier: {set: [{name: X-Set, value: here}]}
+    - {type: RequestMirror, requestMirror: {backendRef: {name: one, port: 80}}}
+    - {type: RequestMirror, requestMirror: {backendRef: {name: other, port: 80}}}
+    backendRefs: [{name: shop, port: 80}]
+";
+    let services: &[(&str, &[&Origin])] = &[("shop", &[&origin]), ("one", &[&one]), ("other", &[&other])];
+    let site = site(services, &route("shop", rules));
+    let answer = Ask::new("POST", "shop.example", "/a?b=c").body(b"hello".to_vec()).send(site.port);
+    assert_eq!((answer.status, answer.origin()), (200, "origin"));
+    assert_eq!(answer.header("x-evil"), None);
+    for mirror in [&one, &other] {
+        let seen = mirror.wait_for("/a?b=c");
+        assert_eq!((seen.method.as_str(), &seen.body[..]), ("POST", &b"hello"[..]));
+        assert_eq!(seen.header("host"), Some("shop.example"));
+        assert_eq!(seen.header("x-set"), Some("here"));
+    }
+}
+
+#[test]
+fn a_session_stays_with_its_endpoint_and_survives_a_restart() {
+    if !front_carries_http() {
+        return;
+    }
+    let origins = [Origin::new("a"), Origin::new("b"), Origin::new("c"), Origin::new("d")];
+    let rules = "
+  rules:
+  - matches: [{path: {value: /cart}}]
+    sessionPersistence: {sessionName: cart, absoluteTimeout: 1h, cookieConfig: {lifetimeType: Permanent}}
+    backendRefs: [{name: shop, port: 80}]
+";
+    let site = site(&[("shop", &origins.each_ref())], &route("shop", rules));
+    let first = get(site.port, "a", "/cart");
+    let cookie = first.header("set-cookie").unwrap().to_owned();
+    assert!(
+        cookie.starts_with("cart=") && cookie.contains("; Path=/cart; HttpOnly; SameSite=Lax"),
+        "{cookie}"
+    );
+    assert!(cookie.ends_with("; Max-Age=3600"), "{cookie}");
+    let shown = cookie.split(';').next().unwrap().to_owned();
+    let ask = |port, shown: &str| Ask::get("a", "/cart/1").header("Cookie", shown).send(port);
+    for _ in 0..12 {
+        let next = ask(site.port, &shown);
+        assert_eq!((next.origin(), next.header("set-cookie")), (first.origin(), None));
+    }
+    let forged = ask(site.port, &format!("cart={}", origins[0].address()));
+    assert!(forged.header("set-cookie").is_some(), "a new session");
+    let Site { port, program, scene } = site;
+    drop(program);
+    let _program = scene.serve();
+    for _ in 0..6 {
+        assert_eq!(ask(port, &shown).origin(), first.origin());
+    }
+}
+
+#[test]
+fn filters_of_a_backend_ref_are_for_it_alone() {
+    if !front_carries_http() {
+        return;
+    }
+    let (one, other) = (Origin::new("one"), Origin::new("other"));
+    let rules = "
+  rules:
+  - backendRefs:
+    - name: one
+      port: 80
+      filters:
+      - type: RequestHeaderModifier
+        requestHeaderModifier: {set: [{name: X-For, value: one}]}
+      - type: ResponseHeaderModifier
+        responseHeaderModifier: {set: [{name: X-From, value: one}]}
+    - {name: other, port: 80}
+";
+    let site = site(&[("one", &[&one]), ("other", &[&other])], &route("shop", rules));
+    for _ in 0..40 {
+        let answer = get(site.port, "a", "/");
+        let expected = (answer.origin() == "one").then_some("one");
+        assert_eq!(answer.header("x-from"), expected);
+    }
+    assert_eq!(one.last_seen().header("x-for"), Some("one"));
+    assert_eq!(other.last_seen().header("x-for"), None);
+}
