@@ -183,7 +183,7 @@ async fn carry(
 /// A part of a body on its way to a mirror. Its bytes are given back when it is taken.
 #[derive(Debug)]
 enum Part {
-    Data(Bytes, [Taken; 2]),
+    Data { data: Bytes, _taken: [Taken; 2] },
     Trailers(HeaderMap),
     End,
 }
@@ -218,7 +218,9 @@ impl Feed {
             return;
         }
         let taken = self.waiting.take(data.len()).zip(self.together.take(data.len()));
-        self.put(taken.map(|(one, other)| Part::Data(Bytes::copy_from_slice(data), [one, other])));
+        self.put(
+            taken.map(|(one, other)| Part::Data { data: Bytes::copy_from_slice(data), _taken: [one, other] }),
+        );
     }
 
     pub(crate) fn trailers(&mut self, trailers: &HeaderMap) {
@@ -258,7 +260,7 @@ impl Fed {
             return Poll::Ready(None);
         }
         Poll::Ready(match ready!(self.from.poll_recv(cx)) {
-            Some(Part::Data(data, _)) => {
+            Some(Part::Data { data, .. }) => {
                 let frame = Frame::data(data);
                 self.progress.saw(Some(&frame));
                 Some(Ok(frame))
