@@ -90,6 +90,10 @@ pub struct VarnishCachePolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::SIZE))]
     pub max_object_size: Option<String>,
+    /// Whether a successful POST, PUT, PATCH, DELETE or other unsafe request takes what is stored of its URL out of the cache, and what its
+    /// answer names in Location, Content-Location and Cache-Group-Invalidation. By default it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalidate_on_unsafe: Option<bool>,
     /// What tells two answers apart beside host and URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<CacheKeyParameters>,

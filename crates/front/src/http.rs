@@ -88,6 +88,8 @@ pub struct Http {
     /// Requests for the cache that went to the origin, since varnishd was not there.
     pub(crate) fallbacks: AtomicU64,
     fallback_rooms: cache::Rooms,
+    /// Responses to unsafe methods that were sent although ghost had not answered.
+    pub(crate) not_invalidated: AtomicU64,
     tunnel_idle: Duration,
     tunnel_total: Duration,
     tallies: Tallies,
@@ -121,6 +123,7 @@ impl Http {
             tunnels_refused: AtomicU64::new(0),
             fallbacks: AtomicU64::new(0),
             fallback_rooms: cache::Rooms::default(),
+            not_invalidated: AtomicU64::new(0),
             tunnel_idle,
             tunnel_total,
             tallies: Tallies::default(),
@@ -160,6 +163,11 @@ impl Http {
     /// Requests that were refused, failed or broke off.
     pub fn by_reason(&self, reason: Reason) -> u64 {
         self.tallies.by_reason(reason)
+    }
+
+    /// Responses to unsafe methods that were sent although ghost had not yet invalidated what is stored of their URLs.
+    pub fn not_invalidated(&self) -> u64 {
+        self.not_invalidated.load(Ordering::Relaxed)
     }
 
     /// Requests for the cache that went to their origins because varnishd did not run.

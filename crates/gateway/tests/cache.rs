@@ -250,3 +250,39 @@ fn x_cache_can_be_switched_off() {
     }
     assert_eq!(site.asked(), 1);
 }
+
+/// What is stored of a URL leaves the cache before the answer to an unsafe method is sent.
+#[test]
+fn unsafe_methods_invalidate_before_the_client_knows() {
+    let site = Site::with_policy("  defaultTTL: 1h");
+    site.origins[0].answer_with(200, &["Vary: X-Kind", "Cache-Groups: \"all\""]);
+    let get = |url: &str, kind: &str| Ask::get(HOST, url).header("X-Kind", kind).send(site.port);
+    for url in ["/a", "/b", "/c"] {
+        for kind in ["1", "2"] {
+            expect(&get(url, kind), 200, "MISS");
+            expect(&get(url, kind), 200, "HIT");
+        }
+    }
+    let write = |method: &str, url: &str| Ask::new(method, HOST, url).body(b"x".to_vec()).send(site.port);
+    // An error changes nothing.
+    site.origins[0].answer_with(500, &[]);
+    assert_eq!(write("POST", "/a").status, 500);
+    expect(&get("/a", "1"), 200, "HIT");
+    // In all variants, and what the answer names.
+    for (at, method) in ["POST", "PUT", "PATCH", "DELETE", "M-SEARCH"].into_iter().enumerate() {
+        site.origins[0].answer_with(200, &["Content-Location: /b", "Location: http://other.example.com/c"]);
+        assert_eq!(write(method, "/a").status, 200, "{method}");
+        site.origins[0].answer_with(200, &["Vary: X-Kind", "Cache-Groups: \"all\""]);
+        for url in ["/a", "/b"] {
+            expect(&get(url, "1"), 200, "MISS");
+            if at == 0 {
+                expect(&get(url, "2"), 200, "MISS");
+            }
+        }
+        expect(&get("/c", "1"), 200, "HIT");
+    }
+    site.origins[0].answer_with(200, &["Cache-Group-Invalidation: \"all\""]);
+    assert_eq!(write("POST", "/elsewhere").status, 200);
+    site.origins[0].answer_with(200, &[]);
+    expect(&get("/c", "1"), 200, "MISS");
+}

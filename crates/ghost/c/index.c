@@ -136,4 +136,4 @@ gs_request_body(VRT_CTX, size_t most, size_t *n)
 void gs_free(void *p) { free(p); }
 
 double gs_real_time(void) { return (VTIM_real()); }
-struct worker *gs_worker(VRT_CTX) { return (ctx->bo->wrk); }
+struct worker *gs_worker(VRT_CTX) { return (ctx->bo != NULL ? ctx->bo->wrk : ctx->req->wrk); }

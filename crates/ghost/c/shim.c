@@ -483,6 +483,19 @@ gs_stale(VRT_CTX, double *stale_for)
 	return (oc);
 }
 
+/* Does the fetch replace a stale object, and has the origin said that it is still the same? */
+int gs_replaces_stale(VRT_CTX) { return (ctx->bo->stale_oc != NULL); }
+int gs_was_304(VRT_CTX) { return (VRT_r_beresp_was_304(ctx) != 0); }
+
+/* May others get what is delivered? */
+int
+gs_is_stored(VRT_CTX)
+{
+	const struct objcore *oc = ctx->req->objcore;
+
+	return (oc != NULL && (oc->flags & (OC_F_HFM | OC_F_HFP | OC_F_PRIVATE)) == 0);
+}
+
 /* The request does not wait for another one that fetches the same. In vcl_hash. */
 void gs_do_not_wait(VRT_CTX) { ctx->req->hash_ignore_busy = 1; }
 

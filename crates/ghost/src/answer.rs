@@ -36,6 +36,8 @@ pub(crate) enum Answer {
         rule: u32,
     },
     Control(Control),
+    /// To the front: what it asked for is invalidated.
+    Invalidated,
 }
 
 /// One answer, with what it says still in Rust's hands.
@@ -78,6 +80,7 @@ impl Answer {
             | Self::Loop
             | Self::Refused(_)
             | Self::TooLong(_)
+            | Self::Invalidated
             | Self::Control(_) => None,
         }
     }
@@ -94,9 +97,11 @@ impl Answer {
             Self::Loop => Action::Loop,
             Self::Refused(why) => Action::Refused(*why),
             Self::TooLong(what) => Action::TooLong(*what),
-            Self::NoBackend | Self::EmptyGroup { .. } | Self::Redirect { .. } | Self::Control(_) => {
-                Action::NoBackend
-            }
+            Self::NoBackend
+            | Self::EmptyGroup { .. }
+            | Self::Redirect { .. }
+            | Self::Invalidated
+            | Self::Control(_) => Action::NoBackend,
         }
     }
 
@@ -110,6 +115,7 @@ impl Answer {
         };
         match self {
             Self::Control(control) => control.answer(ctx, bereq),
+            Self::Invalidated => Said { status: 204, ..Said::default() },
             Self::Redirect { .. } => {
                 // SAFETY: ctx is the fetch's live context.
                 let own = unsafe { Socket::of(ctx) };

@@ -7,10 +7,12 @@
 use std::ffi::CStr;
 
 use model::names::{
-    CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, GHOST_PREFIX, OMIT_HEADER, RANGE_HEADER,
-    RESCUE_HEADER, RESCUE_SECONDS_HEADER, SENT_HEADER, TAG_HEADERS, socket_parts,
+    CACHE_GROUPS_HEADER, CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, GHOST_PREFIX, OMIT_HEADER,
+    RANGE_HEADER, RESCUE_HEADER, RESCUE_SECONDS_HEADER, SENT_HEADER, TAG_HEADERS, socket_parts,
 };
-use router::cache::{Answer, Cache, Keeping, Key, Parameters, Rescue, field_names, is_one_range};
+use router::cache::{
+    Answer, Cache, Keeping, Key, Parameters, Rescue, field_names, invalidates, is_one_range,
+};
 use router::sent::OwnWord;
 use router::{Decision, NormalHost, Rule};
 
@@ -19,7 +21,7 @@ use crate::index::{self, tags};
 use crate::message::{ClientRequest, Message};
 use crate::socket::Socket;
 use crate::task::Task;
-use crate::{answer, aside, bound, sent, stats, target};
+use crate::{answer, aside, bound, cache_status, sent, stats, target, writes};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -147,6 +149,12 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         let cache = rule.and_then(Rule::cache);
         let parameters = cache.and_then(Cache::parameters);
         index::fetches(ffi::gs_fetch_began(ctx), parameters);
+        if cache.is_some_and(Cache::invalidates_on_unsafe)
+            && invalidates(before.method(), beresp.status())
+            && let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx))
+        {
+            writes::after_response(ffi::gs_worker(ctx), target.router(), before, beresp);
+        }
         if rule.is_none() || ffi::gs_uncacheable(ctx) == 1 {
             return;
         }
@@ -194,6 +202,8 @@ unsafe fn keep(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Mess
             aside::RESCUED.note(host, before.url(), false);
         }
     }
+    // SAFETY: the caller's promise.
+    unsafe { cache_status::note_forward(ctx, beresp) };
     // After a 304 the stored answer's own word is here.
     beresp.remove_header(RESCUE_SECONDS_HEADER);
     beresp.remove_header(OMIT_HEADER);
@@ -210,7 +220,7 @@ unsafe fn keep(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Mess
 /// The origin may have made this answer before what a purge or a ban is about.
 fn is_overtaken(beresp: Message<'_>) -> bool {
     let part = |name| beresp.header(name).unwrap_or_default();
-    let lines = TAG_HEADERS.into_iter().flat_map(|name| beresp.headers(name));
+    let lines = TAG_HEADERS.into_iter().chain([CACHE_GROUPS_HEADER]).flat_map(|name| beresp.headers(name));
     let tags = lines.flat_map(tags::tags).take(tags::MOST);
     index::is_overtaken(part(CACHE_HOST_HEADER), part(CACHE_URL_HEADER), tags)
 }
@@ -304,7 +314,7 @@ unsafe fn does_not_fit(ctx: *const Ctx, beresp: Message<'_>) -> bool {
 
 /// No purge would find it by all of its tags.
 fn cannot_be_indexed(beresp: Message<'_>) -> bool {
-    let lines = TAG_HEADERS.into_iter().flat_map(|name| beresp.headers(name));
+    let lines = TAG_HEADERS.into_iter().chain([CACHE_GROUPS_HEADER]).flat_map(|name| beresp.headers(name));
     let is_full = !index::has_room_for(lines.flat_map(tags::tags).take(tags::MOST + 1).count());
     if is_full {
         stats::not_kept(stats::INDEX);

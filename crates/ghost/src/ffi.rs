@@ -138,6 +138,9 @@ unsafe extern "C" {
     pub(crate) fn gs_keep_to_validate(ctx: *const Ctx, keep: f64);
     pub(crate) fn gs_is_kept_to_validate(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_do_not_wait(ctx: *const Ctx);
+    pub(crate) fn gs_replaces_stale(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_was_304(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_is_stored(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_fresh_for(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_set_resp_status(ctx: *const Ctx, status: c_uint);
     pub(crate) fn gs_ttl(ctx: *const Ctx) -> f64;

@@ -14,9 +14,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use model::names::{
-    CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, RESCUE_SECONDS_HEADER, TAG_HEADERS,
-};
+use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, RESCUE_SECONDS_HEADER};
 use router::cache::Parameters;
 
 use crate::ffi::{self, RawObject, RawWorker};
@@ -295,7 +293,7 @@ impl<'a> Stored<'a> {
             self.host = Some(value);
         } else if name.eq_ignore_ascii_case(CACHE_URL_HEADER.as_bytes()) {
             self.url = Some(value);
-        } else if TAG_HEADERS.iter().any(|tag| name.eq_ignore_ascii_case(tag.as_bytes())) {
+        } else if tags::is_tag_header(name) {
             let mut all = tags::tags(value);
             self.tags.extend(all.by_ref().take(tags::MOST - self.tags.len()));
             self.too_many |= all.next().is_some();

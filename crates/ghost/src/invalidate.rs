@@ -71,7 +71,7 @@ fn of_one(worker: *mut RawWorker, router: &Router, one: &Invalidation, bans: &mu
 }
 
 /// The URL as requests for it are kept; and as it was written, since user VCL or a former setting may have kept it so.
-fn end_url(router: &Router, host: &[u8], url: &[u8], fate: Fate) -> u64 {
+pub(crate) fn end_url(router: &Router, host: &[u8], url: &[u8], fate: Fate) -> u64 {
     let normal = router.normalize(url).ok().and_then(|normal| normal.url);
     let of_normal = normal.map_or(0, |normal| index::end_url(host, &normal, fate));
     of_normal + index::end_url(host, url, fate)

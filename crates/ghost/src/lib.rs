@@ -13,6 +13,7 @@ mod aside;
 mod backend;
 mod bound;
 mod cache;
+mod cache_status;
 mod client;
 mod conditions;
 mod control;
@@ -40,6 +41,7 @@ mod task;
 mod trace;
 mod tunnel;
 mod vmod;
+mod writes;
 
 /// Where varnishd finds the VMOD's descriptor; the shim's constructor fills it.
 #[repr(C, align(16))]

@@ -37,6 +37,7 @@ pub struct Ghost {
     pub(crate) unavailable: OwnedDirector,
     pub(crate) misdirected: OwnedDirector,
     pub(crate) looped: OwnedDirector,
+    pub(crate) invalidated: OwnedDirector,
     refusals: Vec<(Refusal, OwnedDirector)>,
     pub(crate) url_too_long: OwnedDirector,
     pub(crate) header_too_long: OwnedDirector,
@@ -65,6 +66,7 @@ impl Ghost {
             unavailable: Answer::Unavailable.director(ctx, "ghost.unavailable")?,
             misdirected: Answer::Misdirected.director(ctx, "ghost.misdirected")?,
             looped: Answer::Loop.director(ctx, "ghost.loop")?,
+            invalidated: Answer::Invalidated.director(ctx, "ghost.invalidated")?,
             refusals: Refusal::ALL
                 .into_iter()
                 .map(|why| Ok((why, Answer::Refused(why).director(ctx, "ghost.refused")?)))

@@ -28,6 +28,10 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
+    }
+
     /// The director owns the target from here on, and frees it when its last holder lets go.
     pub(crate) fn director(
         ctx: *const Ctx,

@@ -3,7 +3,9 @@
 use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
-use model::names::{GHOST_PREFIX, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER, ROUTE_HEADER};
+use model::names::{
+    GHOST_PREFIX, INVALIDATE_METHOD, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER, ROUTE_HEADER,
+};
 use router::edit::EditRequest;
 use router::{Action, Decision, TooLong, is_host};
 
@@ -15,7 +17,10 @@ use crate::socket::Socket;
 use crate::table::Table;
 use crate::task::Task;
 use crate::tunnel::{asks_for_websocket, tokens};
-use crate::{answer, cache, client, conditions, forwarded, journal, retire, sent, stats, target, trace};
+use crate::{
+    answer, cache, cache_status, client, conditions, forwarded, journal, retire, sent, stats, target, trace,
+    writes,
+};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router__init(
@@ -65,7 +70,17 @@ unsafe extern "C" fn vmod_router_recv(ctx: *const Ctx, ghost: *const Ghost) -> u
             return 1;
         }
         // SAFETY: as above; the request is this thread's.
-        unsafe { arrive(ctx, ghost, &socket, Call::Generated) };
+        unsafe {
+            if client::is_fronts(&socket)
+                && let Some(request) = Message::new(ffi::gs_req(ctx))
+                && request.method() == INVALIDATE_METHOD.as_bytes()
+            {
+                writes::as_asked(ffi::gs_worker(ctx), ghost.table().router(), request);
+                ffi::gs_hint(ctx, ghost.invalidated.raw());
+                return 1;
+            }
+            arrive(ctx, ghost, &socket, Call::Generated);
+        }
         0
     })
 }
@@ -408,7 +423,8 @@ unsafe extern "C" fn vmod_router_internal(ctx: *const Ctx, ghost: *const Ghost) 
     guarded(ctx, 0, || {
         // SAFETY: Varnish passes a live context and our object.
         let (ghost, director) = unsafe { (&*ghost, director(ctx)) };
-        u32::from(ghost.control().map(OwnedDirector::raw) == Some(director))
+        let is_control = ghost.control().map(OwnedDirector::raw) == Some(director);
+        u32::from(is_control || ghost.invalidated.raw() == director)
     })
 }
 
@@ -427,6 +443,10 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
                 && let Some(cache) = rule.cache()
             {
                 cache.consumed_fields().for_each(|name| resp.remove_header(name));
+                if tells_status {
+                    // SAFETY: as above.
+                    unsafe { cache_status::tell(ctx, result, resp) };
+                }
             }
             rule.edit_response(&mut resp);
         }

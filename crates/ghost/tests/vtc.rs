@@ -24,6 +24,9 @@ macro_rules! cases {
 }
 
 cases! {
+    the_front_invalidates_by_a_request_of_its_own
+    cache_status_says_what_the_cache_did
+    unsafe_methods_invalidate
     a_part_is_never_taken_for_the_whole
     age_is_read_as_the_rfc_says
     conditions_are_judged_as_the_rfc_says

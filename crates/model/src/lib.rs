@@ -176,6 +176,9 @@ pub struct CachePolicy {
     /// VarnishCachePolicy. Unlike `bypass_headers`, user VCL may remove the Cookie first.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cookies_pass: bool,
+    /// Whether responses to unsafe methods (POST, PUT, …) leave what is stored of their URLs as it is.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_unsafe_methods: bool,
 }
 
 /// A part of the time since the last change.

@@ -78,6 +78,8 @@ pub const RESCUE_HEADER: &str = "X-Ghost-Rescue";
 pub const RESCUE_SECONDS_HEADER: &str = "X-Ghost-Stale";
 /// On objects in the cache: names of fields that only the client sees whose request fetched it.
 pub const OMIT_HEADER: &str = "X-Ghost-Omit";
+/// On objects in the cache: why and with which result the origin was asked, as Cache-Status has it.
+pub const FORWARD_HEADER: &str = "X-Ghost-Forward";
 /// Content-Range of a 206, on its way through Varnish.
 pub const RANGE_HEADER: &str = "X-Ghost-Range";
 /// Headers that begin so are ghost's alone: they never come from a client, and never reach an origin or a client.
@@ -86,6 +88,17 @@ pub const SENT_HEADER: &str = "X-Ghost-Sent";
 pub const GHOST_PREFIX: &str = "X-Ghost-";
 /// On requests to origins: through which gateways and CDNs they went (RFC 8586). A request with the Gateway's own id is refused.
 pub const LOOP_HEADER: &str = "CDN-Loop";
+/// The method of a request by [`FRONT_SOCKET`] that takes its URL out of the cache, and all that the headers below name. No client's
+/// request comes with it: the front asks the cache by GET and HEAD alone.
+pub const INVALIDATE_METHOD: &str = "INVALIDATE";
+/// On such a request: one more URL of the same host.
+pub const ALSO_HEADER: &str = "X-Ghost-Also";
+/// On such a request: groups of the same host, as Cache-Group-Invalidation names them.
+pub const GROUPS_HEADER: &str = "X-Ghost-Groups";
+/// By which origins put responses into groups (RFC 9875). Clients see it.
+pub const CACHE_GROUPS_HEADER: &str = "cache-groups";
+/// On responses to unsafe methods: which groups have changed.
+pub const GROUP_INVALIDATION_HEADER: &str = "cache-group-invalidation";
 /// On the front's own answer to varnishd: the backend was not reached, or not verified, and was sent nothing. Its value is
 /// what [`FRONT_PROOF_ENV`] says; from anyone else it means nothing.
 pub const FRONT_HEADER: &str = "X-Ghost-Front";

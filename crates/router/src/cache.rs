@@ -13,6 +13,7 @@ mod number;
 mod query;
 mod range;
 mod targeted;
+mod writes;
 
 use model::{BypassHeader, CachePolicy};
 
@@ -28,6 +29,7 @@ pub use self::key::Key;
 pub use self::lifetime::{Answer, Keeping, Rescue};
 pub use self::query::Parameters;
 pub use self::range::is_one_range;
+pub use self::writes::{invalidates, same_origin_url};
 
 /// What a rule's policy says.
 #[derive(Debug, Clone)]
@@ -44,6 +46,7 @@ pub struct Cache {
     parameters: Option<Parameters>,
     bypass: Box<[Bypass]>,
     cookies_pass: bool,
+    ignores_writes: bool,
 }
 
 /// Who says how long an answer is fresh.
@@ -96,6 +99,7 @@ impl Cache {
             key_headers: key.headers.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
             parameters: Parameters::new(key.query_params_include.as_ref(), key.query_params_exclude.as_ref()),
             cookies_pass: from.cookies_pass,
+            ignores_writes: from.ignore_unsafe_methods,
             bypass: from.bypass_headers.iter().map(bypass).collect::<Result<_, _>>()?,
         })
     }
@@ -127,6 +131,11 @@ impl Cache {
     /// Whether a Cookie takes a request past the cache, where nothing else does.
     pub fn cookies_pass(&self) -> bool {
         self.cookies_pass
+    }
+
+    /// Whether a response to an unsafe method invalidates what is stored of its URL.
+    pub fn invalidates_on_unsafe(&self) -> bool {
+        !self.ignores_writes
     }
 
     pub(crate) fn key_headers(&self) -> impl Iterator<Item = &str> {

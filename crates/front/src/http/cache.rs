@@ -10,11 +10,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
-use http::{Method, response};
-use model::names::CLIENT_HEADER;
+use http::{Method, StatusCode, response};
+use model::names::{ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, INVALIDATE_METHOD};
 use model::stats::CACHE_RESULTS;
+use router::Rule;
+use router::cache::{invalidates, same_origin_url};
 use router::counters::OTHER;
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -29,6 +31,9 @@ const CONNECT: Duration = Duration::from_millis(250);
 /// Requests to one group that go past a cache that is not there, at once. The cache would have kept most of them from it.
 const ROOM: usize = 128;
 const MOST_ROOMS: usize = 1024;
+/// A response to an unsafe method waits for ghost not longer than this.
+const INVALIDATION: Duration = Duration::from_secs(1);
+const MOST_NAMED: usize = 16;
 
 /// Places on the way past the cache, by group.
 #[derive(Debug, Default)]
@@ -78,6 +83,77 @@ fn head(client: &Client, parts: &Parts, url: &[u8]) -> Option<Vec<u8>> {
     line(CLIENT_HEADER, identity);
     head.extend_from_slice(b"\r\n");
     Some(head)
+}
+
+/// What a response to an unsafe method may have changed: the client's own host and URL.
+#[derive(Debug)]
+pub(crate) struct Written {
+    host: HeaderValue,
+    url: Vec<u8>,
+    method: Method,
+}
+
+impl Written {
+    /// Where the rule's cache policy invalidates, and the method is not safe.
+    pub(crate) fn of(rule: Option<&Rule>, parts: &Parts, url: &[u8]) -> Option<Self> {
+        // The status is not known yet.
+        let may = invalidates(parts.method.as_str().as_bytes(), 200)
+            && rule.and_then(Rule::cache).is_some_and(router::cache::Cache::invalidates_on_unsafe);
+        let host = parts.headers.get(header::HOST).filter(|_| may)?;
+        Some(Self { host: host.clone(), url: url.to_vec(), method: parts.method.clone() })
+    }
+
+    /// What ghost is told, where this response says that something has changed.
+    pub(crate) fn order(&self, scheme: &str, status: StatusCode, headers: &HeaderMap) -> Option<Vec<u8>> {
+        let changed = invalidates(self.method.as_str().as_bytes(), status.as_u16());
+        changed.then(|| self.request(scheme.as_bytes(), headers))
+    }
+
+    fn request(&self, scheme: &[u8], headers: &HeaderMap) -> Vec<u8> {
+        let host = self.host.as_bytes();
+        let mut request = Vec::with_capacity(256);
+        request.extend_from_slice(INVALIDATE_METHOD.as_bytes());
+        request.push(b' ');
+        request.extend_from_slice(&self.url);
+        request.extend_from_slice(b" HTTP/1.1\r\n");
+        let mut line = |name: &str, value: &[u8]| {
+            request.extend_from_slice(name.as_bytes());
+            request.extend_from_slice(b": ");
+            request.extend_from_slice(value);
+            request.extend_from_slice(b"\r\n");
+        };
+        line("Host", host);
+        let named = [header::LOCATION, header::CONTENT_LOCATION];
+        for value in named.iter().flat_map(|name| headers.get_all(name)).take(MOST_NAMED) {
+            if let Some(url) = same_origin_url(value.as_bytes(), scheme, host, &self.url) {
+                line(ALSO_HEADER, &url);
+            }
+        }
+        for value in headers.get_all(GROUP_INVALIDATION_HEADER).iter().take(MOST_NAMED) {
+            line(GROUPS_HEADER, value.as_bytes());
+        }
+        request.extend_from_slice(b"\r\n");
+        request
+    }
+}
+
+/// Tells ghost, and waits until what is stored is gone; not longer than [`INVALIDATION`].
+pub(crate) async fn invalidate(client: &Client, order: &[u8]) {
+    let http = &client.http;
+    // Where varnishd does not run, nothing is stored.
+    let Some(home) = http.cache_start() else { return };
+    let told = async {
+        if let Some(stream) = kept::take(home)
+            && exchange(stream, order, false, home).await.is_ok()
+        {
+            return true;
+        }
+        let Ok(stream) = UnixStream::connect(&http.cache_socket).await else { return false };
+        exchange(stream, order, false, home).await.is_ok()
+    };
+    if !timeout(INVALIDATION, told).await.unwrap_or(false) {
+        http.not_invalidated.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Asks varnishd. None where it is not there: the request, which has no body, may go to its origin.

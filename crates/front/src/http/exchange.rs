@@ -84,6 +84,9 @@ pub(crate) async fn exchange(
     }
     match (decided.action, decided.rule) {
         (Action::Forward { group }, Some(rule)) => {
+            let url = decided.url.as_deref().map_or_else(|| request::url(&parts.uri), Into::into);
+            let written = cache::Written::of(table.rule(rule), &parts, &url);
+            drop(url);
             let Some(request) = prepared(parts, body, client, &admitted, &table, &decided) else {
                 return response::own(no_url(), Some(&table), Some(rule), record);
             };
@@ -93,7 +96,7 @@ pub(crate) async fn exchange(
             let call = Call { http, table: &table, rule, group, pooled, deadline, session };
             match upgrade {
                 Some(upgrade) => tunnel::open(client, call, request, upgrade, record).await,
-                None => direct(client, call, request, record).await,
+                None => direct(client, call, request, written, record).await,
             }
         }
         _ => answer(client, &parts, &table, &decided, record),
@@ -223,6 +226,7 @@ async fn direct(
     client: &Client,
     call: Call<'_>,
     request: Prepared,
+    written: Option<cache::Written>,
     mut record: Record,
 ) -> Response<AnswerBody> {
     let upload = request.body.progress();
@@ -233,6 +237,12 @@ async fn direct(
             response::with_body(request::too_large(), Some(call.table), Some(call.rule), record, PASS);
         response.extensions_mut().insert(Closes);
         return response;
+    }
+    if let (Some(written), Ok(Sent { answered: (response, _), .. })) = (written, &sent)
+        && let Some(order) = written.order(client.scheme(), response.status(), response.headers())
+    {
+        // Before the client knows: what it asks for next must not be what it has just changed.
+        cache::invalidate(client, &order).await;
     }
     deliver(sent, client, call, record)
 }
@@ -348,7 +358,7 @@ async fn ask_cache(
         Some(request) => {
             let (http, deadline) = (&client.http, decided.deadline);
             let call = Call { http, table, rule, group, pooled: true, deadline, session: None };
-            direct(client, call, request, record).await
+            direct(client, call, request, None, record).await
         }
         None => response::own(no_url(), Some(table), Some(rule), record),
     }

@@ -109,7 +109,7 @@ impl Client {
         self.introduction.tls.as_ref().map_or("", |tls| &tls.version)
     }
 
-    fn scheme(&self) -> &'static str {
+    pub(crate) fn scheme(&self) -> &'static str {
         if self.is_tls { "https" } else { "http" }
     }
 

@@ -87,6 +87,7 @@ fn read(
             .map(|header| bypass_header(header, &mut check_pattern))
             .collect::<Result<_, _>>()?,
         cookies_pass: false,
+        ignore_unsafe_methods: spec.invalidate_on_unsafe == Some(false),
     })
 }
 
@@ -170,12 +171,13 @@ mod tests {
     #[test]
     fn what_the_origin_says_may_be_read_in_other_ways() {
         let policy = of(&json!({"defaultTTL": "1m", "heuristic": {"fraction": "0.1", "max": "1h"},
-            "cacheControlTargets": ["Shop-Cache-Control", "CDN-Cache-Control"]}))
+            "cacheControlTargets": ["Shop-Cache-Control", "CDN-Cache-Control"], "invalidateOnUnsafe": false}))
         .unwrap();
         assert_eq!(
             serde_json::to_value(&policy).unwrap(),
             json!({"default_ttl_seconds": 60.0, "heuristic": {"fraction": 0.1, "max_seconds": 3600.0},
-                "cache_control_targets": ["Shop-Cache-Control", "CDN-Cache-Control"]})
+                "cache_control_targets": ["Shop-Cache-Control", "CDN-Cache-Control"],
+                "ignore_unsafe_methods": true})
         );
     }
 
