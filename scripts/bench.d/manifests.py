@@ -184,7 +184,7 @@ def streams(origin):
     """A TCPRoute and a UDPRoute to one origin."""
     routes = (
         f"""\
-apiVersion: gateway.networking.k8s.io/v1alpha2
+apiVersion: gateway.networking.k8s.io/v1
 kind: {kind}
 metadata: {{name: stream}}
 spec:

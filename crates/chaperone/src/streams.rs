@@ -3,10 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use model::StreamListener;
 use model::ghost::Group;
 use model::names::socket_parts;
 use model::routing::Routing;
+use model::{StreamListener, TlsBackend};
 use translate::{Notice, Severity, TlsGroups};
 
 /// Adds them to the configuration, after all others: a port that HTTP or TLS has is theirs.
@@ -54,34 +54,33 @@ pub(crate) fn add(
 
 fn stream(listener: &StreamListener, groups: &TlsGroups) -> front::Stream {
     let groups = groups.get(&listener.socket).map_or(&[][..], Vec::as_slice);
-    let groups = groups.iter().map(backend_group);
+    let groups = groups.iter().zip(&listener.backends).map(|(group, backend)| backend_group(group, backend));
     let backends = Arc::new(front::Backends { groups: groups.collect() });
     front::Stream { route: listener.route_name.clone(), backends }
 }
 
-fn backend_group(group: &Group) -> front::BackendGroup {
+fn backend_group(group: &Group, backend: &TlsBackend) -> front::BackendGroup {
     front::BackendGroup {
         name: group.name.clone().unwrap_or_default(),
         weight: group.weight,
         endpoints: group.backends.iter().map(|one| SocketAddr::new(one.address, one.port)).collect(),
         tls: None,
-        proxy_protocol: false,
+        proxy_protocol: backend.proxy_protocol,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use model::TlsBackend;
     use model::ghost::Endpoint;
 
     use super::*;
 
-    fn listener(socket: &str) -> StreamListener {
+    fn listener(socket: &str, proxy_protocol: bool) -> StreamListener {
         StreamListener {
             name: socket.to_owned(),
             socket: socket.to_owned(),
             route_name: "d/r".to_owned(),
-            backends: vec![TlsBackend { weight: 2, ..TlsBackend::default() }],
+            backends: vec![TlsBackend { weight: 2, proxy_protocol, ..TlsBackend::default() }],
         }
     }
 
@@ -100,7 +99,7 @@ mod tests {
 
     #[test]
     fn tcp_and_udp_may_have_the_same_port_and_each_knows_its_endpoints() {
-        let stream_listeners = vec![listener("tcp-53"), listener("udp-53")];
+        let stream_listeners = vec![listener("tcp-53", true), listener("udp-53", false)];
         let (config, notices) = added(&Routing { stream_listeners, ..Routing::default() });
         assert_eq!(notices, []);
         let [tcp] = config.listeners.as_slice() else { panic!("{config:?}") };
@@ -108,7 +107,7 @@ mod tests {
         assert_eq!((tcp.port, tcp.socket.as_str()), (53, "tcp-53"));
         assert_eq!((udp.port, udp.socket.as_str(), udp.drains), (53, "udp-53", false));
         let front::Action::Relay(stream) = &tcp.hosts[0].action else { panic!("{tcp:?}") };
-        assert_eq!(stream, &udp.stream);
+        assert!(stream.backends.groups[0].proxy_protocol && !udp.stream.backends.groups[0].proxy_protocol);
         let [group] = udp.stream.backends.groups.as_slice() else { panic!("{udp:?}") };
         assert_eq!((udp.stream.route.as_str(), group.weight, group.name.as_str()), ("d/r", 2, "d/s"));
         assert_eq!(group.endpoints, ["10.0.0.1:5".parse().unwrap()]);
@@ -118,7 +117,7 @@ mod tests {
     fn a_port_that_another_listener_has_stays_its_own() {
         let http =
             model::Listener { name: "http".into(), socket: "http-80".into(), hostname: None, tls: None };
-        let stream_listeners = vec![listener("tcp-80"), listener("udp-80")];
+        let stream_listeners = vec![listener("tcp-80", false), listener("udp-80", false)];
         let routing = Routing { listeners: vec![http], stream_listeners, ..Routing::default() };
         let (config, notices) = added(&routing);
         assert_eq!((config.listeners.len(), config.datagrams.len(), notices.len()), (0, 1, 1));

@@ -30,6 +30,7 @@ mod reload;
 mod routing;
 mod scarce;
 mod shared_cache;
+mod streams;
 mod support;
 mod tls;
 mod tls_clients;

@@ -17,6 +17,9 @@ pub const API_GROUP: &str = "gateway.varnish-software.com";
 /// SHA-256 over what varnishd or its pod needs at start.
 pub const INFRA_HASH_ANNOTATION: &str = "varnish.io/infra-hash";
 
+/// `appProtocol` of a Service's port whose server wants a PROXY v2 header before the bytes of each connection of a TCPRoute.
+pub const PROXY_V2_APP_PROTOCOL: &str = "gateway.varnish-software.com/proxy-v2";
+
 /// On everything that the operator makes.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "varnish-gateway";

@@ -91,6 +91,9 @@ pub struct TlsBackend {
     /// A name out of the file's `backend_tls`: what was decrypted is encrypted again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend_tls: Option<String>,
+    /// The backend wants a PROXY v2 header before the bytes of each connection. For TCPRoutes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub proxy_protocol: bool,
 }
 
 /// What clients of a port must show.

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use model::Protocol;
+use model::names::PROXY_V2_APP_PROTOCOL;
 
 use crate::listener::Fault;
 use crate::snapshot::{Key, Snapshot};
@@ -55,6 +56,12 @@ pub(crate) fn find_for<'a>(
         });
     }
     port(transport, service, object, wanted)
+}
+
+/// Does the server of a TCP port want a PROXY v2 header before the bytes of each connection?
+pub(crate) fn wants_proxy_header(service: &Key, port: u16, snapshot: &Snapshot) -> bool {
+    let port = find(service, Some(Wanted::Number(port.into())), snapshot);
+    port.is_ok_and(|port| port.app_protocol.as_deref() == Some(PROXY_V2_APP_PROTOCOL))
 }
 
 /// By number, of the wanted transport where the number stands for two; or by name.

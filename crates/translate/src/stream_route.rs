@@ -19,6 +19,7 @@ use crate::http_route::{parents, resolved};
 use crate::listener::{Fault, RouteKind};
 use crate::notice::Notice;
 use crate::refused;
+use crate::service_port;
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{ACCEPTED, Condition, ParentStatus, RouteStatus};
 
@@ -178,14 +179,19 @@ fn backends(route: &Route<'_>, context: &Context<'_>, unresolved: &mut Vec<Fault
         let reference = backend_ref(reference);
         let Context { snapshot, grants, backend_tls } = context;
         match target(route.kind, route.key, &reference, snapshot, grants, backend_tls) {
-            Ok(target) => TlsBackend {
-                weight,
-                service: Some(target.service.name),
-                namespace: Some(target.service.namespace),
-                port: Some(target.port),
-                port_name: Some(target.port_name),
-                ..TlsBackend::default()
-            },
+            Ok(target) => {
+                let proxy_protocol = route.kind == RouteKind::TcpRoute
+                    && service_port::wants_proxy_header(&target.service, target.port, snapshot);
+                TlsBackend {
+                    weight,
+                    service: Some(target.service.name),
+                    namespace: Some(target.service.namespace),
+                    port: Some(target.port),
+                    port_name: Some(target.port_name),
+                    proxy_protocol,
+                    ..TlsBackend::default()
+                }
+            }
             Err(fault) => {
                 let message = format!("spec.rules[0].backendRefs[{index}]: {}", fault.message);
                 unresolved.push(Fault { message, ..fault });

@@ -174,7 +174,7 @@ fn backends(
             namespace: Some(target.service.namespace),
             port: Some(target.port),
             port_name: Some(target.port_name),
-            backend_tls: None,
+            ..TlsBackend::default()
         });
         Backend { weight, target, needs_tls }
     };

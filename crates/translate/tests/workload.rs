@@ -135,7 +135,7 @@ fn a_gateway_without_a_valid_listener_gets_no_objects() {
     let mut snapshot = read_text(CASE);
     for gateway in snapshot.gateways.values_mut() {
         for listener in &mut Arc::make_mut(gateway).spec.listeners {
-            listener.protocol = "TCP".into();
+            listener.protocol = "example.com/own".into();
         }
     }
     let key = Key::new("infra", "shop");
