@@ -13,6 +13,7 @@ mod deadline;
 mod details;
 mod exchange;
 mod fits;
+mod grpc;
 mod h1;
 mod h2;
 mod h2_io;

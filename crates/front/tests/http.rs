@@ -23,6 +23,8 @@ mod floods;
 mod frames;
 #[path = "http/framing.rs"]
 mod framing;
+#[path = "http/grpc.rs"]
+mod grpc;
 #[path = "http/h2_origins.rs"]
 mod h2_origins;
 #[path = "http/headers.rs"]

@@ -166,7 +166,8 @@ impl<'r> Decision<'r> {
     /// What the rule's cache policy says; `None` where the request passes the cache by. A Service that has lost its endpoints
     /// may have left something in the cache; a reference that is not valid may not be served by it.
     pub fn cache(&self) -> Option<&'r Cache> {
-        let rule = self.rule().filter(|_| !self.is_ambiguous)?;
+        // Calls of gRPC are no documents: no cache answers them.
+        let rule = self.rule().filter(|rule| !self.is_ambiguous && rule.kind() != RouteKind::GrpcRoute)?;
         match self.action {
             Action::Forward { .. } => rule.cache(),
             Action::NoBackend | Action::Unavailable if !rule.groups()[self.group?].name().is_empty() => {

@@ -15,6 +15,7 @@ use super::body::{AnswerBody, ClientBody};
 use super::cache;
 use super::deadline::{self, Until, within};
 use super::fits::fits_varnishd;
+use super::grpc;
 use super::origin::{Failure, Patience, Sent};
 use super::record::{Record, Traced};
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
@@ -53,6 +54,19 @@ pub(crate) struct Prepared {
 
 /// Answers one request. `upgrade`: the client's connection, where it may become a tunnel.
 pub(crate) async fn exchange(
+    client: &Arc<Client>,
+    request: Request<ClientBody>,
+    upgrade: Option<ClientSide>,
+) -> Response<AnswerBody> {
+    let is_grpc = grpc::is_call(request.headers());
+    let mut response = answered(client, request, upgrade).await;
+    if is_grpc {
+        grpc::translate(&mut response);
+    }
+    response
+}
+
+async fn answered(
     client: &Arc<Client>,
     request: Request<ClientBody>,
     upgrade: Option<ClientSide>,

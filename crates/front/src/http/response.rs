@@ -9,6 +9,7 @@ use router::answer::Own;
 use router::counters::OTHER;
 
 use super::body::{AnswerBody, head_bytes};
+use super::grpc;
 use super::reason::Reason;
 use super::record::Record;
 use super::request::{Edited, remove_hop_by_hop, remove_internals};
@@ -183,6 +184,7 @@ pub(crate) fn with_body(
         std::borrow::Cow::Owned(text) => text.into(),
     };
     let length = body.len();
+    let made = grpc::Made::of(std::str::from_utf8(&body).unwrap_or_default());
     if let Some(reason) = Reason::of_status(status.as_u16()) {
         record.because(reason);
     }
@@ -191,6 +193,7 @@ pub(crate) fn with_body(
     }
     let mut response = Response::new(AnswerBody::own(body, record));
     *response.status_mut() = status;
+    response.extensions_mut().insert(made);
     if length > 0 {
         response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     }
