@@ -83,17 +83,23 @@ impl FrontSide {
             while tasks::panicked("the front", run()).await {}
         });
         let (known, of_services, end) = (profiles.subscribe(), peers.subscribe(), shutdown.subscribe());
+        let of_misses = Arc::clone(&http);
         running.spawn(async move {
             // Its directory is made when varnishd is started; and most Gateways need none of it.
             let mut wanted = known.clone();
-            if wanted.wait_for(|profiles: &Arc<front::Profiles>| !profiles.is_empty()).await.is_err() {
-                return;
+            tokio::select! {
+                known = wanted.wait_for(|profiles: &Arc<front::Profiles>| !profiles.is_empty()) => {
+                    if known.is_err() {
+                        return;
+                    }
+                }
+                () = of_misses.takes_misses() => {}
             }
             let run = || {
                 let (backends, side) = (backends.clone(), Arc::clone(&side));
                 let (known, of_services, end) = (known.clone(), of_services.clone(), end.clone());
-                let proof = Arc::clone(&proof);
-                front::run_backends(known, of_services, backends, side, end, proof)
+                let ours = (Arc::clone(&proof), Some(Arc::clone(&of_misses)));
+                front::run_backends(known, of_services, backends, side, end, ours)
             };
             while tasks::panicked("the front of backends", run()).await {}
         });

@@ -153,11 +153,8 @@ impl Supervisor {
         let _ = tokio::time::timeout(OPENING, known).await;
     }
 
-    /// Brings the front's table to the configuration, where the front carries HTTP.
+    /// Brings the front's table to the configuration: by it the front carries HTTP, and in both arrangements misses of varnishd.
     async fn take_routes(&mut self, desired: &Desired) {
-        if !self.settings.http_in_front {
-            return;
-        }
         if let Some(ghost) = &desired.ghost
             && let Err(why) = self.routes.take(ghost, desired.base.as_ref()).await
         {

@@ -21,6 +21,7 @@ mod health;
 mod heard;
 mod kept;
 mod line;
+pub(crate) mod misses;
 mod multiplexed;
 mod origin;
 mod pool;
@@ -51,7 +52,7 @@ use arc_swap::ArcSwapOption;
 use model::stats::Stats;
 use router::Router;
 use router::counters::{Registry, Way};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use self::health::Health;
 use self::table::Table;
@@ -99,6 +100,8 @@ pub struct Http {
     session_key: SessionKey,
     /// Where requests are logged or recorded.
     observer: Option<Arc<Observer>>,
+    /// A rule needs the front for its misses.
+    takes_misses: watch::Sender<bool>,
 }
 
 impl Http {
@@ -131,6 +134,7 @@ impl Http {
             upstream: upstream::Shared::default(),
             session_key: SessionKey::default(),
             observer: None,
+            takes_misses: watch::Sender::new(false),
         }
     }
 
@@ -204,10 +208,20 @@ impl Http {
     /// From now on requests go by this table. Those that have begun keep theirs.
     pub fn route_by(&self, router: Arc<Router>) {
         let old = self.table.load_full();
+        let rules = router.base().into_iter().flat_map(|base| base.rules()).chain(router.rules());
+        let is_needed = |rule: &router::Rule| (0..rule.groups().len()).any(|group| rule.needs_front(group));
+        if rules.into_iter().any(is_needed) {
+            self.takes_misses.send_replace(true);
+        }
         let table = Table::new(router, &self.registry, &self.health, &self.session_key, old.as_deref());
         self.table.store(Some(Arc::new(table)));
         drop(old);
         self.health.prune();
+    }
+
+    /// Returns once a rule needs the front for its misses: the socket for backends must be open then.
+    pub async fn takes_misses(&self) {
+        let _ = self.takes_misses.subscribe().wait_for(|takes| *takes).await;
     }
 
     /// Endpoints that get no requests for now, since they failed several times in a row.
@@ -270,7 +284,7 @@ pub(crate) async fn serve<S>(
     stream: S,
     client: Client,
     alpn: Option<&[u8]>,
-    shutdown: tokio::sync::watch::Receiver<crate::Shutdown>,
+    shutdown: watch::Receiver<crate::Shutdown>,
 ) -> Option<Refusal>
 where
     S: h1::Wire,

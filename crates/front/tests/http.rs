@@ -25,6 +25,8 @@ mod frames;
 mod framing;
 #[path = "http/grpc.rs"]
 mod grpc;
+#[path = "http/h2_bad_origins.rs"]
+mod h2_bad_origins;
 #[path = "http/h2_origins.rs"]
 mod h2_origins;
 #[path = "http/headers.rs"]
@@ -37,6 +39,8 @@ mod http2;
 mod limits;
 #[path = "http/mirrors.rs"]
 mod mirrors;
+#[path = "http/misses.rs"]
+mod misses;
 #[path = "http/origins.rs"]
 mod origins;
 #[path = "http/parked.rs"]

@@ -20,6 +20,7 @@ mod check;
 mod dashboard;
 mod explain;
 mod files;
+mod h2_backends;
 mod ingress;
 mod invalidation;
 mod lifecycle;

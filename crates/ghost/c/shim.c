@@ -651,10 +651,12 @@ gs_healthy(VRT_CTX, VCL_BACKEND d, VCL_TIME *changed)
 	return (1);
 }
 
+/* The front, where only it can fetch as the rule says: it picks the endpoint, and tries others; or NULL. */
+extern VCL_BACKEND ghost_target_front(const void *target);
 /* One of the group's backends, not the one at *at if there is another; *at becomes its position. */
 extern VCL_BACKEND ghost_target_pick(const void *target, size_t *at);
 /* The last hand on the request after all VCL, and on the answer before any. */
-extern void ghost_leaving(const void *target, struct http *bereq);
+extern void ghost_leaving(const void *target, struct http *bereq, struct http *unedited);
 extern void ghost_arrived(const void *target, struct http *beresp, const char *backend, double seconds);
 extern void ghost_target_free(void *target);
 /* A fetch has brought an answer, or none, after so many seconds. */
@@ -667,6 +669,32 @@ static int
 gs_not_verified(const struct busyobj *bo)
 {
 	return (bo->beresp->status == 502 && ghost_is_fronts(bo->beresp));
+}
+
+/* The front took the request, and told no backend anything of it. */
+static void
+gs_not_reached(VRT_CTX, VCL_BACKEND be)
+{
+	struct busyobj *bo = ctx->bo;
+
+	VSLb(bo->vsl, SLT_FetchError, "%s", bo->beresp->hd[HTTP_HDR_REASON].b == NULL ?
+	    "Backend TLS" : bo->beresp->hd[HTTP_HDR_REASON].b);
+	bo->htc->doclose = SC_REM_CLOSE;
+	be->vdir->methods->finish(ctx, be);
+	HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
+}
+
+static int
+gs_front_try(VRT_CTX, VCL_BACKEND be)
+{
+	int i;
+
+	VRT_Assign_Backend(&ctx->bo->director_resp, be);
+	i = be->vdir->methods->gethdrs(ctx, be);
+	if (i != 0 || !gs_not_verified(ctx->bo))
+		return (i);
+	gs_not_reached(ctx, be);
+	return (-1);
 }
 
 /*
@@ -691,12 +719,7 @@ gs_target_try(VRT_CTX, VCL_BACKEND d)
 		sent = bo->acct.bereq_hdrbytes;
 		i = be->vdir->methods->gethdrs(ctx, be);
 		if (i == 0 && gs_not_verified(bo)) {
-			/* The front took the request, and told the backend nothing of it. */
-			VSLb(bo->vsl, SLT_FetchError, "%s", bo->beresp->hd[HTTP_HDR_REASON].b == NULL ?
-			    "Backend TLS" : bo->beresp->hd[HTTP_HDR_REASON].b);
-			bo->htc->doclose = SC_REM_CLOSE;
-			be->vdir->methods->finish(ctx, be);
-			HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
+			gs_not_reached(ctx, be);
 			if (bo->no_retry != NULL)
 				return (-1);
 			i = -1;
@@ -779,10 +802,12 @@ gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 	struct busyobj *bo = ctx->bo;
 	vtim_mono begun = VTIM_mono();
 	vtim_dur took;
+	VCL_BACKEND front;
 	int i;
 
-	ghost_leaving(d->priv, ctx->bo->bereq);
-	i = gs_target_try(ctx, d);
+	ghost_leaving(d->priv, ctx->bo->bereq, ctx->bo->bereq0);
+	front = ghost_target_front(d->priv);
+	i = front != NULL ? gs_front_try(ctx, front) : gs_target_try(ctx, d);
 	took = VTIM_mono() - begun;
 	ghost_fetched(d->priv, took, i == 0);
 	if (i == 0 && gs_bound(ctx, d) != 0) {
@@ -941,7 +966,7 @@ gs_target_pipe(VRT_CTX, VCL_BACKEND d)
 	vtim_real last;
 	VCL_BACKEND be;
 
-	ghost_leaving(d->priv, ctx->bo->bereq);
+	ghost_leaving(d->priv, ctx->bo->bereq, NULL);
 	if (ghost_is_websocket(ctx->http_req))
 		return (gs_tunnel(ctx, d));
 	/* User VCL pipes by itself: this is Varnish's own pipe, from the first byte on. */

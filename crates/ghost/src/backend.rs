@@ -1,11 +1,12 @@
 //! Native backends: one for each endpoint, shared by all rules and kept across reloads, so that varnishd pools
-//! its connections.
+//! its connections; and one for each group that the front reaches.
 
 use std::ffi::{CStr, c_uint, c_void};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use model::Timeouts;
+use model::{MissFor, Timeouts};
+use router::Rule;
 
 use crate::error::Error;
 use crate::ffi::{self, Ctx, Director, NewBackend, OwnedDirector, RawCluster, Text, c_string};
@@ -13,18 +14,49 @@ use crate::{preamble, retire};
 
 /// What makes two backends the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct BackendKey {
-    address: SocketAddr,
-    /// The profile by which the front verifies it.
-    tls: Option<Arc<str>>,
-    timeouts: [u64; 3],
+pub(crate) enum BackendKey {
+    /// An endpoint. With a profile, by which the front verifies it, all bytes go through the front.
+    Endpoint { address: SocketAddr, tls: Option<Arc<str>>, timeouts: [u64; 3] },
+    /// A group that the front reaches: [`MissFor`].
+    Group(Box<str>),
 }
+
+/// The front gives up in time, and says so. Varnish's own timeouts would cut requests that may take long.
+const BY_FRONT: [f64; 3] = [5., 90_000., 90_000.];
 
 impl BackendKey {
     pub(crate) fn new(address: SocketAddr, tls: Option<&Arc<str>>, timeouts: Timeouts) -> Self {
         let Timeouts { connect_seconds, first_byte_seconds, idle_seconds } = timeouts;
         let tls = tls.cloned();
-        Self { address, tls, timeouts: [connect_seconds, first_byte_seconds, idle_seconds].map(f64::to_bits) }
+        let timeouts = [connect_seconds, first_byte_seconds, idle_seconds].map(f64::to_bits);
+        Self::Endpoint { address, tls, timeouts }
+    }
+
+    /// For a group of a rule; `None` where varnishd reaches it by itself.
+    pub(crate) fn by_front(rule: &Rule, group: usize) -> Option<Self> {
+        let name = rule.groups().get(group).filter(|_| rule.needs_front(group))?.name();
+        let miss = MissFor { rule: rule.identity(), position: group, group: name };
+        Some(Self::Group(miss.to_string().into()))
+    }
+
+    pub(crate) fn is_endpoint(&self) -> bool {
+        matches!(self, Self::Endpoint { .. })
+    }
+
+    /// In logs and counters of varnishd.
+    fn name(&self) -> String {
+        match self {
+            Self::Endpoint { address, tls: None, .. } => address.to_string(),
+            Self::Endpoint { address, tls: Some(tls), .. } => format!("{address}+tls:{tls}"),
+            Self::Group(name) => format!("front:{}", name.replace(['\n', ' ', '"', '\\'], "_")),
+        }
+    }
+
+    fn preamble(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Endpoint { address, tls, .. } => tls.as_deref().map(|tls| preamble::new(*address, tls)),
+            Self::Group(name) => Some(preamble::for_misses(name)),
+        }
     }
 }
 
@@ -67,20 +99,21 @@ impl Drop for Cluster {
 }
 
 impl Backend {
-    /// `front` is the unix socket by which backends with TLS are reached.
+    /// `front` is the unix socket by which backends are reached that need the front.
     pub(crate) fn new(
         ctx: *const Ctx,
         key: &BackendKey,
         front: &CStr,
         cluster: Arc<Cluster>,
     ) -> Result<Self, Error> {
-        let name = match &key.tls {
-            None => c_string(&key.address.to_string()),
-            Some(tls) => c_string(&format!("{}+tls:{tls}", key.address)),
+        let name = c_string(&key.name());
+        let (address, [connect, first_byte, between_bytes]) = match key {
+            BackendKey::Endpoint { address, timeouts, .. } => (*address, timeouts.map(f64::from_bits)),
+            // Not used beside a path.
+            BackendKey::Group(_) => (SocketAddr::from(([127, 0, 0, 1], 0)), BY_FRONT),
         };
-        let sockaddr = SockAddr::new(key.address);
-        let preamble = key.tls.as_deref().map(|tls| preamble::new(key.address, tls));
-        let [connect, first_byte, between_bytes] = key.timeouts.map(f64::from_bits);
+        let sockaddr = SockAddr::new(address);
+        let preamble = key.preamble();
         let from = NewBackend {
             name: name.as_ptr(),
             sockaddr: sockaddr.as_ptr(),
@@ -96,7 +129,7 @@ impl Backend {
         };
         // SAFETY: ctx is live, `from` and what it points to outlive the call, Varnish copies them.
         let director = unsafe { ffi::gs_backend_new(ctx, &from, cluster.0) };
-        let director = OwnedDirector::new(director).ok_or(Error::Backend(key.address))?;
+        let director = OwnedDirector::new(director).ok_or_else(|| Error::Backend(key.name()))?;
         Ok(Self { director: Some(director), cluster })
     }
 

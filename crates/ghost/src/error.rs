@@ -20,7 +20,7 @@ pub(crate) enum Error {
     #[error("the control socket {} cannot be opened: {source}", path.display())]
     Control { path: PathBuf, source: std::io::Error },
     #[error("varnishd did not make a backend for {0}")]
-    Backend(std::net::SocketAddr),
+    Backend(String),
     #[error("varnishd did not make a director for {0}")]
     Director(String),
     #[error("reading {} ended in a panic: this is a bug in ghost", path.display())]

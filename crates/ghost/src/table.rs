@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::ffi::{Ctx, Director, OwnedDirector, c_string};
 use crate::index;
 use crate::stats::{self, Counters, ENDPOINTS_ADDED, ENDPOINTS_REMOVED, REGISTRY};
-use crate::target::Target;
+use crate::target::{Target, Ways};
 
 pub(crate) struct Table {
     router: Arc<Router>,
@@ -134,7 +134,7 @@ impl Table {
     /// Of both layers.
     fn endpoints(&self) -> HashSet<&BackendKey> {
         let below = self.base.iter().flat_map(|base| base.backends.keys());
-        self.backends.keys().chain(below).collect()
+        self.backends.keys().chain(below).filter(|key| key.is_endpoint()).collect()
     }
 
     /// Makes the directors. Backends that `old` has already are shared with it, and so are their connections.
@@ -176,7 +176,9 @@ impl Table {
                 directors.push(match of_group {
                     Some(some) if !some.is_empty() => {
                         let counted = counters.of(Some(id)).cloned();
-                        Some(Target::director(ctx, &router, id, at as u32, some, counted)?)
+                        let by_front = BackendKey::by_front(rule, at).and_then(|key| backends.get(&key));
+                        let ways = Ways { endpoints: some, front: by_front.cloned() };
+                        Some(Target::director(ctx, &router, id, at as u32, ways, counted)?)
                     }
                     _ if rule.cache().is_some() => {
                         let name = format!("{}.{}.{at}.empty", rule.route_name(), rule.rule_index());
@@ -316,8 +318,12 @@ fn backends(
 ) -> Result<HashMap<BackendKey, Arc<Backend>>, Error> {
     let groups = router.rules().iter().flat_map(|r| r.groups());
     let endpoints = groups.flat_map(|g| g.endpoints().iter().map(|a| (*a, g.tls())));
-    let wanted: HashSet<_> =
-        endpoints.map(|(address, tls)| BackendKey::new(address, tls, router.timeouts())).collect();
+    let endpoints = endpoints.map(|(address, tls)| BackendKey::new(address, tls, router.timeouts()));
+    let by_front = router
+        .rules()
+        .iter()
+        .flat_map(|rule| (0..rule.groups().len()).filter_map(move |group| BackendKey::by_front(rule, group)));
+    let wanted: HashSet<_> = endpoints.chain(by_front).collect();
     let front = c_string(&front.to_string_lossy());
     let known = |key: &BackendKey| known.iter().find_map(|table| table.backends.get(key)).cloned();
     let missing = wanted.iter().filter(|key| known(key).is_none()).count();

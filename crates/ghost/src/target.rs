@@ -4,7 +4,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use model::names::{FRONT_HEADER, FRONT_PROOF_ENV, GHOST_PREFIX, LOOP_HEADER};
+use model::names::{
+    FRONT_HEADER, FRONT_PROOF_ENV, GHOST_PREFIX, LOOP_HEADER, MISS_ENDPOINT_HEADER, MISS_URL_HEADER,
+};
 use router::{Router, Rule, random};
 
 use crate::backend::Backend;
@@ -21,10 +23,17 @@ pub(crate) struct Target {
     router: Arc<Router>,
     rule: u32,
     group: u32,
-    /// In the order of the group's endpoints.
-    backends: Box<[Arc<Backend>]>,
+    ways: Ways,
     /// The rule's, where they are wanted.
     counters: Option<Arc<Counters>>,
+}
+
+/// How requests reach the group.
+pub(crate) struct Ways {
+    /// In the order of the group's endpoints.
+    pub(crate) endpoints: Box<[Arc<Backend>]>,
+    /// Where only the front reaches it as the rule says.
+    pub(crate) front: Option<Arc<Backend>>,
 }
 
 impl Target {
@@ -38,13 +47,13 @@ impl Target {
         router: &Arc<Router>,
         rule: u32,
         group: u32,
-        backends: Box<[Arc<Backend>]>,
+        ways: Ways,
         counters: Option<Arc<Counters>>,
     ) -> Result<OwnedDirector, Error> {
         let shown = &router.rules()[rule as usize];
         let name = format!("{}.{}.{}", shown.route_name(), shown.rule_index(), group);
         let target =
-            Box::into_raw(Box::new(Self { router: Arc::clone(router), rule, group, backends, counters }));
+            Box::into_raw(Box::new(Self { router: Arc::clone(router), rule, group, ways, counters }));
         // SAFETY: ctx is live; the director gives the target back in ghost_target_free.
         let director = unsafe { ffi::gs_target_new(ctx, c_string(&name).as_ptr(), target.cast()) };
         OwnedDirector::new(director).ok_or_else(|| {
@@ -62,8 +71,13 @@ impl Target {
         self.rule().groups()[self.group as usize].name()
     }
 
+    fn group(&self) -> &router::Group {
+        &self.rule().groups()[self.group as usize]
+    }
+
+    /// None where endpoints do not understand varnishd.
     fn pick(&self, avoid: Option<usize>) -> Option<usize> {
-        self.rule().groups()[self.group as usize].pick(random::next(), avoid)
+        Some(self.group()).filter(|group| group.protocol().is_http1())?.pick(random::next(), avoid)
     }
 }
 
@@ -83,10 +97,20 @@ unsafe extern "C" fn ghost_target_pick(target: *const c_void, at: *mut usize) ->
         match target.pick(Some(*at)) {
             Some(picked) => {
                 *at = picked;
-                target.backends.get(picked).map_or(std::ptr::null(), |b| b.raw())
+                target.ways.endpoints.get(picked).map_or(std::ptr::null(), |b| b.raw())
             }
             None => std::ptr::null(),
         }
+    })
+}
+
+/// The front, where it is to fetch; else NULL.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ghost_target_front(target: *const c_void) -> Director {
+    stopped(std::ptr::null(), || {
+        // SAFETY: the shim passes a director's private part.
+        let target = unsafe { &*target.cast::<Target>() };
+        target.ways.front.as_ref().map_or(std::ptr::null(), |front| front.raw())
     })
 }
 
@@ -108,14 +132,22 @@ unsafe extern "C" fn ghost_target_free(target: *mut c_void) {
 
 /// After all VCL and all filters: what these may have set goes, and what they must not remove is there.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ghost_leaving(target: *const c_void, bereq: *mut Http) {
+unsafe extern "C" fn ghost_leaving(target: *const c_void, bereq: *mut Http, unedited: *mut Http) {
     stopped((), || {
-        // SAFETY: the shim passes a director's private part; the fetch owns its request.
-        let (target, message) = unsafe { (&*target.cast::<Target>(), Message::new(bereq)) };
+        // SAFETY: the shim passes a director's private part; the fetch owns its request, before edits and after.
+        let (target, message, unedited) =
+            unsafe { (&*target.cast::<Target>(), Message::new(bereq), Message::new(unedited)) };
         let Some(message) = message else { return };
         message.remove_headers_with(GHOST_PREFIX);
         if let Some(id) = target.router.gateway_id() {
             name_us(message, id);
+        }
+        // The front carries out the filters of the backendRef.
+        if let Some(unedited) = unedited
+            && target.ways.front.is_some()
+            && target.group().edits().is_some()
+        {
+            message.add_header(MISS_URL_HEADER, unedited.url());
         }
     });
 }
@@ -139,11 +171,13 @@ unsafe extern "C" fn ghost_arrived(
         let (target, message, backend) =
             unsafe { (&*target.cast::<Target>(), Message::new(beresp), c_bytes(backend)) };
         let Some(message) = message else { return };
+        let endpoint = message.header(MISS_ENDPOINT_HEADER).filter(|_| target.ways.front.is_some());
+        let backend = String::from_utf8_lossy(endpoint.unwrap_or(backend)).into_owned();
         message.remove_headers_with(GHOST_PREFIX);
         cache::hide_range(message);
         let router = &target.router;
         if router.logs_requests() || router.trace_sampling().is_some() {
-            let value = format!("{} {seconds:.6}", String::from_utf8_lossy(backend));
+            let value = format!("{backend} {seconds:.6}");
             message.set_header(journal::BACKEND_HEADER, value.as_bytes());
         }
     });

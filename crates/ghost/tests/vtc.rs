@@ -98,6 +98,7 @@ cases! {
     key_headers_tell_objects_apart
     many_reloads_and_many_vcls
     methods_headers_and_query_parameters_match
+    misses_that_need_the_front_name_rule_and_group
     no_backend_is_500_as_json_that_vcl_can_shape
     no_route_is_404_as_json_that_vcl_can_shape
     nothing_is_tried_again_once_a_byte_was_sent

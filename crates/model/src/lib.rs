@@ -12,6 +12,7 @@ pub mod identity;
 pub mod invalidation;
 mod limits;
 pub mod matches;
+mod miss;
 pub mod names;
 mod paths;
 mod report;
@@ -24,6 +25,7 @@ mod version;
 
 pub use data_path::{Arrangement, ThroughVarnishd};
 pub use limits::{ClientLimits, ProxyProtocol};
+pub use miss::MissFor;
 pub use paths::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths};
 pub use report::Report;
 pub use stream::StreamListener;

@@ -45,7 +45,8 @@ pub const RESULT_HEADER: &str = "X-Ghost-Result";
 /// For tests, in the environment of `serve`, `check`, `explain` and `operator`: `Auto` or `Varnish`, for Gateways whose
 /// parameters have no `dataPath`.
 pub const DEFAULT_DATA_PATH_ENV: &str = "VARNISH_GATEWAY_DEFAULT_DATA_PATH";
-/// Beside ghost.json: the unix socket over which varnishd reaches backends with TLS. The front connects to the endpoint that
+/// Beside ghost.json: the unix socket over which varnishd reaches backends that only the front can reach as their rule says: with TLS, by
+/// HTTP/2, with timeouts, retries, mirrors. The front connects to the endpoint that
 /// PROXY names, and verifies it.
 pub const TLS_BACKENDS_SOCKET: &str = "backends.sock";
 /// Makes ghost read ghost.json again.
@@ -105,6 +106,10 @@ pub const GROUP_INVALIDATION_HEADER: &str = "cache-group-invalidation";
 /// On the front's own answer to varnishd: the backend was not reached, or not verified, and was sent nothing. Its value is
 /// what [`FRONT_PROOF_ENV`] says; from anyone else it means nothing.
 pub const FRONT_HEADER: &str = "X-Ghost-Front";
+/// On a miss that ghost hands to the front: the URL before all edits, where a filter of a backendRef needs it.
+pub const MISS_URL_HEADER: &str = "X-Ghost-Url";
+/// On the answer to it: the endpoint that answered.
+pub const MISS_ENDPOINT_HEADER: &str = "X-Ghost-Endpoint";
 
 /// The environment variable in which varnishd's child finds ghost.json, unless VCL names the file.
 pub const GHOST_CONFIG_ENV: &str = "GHOST_CONFIG_PATH";

@@ -76,6 +76,14 @@ impl Group {
         self.protocol
     }
 
+    /// varnishd speaks neither TLS nor HTTP/2 to backends, and knows nothing of filters and mirrors of a backendRef.
+    pub(crate) fn needs_front(&self) -> bool {
+        self.tls.is_some()
+            || self.protocol == Protocol::Http2
+            || self.edits.is_some()
+            || !self.mirrors.is_empty()
+    }
+
     /// What the filters of its backendRef change, after those of the rule.
     pub fn edits(&self) -> Option<&Edits> {
         self.edits.as_deref()

@@ -156,7 +156,7 @@ impl Rule {
     }
 
     /// Tells this rule's cached objects from those of others with the same host and URL.
-    pub(crate) fn identity(&self) -> &str {
+    pub fn identity(&self) -> &str {
         &self.identity
     }
 

@@ -85,6 +85,11 @@ impl Rule {
         self.upstream.is_none()
     }
 
+    /// Only the front reaches this group as the rule says: varnishd hands it the request.
+    pub fn needs_front(&self, group: usize) -> bool {
+        !self.is_plain() || self.groups().get(group).is_some_and(Group::needs_front)
+    }
+
     /// For the whole request, all tries together.
     pub fn request_timeout(&self) -> Option<Duration> {
         self.upstream.as_ref()?.request_timeout

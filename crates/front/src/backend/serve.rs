@@ -25,8 +25,8 @@ use tokio_rustls::client::TlsStream;
 use super::counters::{BackendCounters, BackendFailure};
 use super::profile::{HTTP2, Profiles, Ready};
 use crate::answering::Answering;
-use crate::http::{dial, is_exhausted};
-use crate::{Shutdown, lanes, proxy, relay};
+use crate::http::{dial, is_exhausted, misses};
+use crate::{Http, Shutdown, lanes, proxy, relay};
 
 /// From varnishd's connection to its PROXY header, which varnishd sends at once.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -100,6 +100,8 @@ struct Shared {
     side: Arc<BackendSide>,
     peers: watch::Receiver<Arc<Peers>>,
     proof: Arc<str>,
+    /// For requests to groups.
+    http: Option<Arc<Http>>,
     shutdown: watch::Receiver<Shutdown>,
     _alive: mpsc::Sender<Infallible>,
 }
@@ -110,17 +112,18 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Serves varnishd on `socket` until `shutdown` says otherwise. `proof` marks our own answers: ghost has it, and no origin.
+/// Serves varnishd on `socket` until `shutdown` says otherwise. `proof` marks our own answers: ghost has it, and no origin. Without `http`
+/// there are no connections for groups.
 pub async fn run_backends(
     mut profiles: watch::Receiver<Arc<Profiles>>,
     peers: watch::Receiver<Arc<Peers>>,
     socket: PathBuf,
     side: Arc<BackendSide>,
     mut shutdown: watch::Receiver<Shutdown>,
-    proof: Arc<str>,
+    (proof, http): (Arc<str>, Option<Arc<Http>>),
 ) {
     let (alive, mut all_gone) = mpsc::channel(1);
-    let shared = Arc::new(Shared { side, peers, proof, shutdown: shutdown.clone(), _alive: alive });
+    let shared = Arc::new(Shared { side, peers, proof, http, shutdown: shutdown.clone(), _alive: alive });
     // Before the first connection, or it would find nothing.
     let first = Arc::clone(&profiles.borrow_and_update());
     shared.side.follow(first).await;
@@ -224,8 +227,13 @@ async fn serve(stream: UnixStream, shared: Arc<Shared>) {
 
 async fn exchange(mut stream: UnixStream, shared: &Shared) {
     let counters = &shared.side.counters;
-    let Ok(Ok((endpoint, profile))) = timeout(HEADER_TIMEOUT, destination(&mut stream)).await else {
-        return counters.failed(BackendFailure::NotProxy);
+    let (endpoint, profile) = match timeout(HEADER_TIMEOUT, destination(&mut stream)).await {
+        Ok(Ok(Destination::Endpoint(endpoint, profile))) => (endpoint, profile),
+        Ok(Ok(Destination::Group(group))) => {
+            let Some(http) = &shared.http else { return counters.failed(BackendFailure::NotProxy) };
+            return Box::pin(misses::serve(stream, http, &group, &shared.proof)).await;
+        }
+        Ok(Err(_)) | Err(_) => return counters.failed(BackendFailure::NotProxy),
     };
     let ready = shared.side.profile(&profile);
     let reached = match ready {
@@ -365,8 +373,16 @@ impl BackendSide {
     }
 }
 
-/// Endpoint and profile; not a byte more is read.
-async fn destination(stream: &mut UnixStream) -> io::Result<(SocketAddr, String)> {
+/// What a connection of varnishd is for.
+enum Destination {
+    /// All bytes go to this endpoint, which is verified by this profile.
+    Endpoint(SocketAddr, String),
+    /// Requests go to this group: `model::MissFor`.
+    Group(String),
+}
+
+/// Not a byte more is read than the header.
+async fn destination(stream: &mut UnixStream) -> io::Result<Destination> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let mut bytes = vec![0; proxy::FIXED];
     stream.read_exact(&mut bytes).await?;
@@ -375,7 +391,10 @@ async fn destination(stream: &mut UnixStream) -> io::Result<(SocketAddr, String)
     stream.read_exact(&mut bytes[proxy::FIXED..]).await?;
     match proxy::Header::decode(&bytes) {
         Ok(Some((proxy::Header { addresses: Some((_, endpoint)), authority: Some(profile), .. }, _))) => {
-            Ok((endpoint, profile))
+            Ok(Destination::Endpoint(endpoint, profile))
+        }
+        Ok(Some((proxy::Header { addresses: None, authority: Some(group), .. }, _))) => {
+            Ok(Destination::Group(group))
         }
         _ => Err(invalid("no endpoint or no profile")),
     }

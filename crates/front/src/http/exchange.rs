@@ -107,7 +107,7 @@ async fn answered(
             let upgrade = upgrade.filter(|_| admitted.websocket);
             let (http, pooled) = (&client.http, upgrade.is_none());
             let Decided { deadline, session, .. } = decided;
-            let call = Call { http, table: &table, rule, group, pooled, deadline, session };
+            let call = Call { http, table: &table, rule, group, pooled, deadline, session, is_miss: false };
             match upgrade {
                 Some(upgrade) => tunnel::open(client, call, request, upgrade, record).await,
                 None => direct(client, call, request, written, record).await,
@@ -301,7 +301,7 @@ pub(crate) fn tell_session(headers: &mut HeaderMap, client: &Client, call: Call<
     sessions.tell(rule, call.session, (call.group, endpoint), client.is_tls, headers);
 }
 
-fn failed(why: Failure) -> Own {
+pub(crate) fn failed(why: Failure) -> Own {
     match why {
         Failure::Unreachable => {
             refused(StatusCode::SERVICE_UNAVAILABLE, "no backend of this route can be reached now")
@@ -371,7 +371,8 @@ async fn ask_cache(
     match prepared(parts, ClientBody::Empty, client, admitted, table, &decided) {
         Some(request) => {
             let (http, deadline) = (&client.http, decided.deadline);
-            let call = Call { http, table, rule, group, pooled: true, deadline, session: None };
+            let call =
+                Call { http, table, rule, group, pooled: true, deadline, session: None, is_miss: false };
             direct(client, call, request, None, record).await
         }
         None => response::own(no_url(), Some(table), Some(rule), record),

@@ -39,6 +39,8 @@ pub(crate) struct Record {
     is_whole: bool,
     /// Another one stands for the same request.
     is_second: bool,
+    /// varnishd has the request, and so has another record or ghost.
+    is_miss: bool,
     /// Where it is logged or recorded.
     details: Option<Box<Details>>,
 }
@@ -83,6 +85,7 @@ impl Record {
             reason: None,
             is_whole: false,
             is_second: false,
+            is_miss: false,
             details: None,
         }
     }
@@ -103,6 +106,14 @@ impl Record {
     pub(crate) fn second(client: &Arc<Client>) -> Self {
         let mut record = Self::begin(client);
         record.is_second = true;
+        record
+    }
+
+    /// Of a request of varnishd, which is counted where it came in.
+    pub(crate) fn of_miss(client: &Arc<Client>) -> Self {
+        let mut record = Self::second(client);
+        client.http.in_flight.fetch_sub(1, Ordering::Relaxed);
+        record.is_miss = true;
         record
     }
 
@@ -277,7 +288,9 @@ impl Watch<'_> {
 impl Drop for Record {
     fn drop(&mut self) {
         let http = &self.client.http;
-        http.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_miss {
+            http.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
         self.client.movement.ends();
         if self.is_second {
             return;

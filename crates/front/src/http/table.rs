@@ -1,8 +1,10 @@
 //! The router's table, with what the front adds to each rule: counters, and header values that requests share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::HeaderValue;
+use model::MissFor;
 use model::stats::Stats;
 use router::counters::{Counters, FlowCounters, Registry, RouteCounters};
 use router::{Decision, Listener, Router, Rule};
@@ -32,6 +34,8 @@ struct Layer {
     mirrors: Box<[Box<[Arc<health::Group>]>]>,
     /// Of the rules that have them; empty where none has.
     sessions: Box<[Option<Box<Sessions>>]>,
+    /// Rules that need the front for misses, by identity.
+    by_identity: HashMap<Box<str>, u32>,
 }
 
 /// A rule of a [`Table`], to be found again after the router's own borrow has ended.
@@ -75,13 +79,16 @@ impl Layer {
         };
         let mirrors = router.rules().iter().map(copies).collect();
         let health = router.rules().iter().map(groups).collect();
+        let needs_front = |rule: &&Rule| (0..rule.groups().len()).any(|group| rule.needs_front(group));
+        let by_identity = router.rules().iter().zip(0..).filter(|(rule, _)| needs_front(rule));
+        let by_identity = by_identity.map(|(rule, id)| (rule.identity().into(), id)).collect();
         let session = |rule: &Rule| Sessions::new(rule, key).map(Box::new);
         let sessions = if router.rules().iter().any(|rule| rule.session().is_some()) {
             router.rules().iter().map(session).collect()
         } else {
             Box::default()
         };
-        Self { router, counters, routes: routes.into(), health, mirrors, sessions }
+        Self { router, counters, routes: routes.into(), health, mirrors, sessions, by_identity }
     }
 }
 
@@ -137,6 +144,20 @@ impl Table {
 
     pub(crate) fn route_name(&self, at: RuleId) -> Option<&HeaderValue> {
         self.layer(at.of_base).routes.get(at.id as usize).filter(|name| !name.is_empty())
+    }
+
+    /// The group that ghost means by these names.
+    pub(crate) fn find(&self, miss: MissFor<'_>) -> Option<(RuleId, usize)> {
+        let upper = self.upper.by_identity.get(miss.rule).map(|id| RuleId { id: *id, of_base: false });
+        let below = || {
+            let id = self.base.as_ref()?.by_identity.get(miss.rule)?;
+            Some(RuleId { id: *id, of_base: true })
+        };
+        let rule = upper.or_else(below)?;
+        let groups = self.rule(rule)?.groups();
+        let is_named = |at: &usize| groups.get(*at).is_some_and(|group| group.name() == miss.group);
+        let group = Some(miss.position).filter(is_named).or_else(|| (0..groups.len()).find(is_named))?;
+        (!groups.get(group)?.endpoints().is_empty()).then_some((rule, group))
     }
 
     /// Looks through all of them: for requests that are logged.

@@ -85,6 +85,8 @@ pub(crate) struct Call<'a> {
     pub(crate) deadline: Option<Until>,
     /// The client's session, where the rule has them and the request shows one.
     pub(crate) session: Option<Found>,
+    /// varnishd asks, and ghost counts.
+    pub(crate) is_miss: bool,
 }
 
 impl Call<'_> {
@@ -99,7 +101,7 @@ impl Call<'_> {
     }
 
     fn counts(&self, began: Instant, sent: &Result<Sent, Failure>) {
-        if let Some(counters) = self.table.counters(Some(self.rule)) {
+        if let Some(counters) = self.table.counters(Some(self.rule)).filter(|_| !self.is_miss) {
             counters.fetched(began.elapsed().as_secs_f64(), sent.is_ok());
         }
     }

@@ -96,7 +96,7 @@ impl Way {
             socket.clone(),
             BackendSide::new(report, Arc::clone(&counters)),
             shutdowns,
-            PROOF.into(),
+            (PROOF.into(), None),
         ));
         let mut way = Self { directory, profiles, counters, events, _shutdown: shutdown };
         assert_eq!(way.event().await, BackendEvent::Listening { path: socket });

@@ -1,0 +1,107 @@
+//! Backends that speak HTTP/2, reached straight, for misses of the cache, and in the arrangement in which varnishd gets every request.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use crate::support::{Ask, Scene, cache_policy, free_port, gateway, get, parameters, route_to, service};
+
+/// An origin that speaks HTTP/2 with prior knowledge, and nothing else. Answers with the request's body, or `h2`.
+struct H2Origin {
+    address: SocketAddr,
+    /// Methods and paths.
+    seen: Arc<Mutex<Vec<String>>>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl H2Origin {
+    fn new() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let of_server = Arc::clone(&seen);
+        runtime.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let seen = Arc::clone(&of_server);
+                tokio::spawn(async move {
+                    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+                    while let Some(Ok((request, mut respond))) = connection.accept().await {
+                        seen.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
+                        tokio::spawn(async move {
+                            let breaks_off = request.uri().path() == "/broken";
+                            let mut body = request.into_body();
+                            let mut all = Vec::new();
+                            while let Some(Ok(data)) = body.data().await {
+                                let _ = body.flow_control().release_capacity(data.len());
+                                all.extend_from_slice(&data);
+                            }
+                            if all.is_empty() {
+                                all.extend_from_slice(b"h2");
+                            }
+                            let Ok(mut send) = respond.send_response(http::Response::new(()), false) else {
+                                return;
+                            };
+                            let _ = send.send_data(Bytes::from(all), !breaks_off);
+                            if breaks_off {
+                                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                                send.send_reset(h2::Reason::INTERNAL_ERROR);
+                            }
+                        });
+                    }
+                });
+            }
+        });
+        Self { address, seen, _runtime: runtime }
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+fn manifests(data_path: &str, port: u16, origin: &H2Origin) -> String {
+    let h2c = service("shop", &[origin.address]).replacen(
+        "port: 80",
+        "port: 80, appProtocol: kubernetes.io/h2c",
+        1,
+    );
+    assert!(h2c.contains("h2c"), "{h2c}");
+    let class = parameters(&format!("{{dataPath: {data_path}}}"));
+    let policy = cache_policy("shop", "shop", "  defaultTTL: 1h");
+    [class, gateway("web", &[port]), h2c, route_to("shop", "/", "shop"), policy].concat()
+}
+
+#[test]
+fn an_h2c_backend_is_reached_straight_and_by_misses_in_both_arrangements() {
+    for data_path in ["Auto", "Varnish"] {
+        let (port, origin) = (free_port(), H2Origin::new());
+        let scene = Scene::new(&manifests(data_path, port, &origin));
+        let _program = scene.serve();
+        for expected in ["MISS", "HIT", "HIT"] {
+            let answer = get(port, "shop.example.com", "/a");
+            assert_eq!((answer.status, &answer.body[..]), (200, &b"h2"[..]), "{data_path}");
+            assert_eq!(answer.header("X-Cache"), Some(expected), "{data_path}");
+        }
+        let sent = vec![b'x'; 300_000];
+        let answer = Ask::new("POST", "shop.example.com", "/upload").body(sent.clone()).send(port);
+        assert_eq!((answer.status, answer.body == sent), (200, true), "{data_path}");
+        assert_eq!(origin.seen(), ["GET /a", "POST /upload"], "{data_path}");
+    }
+}
+
+#[test]
+fn what_an_h2c_backend_breaks_off_is_neither_complete_nor_kept() {
+    for data_path in ["Auto", "Varnish"] {
+        let (port, origin) = (free_port(), H2Origin::new());
+        let scene = Scene::new(&manifests(data_path, port, &origin));
+        let _program = scene.serve();
+        for _ in 0..2 {
+            let answer = Ask::new("GET", "shop.example.com", "/broken").try_send(port);
+            assert!(answer.map_or(true, |answer| answer.status >= 500), "{data_path}");
+        }
+        assert!(origin.seen().len() >= 2, "{data_path}: {:?}", origin.seen());
+    }
+}
