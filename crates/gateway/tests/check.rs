@@ -57,6 +57,58 @@ All is well.
 }
 
 #[test]
+fn every_kind_of_route_and_listener_sets_are_judged() {
+    let origin = Origin::new("shop");
+    let gateway = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web}
+spec:
+  gatewayClassName: varnish
+  allowedListeners: {namespaces: {from: Same}}
+  listeners:
+  - {name: http, protocol: HTTP, port: 8080}
+  - {name: tcp, protocol: TCP, port: 9000}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: more}
+spec: {parentRef: {name: web}, listeners: [{name: udp, protocol: UDP, port: 9000}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: thief}
+spec: {parentRef: {name: web}, listeners: [{name: tcp, protocol: TCP, port: 8080}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {name: calls}
+spec: {parentRefs: [{name: web}], rules: [{backendRefs: [{name: shop, port: 80}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: TCPRoute
+metadata: {name: tcp}
+spec: {parentRefs: [{name: web}], rules: [{backendRefs: [{name: shop, port: 80}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: UDPRoute
+metadata: {name: udp}
+spec: {parentRefs: [{kind: ListenerSet, name: more}], rules: [{backendRefs: [{name: shop, port: 80}]}]}
+---
+";
+    let class = parameters("{dataPath: Auto}");
+    let (good, text) =
+        check(&Scene::new(&[&class, gateway, &service("shop", &[origin.address()])].concat()), &[]);
+    assert!(!good, "{text}");
+    has(&text, &["ok: GRPCRoute default/calls: accepted by Gateway default/web"]);
+    has(&text, &["ok: TCPRoute default/tcp: accepted by Gateway default/web"]);
+    has(&text, &["ok: ListenerSet default/more: accepted by Gateway default/web"]);
+    has(&text, &["ListenerSet default/thief: rejected", "port 8080", "ListenersNotValid"]);
+    has(&text, &["ok: UDPRoute default/udp: accepted by ListenerSet default/more"]);
+    has(&text, &["UDPRoute default/udp", "port 80 of Service default/shop is not UDP"]);
+}
+
+#[test]
 fn every_problem_is_listed_and_counted() {
     let bad_regex =
         route("regex", r#"  rules: [{matches: [{path: {type: RegularExpression, value: "/(x"}}]}]"#);

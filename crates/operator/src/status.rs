@@ -4,6 +4,7 @@ mod by_kind;
 mod conditions;
 mod ingress;
 mod listeners;
+mod settled;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +34,7 @@ use crate::owned::Owned;
 use crate::programmed::{Known, Pod, programmed};
 use conditions::{News, merge, same};
 use listeners::{listener_programmed, listeners};
+use settled::Settled;
 
 /// Owns what it writes of a status.
 const MANAGER: &str = "varnish-gateway-status";
@@ -119,60 +121,6 @@ struct Write {
     key: Key,
     patch: Patch<Value>,
     news: Vec<News>,
-}
-
-/// What was found to be as desired, so that thousands of routes are not compared for each that changes.
-#[derive(Default)]
-struct Settled {
-    /// The statuses of the last look, and how many there were before them.
-    of: Arc<Statuses>,
-    count: u64,
-    routes: HashMap<Key, SettledRoute>,
-}
-
-struct SettledRoute {
-    /// Of the route.
-    version: String,
-    /// Of the desired status.
-    digest: u64,
-    /// The statuses that it was last compared with.
-    count: u64,
-}
-
-impl Settled {
-    fn begin(&mut self, statuses: &Arc<Statuses>) {
-        if !Arc::ptr_eq(&self.of, statuses) {
-            self.of = Arc::clone(statuses);
-            self.count += 1;
-        }
-    }
-
-    /// Is nothing to be done for this route?
-    fn is(&mut self, key: &Key, version: &str, status: &RouteStatus) -> bool {
-        let count = self.count;
-        let Some(known) = self.routes.get_mut(key).filter(|known| known.version == version) else {
-            return false;
-        };
-        if known.count != count {
-            if known.digest != digest(status) {
-                return false;
-            }
-            known.count = count;
-        }
-        true
-    }
-
-    fn note(&mut self, key: Key, version: String, status: &RouteStatus) {
-        let settled = SettledRoute { version, digest: digest(status), count: self.count };
-        self.routes.insert(key, settled);
-    }
-}
-
-fn digest(status: &RouteStatus) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    to_value(status).to_string().hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Statuses that could not be written: each is tried again, later and later.
