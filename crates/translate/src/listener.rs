@@ -28,6 +28,7 @@ pub(crate) enum Protocol {
 }
 
 /// Kinds of routes that this build translates.
+#[expect(clippy::enum_variant_names, reason = "they are called as in the API")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteKind {
     HttpRoute,
@@ -376,11 +377,11 @@ fn kinds(spec: &GatewayListeners, protocol: Protocol) -> (Vec<RouteKind>, Vec<St
 /// conflict have it: none of them may win.
 fn conflict<'l, 'a: 'l>(
     one: &Listener<'_>,
-    all: impl Iterator<Item = &'l Listener<'a>> + Clone,
+    all: impl Iterator<Item = &'l Listener<'a>>,
 ) -> Option<Fault> {
-    let others = || all.clone().filter(|other| other.port == one.port && one.port > 0);
+    let others: Vec<_> = all.filter(|other| other.port == one.port && one.port > 0).collect();
     let name = |other: &Listener<'_>| other.shown();
-    let by_protocol = others().find(|other| match (one.protocol, other.protocol) {
+    let by_protocol = others.iter().find(|other| match (one.protocol, other.protocol) {
         (Protocol::Http, Protocol::Https | Protocol::Tls)
         | (Protocol::Https | Protocol::Tls, Protocol::Http) => true,
         // The name in the TLS handshake tells these two apart: the most specific hostname takes it.
@@ -404,7 +405,7 @@ fn conflict<'l, 'a: 'l>(
             ),
         });
     }
-    let by_hostname = others().find(|other| {
+    let by_hostname = others.iter().find(|other| {
         one.protocol != Protocol::Other && one.protocol == other.protocol && one.hostname == other.hostname
     })?;
     if matches!(one.protocol, Protocol::Tcp | Protocol::Udp) {
