@@ -69,7 +69,7 @@ fn path(one: &GrpcRouteRulesMatches) -> Value {
 mod tests {
     use super::*;
 
-    fn converted(rules: Value) -> HttpRouteSpec {
+    fn converted(rules: &Value) -> HttpRouteSpec {
         let spec =
             json!({ "parentRefs": [{ "name": "web" }], "hostnames": ["grpc.example.com"], "rules": rules });
         let route = GrpcRoute::new("calls", serde_json::from_value(spec).unwrap());
@@ -90,7 +90,7 @@ mod tests {
             (json!({ "type": "RegularExpression", "method": "C" }), "RegularExpression", "/[^/]+/(?:C)"),
             (Value::Null, "PathPrefix", "/"),
         ] {
-            let spec = converted(json!([{ "matches": [{ "method": method }] }]));
+            let spec = converted(&json!([{ "matches": [{ "method": method }] }]));
             let rules = spec.rules.unwrap();
             let one = &rules[0].matches.as_ref().unwrap()[0];
             let written = serde_json::to_value(one).unwrap();
@@ -103,7 +103,7 @@ mod tests {
         let filter = json!({ "type": "RequestHeaderModifier", "requestHeaderModifier": { "set": [{ "name": "a", "value": "b" }] } });
         let backend = json!({ "name": "calls", "port": 9000, "weight": 3, "filters": [filter] });
         let headers = json!([{ "name": "version", "value": "[12]", "type": "RegularExpression" }]);
-        let spec = converted(json!([{
+        let spec = converted(&json!([{
             "name": "first", "filters": [filter], "backendRefs": [backend], "matches": [{ "headers": headers }]
         }]));
         assert_eq!(spec.hostnames, Some(vec!["grpc.example.com".to_owned()]));

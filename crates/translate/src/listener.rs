@@ -375,10 +375,7 @@ fn kinds(spec: &GatewayListeners, protocol: Protocol) -> (Vec<RouteKind>, Vec<St
 
 /// Why requests could not be told to be for this listener and not for another one, if so. All listeners of a
 /// conflict have it: none of them may win.
-fn conflict<'l, 'a: 'l>(
-    one: &Listener<'_>,
-    all: impl Iterator<Item = &'l Listener<'a>>,
-) -> Option<Fault> {
+fn conflict<'l, 'a: 'l>(one: &Listener<'_>, all: impl Iterator<Item = &'l Listener<'a>>) -> Option<Fault> {
     let others: Vec<_> = all.filter(|other| other.port == one.port && one.port > 0).collect();
     let name = |other: &Listener<'_>| other.shown();
     let by_protocol = others.iter().find(|other| match (one.protocol, other.protocol) {

@@ -56,6 +56,18 @@ macro_rules! by_kind {
 
 translate::kinds!(by_kind);
 
+async fn patch_status<T>(
+    api: &Api<PartialObjectMeta<T>>,
+    key: &Key,
+    patch: &Patch<Value>,
+) -> Result<(), kube::Error> {
+    let parameters = match patch {
+        Patch::Apply(_) => PatchParams::apply(MANAGER).force(),
+        _ => PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() },
+    };
+    api.patch_status(&key.name, &parameters, patch).await.map(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use kube::Resource;
@@ -84,16 +96,4 @@ mod tests {
             assert!(named.contains(&plural.as_ref()), "{plural} is missing in rbac.yaml");
         }
     }
-}
-
-async fn patch_status<T>(
-    api: &Api<PartialObjectMeta<T>>,
-    key: &Key,
-    patch: &Patch<Value>,
-) -> Result<(), kube::Error> {
-    let parameters = match patch {
-        Patch::Apply(_) => PatchParams::apply(MANAGER).force(),
-        _ => PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() },
-    };
-    api.patch_status(&key.name, &parameters, patch).await.map(|_| ())
 }
