@@ -157,7 +157,7 @@ impl Lane {
     fn from_client(self: &Arc<Self>, client: SocketAddr, bytes: &[u8], target: &Arc<Target>, now: u64) {
         {
             let mut table = self.table();
-            let Some(session) = table.from_client(&client, now) else {
+            let Some(session) = table.client_sent(&client, now) else {
                 drop(table);
                 return self.begin(client, bytes, target, now);
             };
@@ -280,7 +280,7 @@ impl Lane {
                     Err(e) => return Some(Taken::Failed(e)),
                 };
                 let mut table = self.table();
-                let (is_first, session) = table.from_endpoint(&client, now)?;
+                let (is_first, session) = table.endpoint_sent(&client, now)?;
                 if !Arc::ptr_eq(&session.socket, socket) {
                     return None;
                 }

@@ -89,7 +89,7 @@ impl<T> Table<T> {
     }
 
     /// A datagram of the client came: its session, if it has one.
-    pub(super) fn from_client(&mut self, client: &SocketAddr, now: u64) -> Option<&mut T> {
+    pub(super) fn client_sent(&mut self, client: &SocketAddr, now: u64) -> Option<&mut T> {
         let id = *self.by_client.get(client)?;
         let class = self.slot(id)?.class;
         self.touch(id, if class == Class::New { Class::New } else { Class::Established }, now);
@@ -97,7 +97,7 @@ impl<T> Table<T> {
     }
 
     /// The endpoint answered. True if it is the first answer. None where the session is gone.
-    pub(super) fn from_endpoint(&mut self, client: &SocketAddr, now: u64) -> Option<(bool, &mut T)> {
+    pub(super) fn endpoint_sent(&mut self, client: &SocketAddr, now: u64) -> Option<(bool, &mut T)> {
         let id = *self.by_client.get(client)?;
         let class = self.slot(id)?.class;
         self.touch(id, if class == Class::New { Class::Answered } else { class }, now);

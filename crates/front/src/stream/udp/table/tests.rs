@@ -12,8 +12,8 @@ fn client(number: u16) -> SocketAddr {
 fn a_flood_replaces_silent_new_sessions_and_no_established_one() {
     let mut table = Table::default();
     table.insert(client(1), 1, 0);
-    table.from_endpoint(&client(1), 1).unwrap();
-    table.from_client(&client(1), 2).unwrap();
+    table.endpoint_sent(&client(1), 1).unwrap();
+    table.client_sent(&client(1), 2).unwrap();
     table.insert(client(2), 2, 3);
     table.insert(client(3), 3, 4);
     // Both are too young.
@@ -29,10 +29,10 @@ fn a_flood_replaces_silent_new_sessions_and_no_established_one() {
 fn an_answered_session_is_replaced_after_the_new_ones_and_only_when_it_is_silent() {
     let mut table = Table::default();
     table.insert(client(1), 1, 0);
-    assert!(table.from_endpoint(&client(1), 10).unwrap().0, "the first answer");
+    assert!(table.endpoint_sent(&client(1), 10).unwrap().0, "the first answer");
     table.insert(client(2), 2, 9_000);
     assert_eq!(table.replace(10_000), Some((client(2), 2)));
-    assert!(!table.from_endpoint(&client(1), 10_000).unwrap().0);
+    assert!(!table.endpoint_sent(&client(1), 10_000).unwrap().0);
     assert_eq!(table.replace(14_999), None);
     assert_eq!(table.replace(15_000), Some((client(1), 1)));
 }
@@ -43,9 +43,9 @@ fn sessions_expire_by_silence_and_later_once_established() {
     for number in 1..=3 {
         table.insert(client(number), number, 0);
     }
-    table.from_endpoint(&client(2), 10).unwrap();
-    table.from_endpoint(&client(3), 10).unwrap();
-    table.from_client(&client(3), 20).unwrap();
+    table.endpoint_sent(&client(2), 10).unwrap();
+    table.endpoint_sent(&client(3), 10).unwrap();
+    table.client_sent(&client(3), 20).unwrap();
     assert_eq!(table.expire(SILENCE, 29_999), None);
     assert_eq!(table.expire(SILENCE, 30_000), Some((client(1), 1)));
     assert_eq!(table.expire(SILENCE, 30_010), Some((client(2), 2)));
@@ -120,16 +120,16 @@ proptest! {
                 Step::FromClient(number) => {
                     let next = |old| if old == Class::New { old } else { Class::Established };
                     let expected = oracle.touch(number, now, next).map(|_| number);
-                    prop_assert_eq!(table.from_client(&client(number), now).map(|one| *one), expected);
+                    prop_assert_eq!(table.client_sent(&client(number), now).map(|one| *one), expected);
                 }
                 Step::FromEndpoint(number) => {
                     let next = |old| if old == Class::New { Class::Answered } else { old };
                     let expected = oracle.touch(number, now, next).map(|old| (old == Class::New, number));
-                    let found = table.from_endpoint(&client(number), now).map(|(first, one)| (first, *one));
+                    let found = table.endpoint_sent(&client(number), now).map(|(first, one)| (first, *one));
                     prop_assert_eq!(found, expected);
                 }
                 Step::Insert(number) => {
-                    if table.from_client(&client(number), now).is_none() {
+                    if table.client_sent(&client(number), now).is_none() {
                         table.insert(client(number), number, now);
                         oracle.0.push((number, Class::New, now));
                     } else {
