@@ -1,5 +1,7 @@
 //! Cache policies through the real thing: what is kept, for whom, and what an origin that fails leaves.
 
+mod rfc;
+
 use std::thread::sleep;
 use std::time::Duration;
 

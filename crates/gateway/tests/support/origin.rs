@@ -187,7 +187,7 @@ impl Shared {
             "HTTP/1.1 {status} Status\r\nX-Origin: {name}\r\n{headers}Content-Length: {length}\r\n\r\n"
         );
         let mut bytes = head.into_bytes();
-        if seen.method != "HEAD" {
+        if seen.method != "HEAD" && !matches!(status, 204 | 304) {
             bytes.extend_from_slice(body);
         }
         to.write_all(&bytes)
