@@ -47,7 +47,9 @@ use crate::schema;
     ),
 ])))]
 pub struct VarnishCachePolicySpec {
-    pub target_ref: PolicyTargetRef,
+    /// What the policy is for. It may be absent where rules of HTTPRoutes name the policy, by a filter of type ExtensionRef.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_ref: Option<PolicyTargetRef>,
     /// How long an answer is fresh where the origin does not say.
     #[serde(default, rename = "defaultTTL", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION))]

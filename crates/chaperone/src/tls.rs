@@ -79,6 +79,7 @@ impl Pairs {
             let Some((_, port)) = socket_parts(&listener.socket) else { continue };
             let pairs =
                 listener.tls.as_ref().map(|tls| self.pairs_of(&listener.name, &tls.certificates, notices));
+            let options = listener.tls.as_ref().map(|tls| tls.options.clone()).unwrap_or_default();
             let mut hosts = Vec::new();
             let own = listener.hostname.as_deref();
             // The most specific listener of the port takes a name, whoever else has a route for it.
@@ -94,7 +95,7 @@ impl Pairs {
                     None => front::Action::Passthrough { backends },
                 };
                 let hostname = Some(host.hostname.clone()).filter(|name| name != ANY_HOST);
-                hosts.push(front::Host { hostname, one_label: false, action });
+                hosts.push(front::Host { action, options: options.clone(), ..front::Host::refuse(hostname) });
             }
             if hosts.iter().all(|host| host.hostname != listener.hostname) {
                 let waits = pairs.as_ref().is_some_and(Vec::is_empty);
@@ -102,7 +103,7 @@ impl Pairs {
                     Some(certificates) if waits => front::Action::Terminate { certificates },
                     _ => front::Action::Refuse,
                 };
-                hosts.push(front::Host { hostname: listener.hostname.clone(), one_label: false, action });
+                hosts.push(front::Host { action, ..front::Host::refuse(listener.hostname.clone()) });
             }
             match config.listeners.iter_mut().find(|known| known.port == port) {
                 Some(known) => known.hosts.extend(hosts),
@@ -145,7 +146,12 @@ impl Pairs {
                     notices.extend(without_pair(&listener.name, host, names));
                 }
                 // Without pairs, too: its names are then refused, and not another listener's to take.
-                hosts.push(front::Host { one_label, ..front::Host::terminate(hostname.cloned(), pairs) });
+                let options = tls.options.clone();
+                hosts.push(front::Host {
+                    one_label,
+                    options,
+                    ..front::Host::terminate(hostname.cloned(), pairs)
+                });
             }
             match config.listeners.iter_mut().find(|known| known.port == port) {
                 Some(known) => known.hosts.extend(hosts),
@@ -191,6 +197,7 @@ impl Pairs {
                     client,
                     alpn: true,
                     connect_timeout,
+                    options: tls.options.clone(),
                 },
             );
         }

@@ -264,6 +264,7 @@ fn way(request: &At<'_>, decision: &Decision<'_>, arrangement: Arrangement) -> S
     if is_own {
         let why = match decision.action() {
             Action::Redirect => "the rule redirects",
+            Action::Preflight => "a preflight request is answered by the rule's CORS filter",
             Action::NoBackend | Action::Unavailable => "no backend of the rule has endpoints",
             Action::NotFound => "no route matches",
             Action::Misdirected => "the connection was made for another listener",
@@ -318,6 +319,7 @@ fn answer(request: &At<'_>, decision: &Decision<'_>) -> String {
         Action::Loop => "508, the request has been through this gateway before".to_owned(),
         Action::Refused(why) => format!("400, {}", why.message()),
         Action::NotFound | Action::TooLong(_) => "404, no route matches".to_owned(),
+        Action::Preflight => "204, a preflight request by the rule's CORS filter".to_owned(),
         Action::Misdirected => "421, the connection was made for another listener".to_owned(),
         Action::Redirect => {
             let (host, url) = (request.asked.host.as_bytes(), request.url);

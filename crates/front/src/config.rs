@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use certificate::Pair;
+use model::TlsOptions;
 
 use crate::{Backends, ClientValidation, ProxyProtocol, Stream};
 
@@ -97,6 +98,8 @@ pub struct Host {
     pub hostname: Option<String>,
     /// A wildcard stands for exactly one label.
     pub one_label: bool,
+    /// Where TLS ends here.
+    pub options: TlsOptions,
     pub action: Action,
 }
 
@@ -121,12 +124,17 @@ pub enum Action {
 impl Host {
     /// A host of an HTTPS listener.
     pub fn terminate(hostname: Option<String>, certificates: Vec<Arc<Pair>>) -> Self {
-        Self { hostname, one_label: false, action: Action::Terminate { certificates } }
+        Self { action: Action::Terminate { certificates }, ..Self::refuse(hostname) }
     }
 
     /// The only host of a plain HTTP port.
     pub fn http() -> Self {
-        Self { hostname: None, one_label: false, action: Action::Http }
+        Self { action: Action::Http, ..Self::refuse(None) }
+    }
+
+    /// A host that no route takes.
+    pub fn refuse(hostname: Option<String>) -> Self {
+        Self { hostname, one_label: false, options: TlsOptions::default(), action: Action::Refuse }
     }
 
     /// The only host of a TCP port.

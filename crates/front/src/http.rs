@@ -10,6 +10,7 @@ mod attempt;
 mod body;
 mod cache;
 mod deadline;
+mod cors;
 mod details;
 mod exchange;
 mod fits;

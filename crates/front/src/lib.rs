@@ -29,6 +29,7 @@ mod run;
 pub mod sniff;
 mod stream;
 mod terminate;
+mod tls_options;
 mod trouble;
 mod upstream;
 mod validate;

@@ -214,7 +214,7 @@ impl Ports {
     ) -> Services {
         let made: Vec<_> = hosts
             .map(|host| {
-                let service = self.service(&host.action, config, port).unwrap_or_else(|e| {
+                let service = self.service(host, config, port).unwrap_or_else(|e| {
                     let name = host.hostname.as_deref().unwrap_or("any name");
                     let why = format!("cannot serve TLS for {name}: {e}");
                     (self.shared.reporter)(Event::CannotListen { socket: socket.to_owned(), why });
@@ -226,24 +226,25 @@ impl Ports {
         Hosts::new(made)
     }
 
-    fn service(&mut self, action: &Action, config: &Config, port: u16) -> Result<Service, String> {
+    fn service(&mut self, host: &Host, config: &Config, port: u16) -> Result<Service, String> {
         let http: &[&str] =
             if config.http2 { &["h2", "http/1.1", "http/1.0"] } else { &["http/1.1", "http/1.0"] };
         let validation = config.client_validation.get(&port);
         let carries_http = config.http && self.shared.http.is_some();
-        Ok(match action {
+        Ok(match &host.action {
             Action::Terminate { certificates } | Action::Forward { certificates, .. }
                 if certificates.is_empty() =>
             {
                 Service::Nothing
             }
             Action::Terminate { certificates } => {
-                let server = Arc::new(self.terminator()?.server(certificates, http, validation)?);
+                let server =
+                    Arc::new(self.terminator()?.server(certificates, http, validation, &host.options)?);
                 if carries_http { Service::Https(server) } else { Service::Terminate(server) }
             }
             // What the endpoints speak is not known here, and nobody could tell them what a client has shown.
             Action::Forward { certificates, backends } => {
-                let server = self.terminator()?.server(certificates, &[], None)?;
+                let server = self.terminator()?.server(certificates, &[], None, &host.options)?;
                 Service::Forward(Arc::new(server), Arc::new(Targets::new(backends)))
             }
             Action::Http if carries_http => Service::Http,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use certificate::Pair;
+use model::TlsOptions;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::UnixTime;
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
@@ -11,6 +12,7 @@ use rustls::{ServerConfig, SignatureAlgorithm};
 
 use crate::ClientValidation;
 use crate::hosts::normal;
+use crate::tls_options;
 use crate::validate::Clients;
 
 /// What all hosts share. A ticket holds the name that it was made for, and rustls takes it for that name only; so one
@@ -33,10 +35,11 @@ impl Terminator {
         certificates: &[Arc<Pair>],
         alpn: &[&str],
         validation: Option<&ClientValidation>,
+        options: &TlsOptions,
     ) -> Result<Server, String> {
         let clients = validation.map(|validation| Clients::new(validation, &self.provider)).transpose()?;
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
-            .with_safe_default_protocol_versions()
+        let builder = ServerConfig::builder_with_provider(tls_options::provider(&self.provider, options))
+            .with_protocol_versions(tls_options::versions(options))
             .map_err(|e| e.to_string())?;
         let builder = match &clients {
             Some(clients) => builder.with_client_cert_verifier(clients.verifier()),

@@ -21,5 +21,7 @@ mod programs;
 mod proxy_protocol;
 #[path = "front/support.rs"]
 mod support;
+#[path = "front/tls_options.rs"]
+mod tls_options;
 #[path = "front/transport.rs"]
 mod transport;

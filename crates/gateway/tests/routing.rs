@@ -1,6 +1,8 @@
 //! Requests through the real thing: which origin gets them, and as what.
 
+mod backend_filters;
 mod bodies;
+mod cors;
 mod endpoints;
 mod filters;
 mod headers;

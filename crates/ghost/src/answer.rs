@@ -28,6 +28,8 @@ pub(crate) enum Answer {
     },
     Misdirected,
     Loop,
+    /// Its headers depend on the request: they are set where the response is delivered.
+    Preflight,
     /// The path has more than one reading, or none.
     Refused(Refusal),
     TooLong(TooLong),
@@ -78,6 +80,7 @@ impl Answer {
             | Self::Unavailable
             | Self::Misdirected
             | Self::Loop
+            | Self::Preflight
             | Self::Refused(_)
             | Self::TooLong(_)
             | Self::Invalidated
@@ -95,6 +98,7 @@ impl Answer {
             Self::Unavailable => Action::Unavailable,
             Self::Misdirected => Action::Misdirected,
             Self::Loop => Action::Loop,
+            Self::Preflight => Action::Preflight,
             Self::Refused(why) => Action::Refused(*why),
             Self::TooLong(what) => Action::TooLong(*what),
             Self::NoBackend

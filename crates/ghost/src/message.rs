@@ -139,6 +139,10 @@ impl EditHeaders for Message<'_> {
         // SAFETY: alive, see new(); the line is copied.
         unsafe { ffi::gs_add(self.http, line.as_ptr(), line.len()) };
     }
+
+    fn any(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.headers(name).any(seen)
+    }
 }
 
 impl EditRequest for Message<'_> {

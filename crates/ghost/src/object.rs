@@ -38,6 +38,7 @@ pub struct Ghost {
     pub(crate) misdirected: OwnedDirector,
     pub(crate) looped: OwnedDirector,
     pub(crate) invalidated: OwnedDirector,
+    pub(crate) preflight: OwnedDirector,
     refusals: Vec<(Refusal, OwnedDirector)>,
     pub(crate) url_too_long: OwnedDirector,
     pub(crate) header_too_long: OwnedDirector,
@@ -67,6 +68,7 @@ impl Ghost {
             misdirected: Answer::Misdirected.director(ctx, "ghost.misdirected")?,
             looped: Answer::Loop.director(ctx, "ghost.loop")?,
             invalidated: Answer::Invalidated.director(ctx, "ghost.invalidated")?,
+            preflight: Answer::Preflight.director(ctx, "ghost.preflight")?,
             refusals: Refusal::ALL
                 .into_iter()
                 .map(|why| Ok((why, Answer::Refused(why).director(ctx, "ghost.refused")?)))

@@ -224,6 +224,7 @@ impl Table {
             Action::Redirect => first,
             Action::NoBackend | Action::Unavailable => first + decision.group()?,
             Action::NotFound
+            | Action::Preflight
             | Action::Misdirected
             | Action::Loop
             | Action::Refused(_)

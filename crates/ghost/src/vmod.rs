@@ -219,8 +219,30 @@ fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Dir
         Action::TooLong(TooLong::Header) => ghost.header_too_long.raw(),
         Action::Unavailable => ghost.unavailable.raw(),
         Action::Loop => ghost.looped.raw(),
+        Action::Preflight => ghost.preflight.raw(),
         _ => ghost.no_backend.raw(),
     })
+}
+
+/// Makes the response the client's own: what is stored stays as the origin sent it.
+///
+/// # Safety
+/// `ctx` must be the live context of the client's task that `task` is.
+unsafe fn edit_response(ctx: *const Ctx, task: &Task, resp: &mut Message<'_>) {
+    let Some((decision, rule)) = task.decision().and_then(|decision| Some((decision, decision.rule()?)))
+    else {
+        return;
+    };
+    rule.edit_response(resp);
+    // The front does it for its own clients.
+    let Some(cors) = rule.cors().filter(|_| task.client.is_none()) else { return };
+    // SAFETY: the caller's promise; the request is this thread's.
+    let Some(message) = (unsafe { Message::new(ffi::gs_req(ctx)) }) else { return };
+    if decision.action() == Action::Preflight {
+        cors.answer_preflight(&ClientRequest { message, socket: b"", server_name: None }, resp);
+    } else {
+        cors.edit_response(message.header("Origin"), resp);
+    }
 }
 
 /// Varnish takes the host out of an absolute URL only where a path follows it.
@@ -323,7 +345,12 @@ unsafe extern "C" fn vmod_router_pipe(ctx: *const Ctx, ghost: *const Ghost) {
             unsafe { journal::log(ctx, task, None, stats::OTHER) };
         }
         if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
-            rule.edit_request(bereq.url(), &mut bereq);
+            let url = bereq.url();
+            rule.edit_request(url, &mut bereq);
+            let group = task.as_ref().and_then(|task| task.decision()?.group());
+            if let Some(edits) = group.and_then(|group| rule.groups()[group].edits()) {
+                edits.edit_request(url, &mut bereq);
+            }
         }
         bereq.remove_headers_with(GHOST_PREFIX);
         // Varnish takes hop-by-hop headers away; the origin must see the upgrade. Where it refuses, it is to close after its
@@ -438,17 +465,17 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         // SAFETY: as above.
         let result = unsafe { cache::tell(ctx, tells_status, resp) };
         cache::show_range(resp);
-        if let Some(rule) = task.as_ref().and_then(|t| t.rule()) {
-            if result != stats::PASS
-                && let Some(cache) = rule.cache()
-            {
+        if let Some(task) = &task {
+            let consumed = task.rule().and_then(|rule| rule.cache()).filter(|_| result != stats::PASS);
+            if let Some(cache) = consumed {
                 cache.consumed_fields().for_each(|name| resp.remove_header(name));
                 if tells_status {
                     // SAFETY: as above.
                     unsafe { cache_status::tell(ctx, result, resp) };
                 }
             }
-            rule.edit_response(&mut resp);
+            // SAFETY: as above.
+            unsafe { edit_response(ctx, task, &mut resp) };
         }
         if let Some(task) = &mut task {
             task.answers(resp.status(), result);

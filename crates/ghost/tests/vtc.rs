@@ -79,6 +79,7 @@ cases! {
     cached_objects_are_http
     connection_cannot_take_the_framing_away
     cookies_do_not_bypass_but_the_policys_headers_do
+    cors_shares_responses_and_answers_preflights
     default_ttl_is_for_silent_origins
     draining_answers_end_their_connections
     each_request_of_the_front_says_whose_it_is

@@ -180,7 +180,11 @@ pub(crate) fn bare(listener: &Listener) -> Listener {
         name: listener.name.clone(),
         socket: listener.socket.clone(),
         hostname: listener.hostname.clone(),
-        tls: tls.map(|tls| ListenerTls { certificates: tls.certificates.clone(), ..ListenerTls::default() }),
+        tls: tls.map(|tls| ListenerTls {
+            certificates: tls.certificates.clone(),
+            options: tls.options.clone(),
+            ..ListenerTls::default()
+        }),
     }
 }
 

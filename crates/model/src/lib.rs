@@ -29,7 +29,10 @@ pub use miss::MissFor;
 pub use paths::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths};
 pub use report::Report;
 pub use stream::StreamListener;
-pub use tls::{BackendTls, ClientValidation, SubjectAltName, TlsBackend, TlsHost, TlsLimits, TlsListener};
+pub use tls::{
+    BackendTls, ClientValidation, SubjectAltName, TlsBackend, TlsHost, TlsLimits, TlsListener, TlsOptions,
+    TlsVersion,
+};
 pub use upstream::{Fraction, Protocol, Retry, RuleTimeouts, SessionBy, SessionPersistence};
 pub use version::{VERSION, Version, WrongVersion, check_version};
 
@@ -67,6 +70,8 @@ pub struct ListenerTls {
     /// Names of the base's `hosts` that are no more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<String>,
+    #[serde(default, skip_serializing_if = "TlsOptions::is_default")]
+    pub options: TlsOptions,
 }
 
 impl ListenerTls {

@@ -24,6 +24,37 @@ pub struct BackendTls {
     /// `namespace/name` of the Secret with the pair that we show to a backend that asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_certificate: Option<String>,
+    #[serde(skip_serializing_if = "TlsOptions::is_default")]
+    pub options: TlsOptions,
+}
+
+/// What is asked of TLS beyond certificates.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct TlsOptions {
+    /// 1.2 where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_version: Option<TlsVersion>,
+    /// Names of IANA's registry; all that the gateway has where empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cipher_suites: Vec<String>,
+}
+
+impl TlsOptions {
+    /// Most ask for nothing: it is not written.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum TlsVersion {
+    #[serde(rename = "1.2")]
+    Tls12,
+    #[serde(rename = "1.3")]
+    Tls13,
 }
 
 /// A name in a backend's certificate.

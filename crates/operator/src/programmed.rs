@@ -32,6 +32,8 @@ pub(crate) struct Known<'a> {
     /// Since the hash is that.
     pub(crate) for_long: Duration,
     pub(crate) has_address: bool,
+    /// Why an address that it asks for cannot be had.
+    pub(crate) unusable_address: Option<&'a str>,
     pub(crate) pods: &'a [Pod],
     /// The condition as it stands: its status and generation.
     pub(crate) before: Option<(bool, i64)>,
@@ -46,6 +48,9 @@ pub(crate) fn programmed(known: &Known<'_>) -> Condition {
     }
     if let Some(why) = known.error {
         return is(false, "Invalid", why.to_owned());
+    }
+    if let Some(why) = known.unusable_address {
+        return is(false, "AddressNotUsable", why.to_owned());
     }
     let serves = |pod: &&Pod| pod.ready && pod.current && pod.report.serving.as_deref() == known.hash;
     let serving = known.pods.iter().filter(serves).count();
@@ -99,6 +104,7 @@ mod tests {
             hash: Some("new"),
             for_long: Duration::from_secs(60),
             has_address: true,
+            unusable_address: None,
             pods,
             before: None,
         }
@@ -124,6 +130,13 @@ mod tests {
         // Started without the new listener.
         assert_eq!(reason(&known(&[Pod { current: false, ..pod("new") }])), pending);
         assert_eq!(reason(&Known { hash: None, ..known(&[pod("new")]) }), pending);
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_had_is_named() {
+        let pods = [pod("new")];
+        let unusable = Known { unusable_address: Some("127.0.0.1"), ..known(&pods) };
+        assert_eq!(reason(&unusable), (false, "AddressNotUsable".to_owned()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Writes statuses where they differ from what stands there, and tells events about what changed.
 
+mod addresses;
 mod by_kind;
 mod conditions;
 mod ingress;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
-use k8s_openapi::api::core::v1::{Pod as PodObject, Service};
+use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::api::Patch;
 use kube::{Client, Resource};
 use model::Report;
@@ -24,7 +25,7 @@ use source::kubernetes::{Cluster, Signal, Unread};
 use tokio::sync::watch;
 use translate::status::{ACCEPTED, PROGRAMMED, STORAGE, SUPPORTED_VERSION};
 use translate::{
-    AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, Key, ParentStatus, PolicyStatus,
+    Addresses, AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, Key, ParentStatus, PolicyStatus,
     RouteStatus, Statuses, features, workload,
 };
 
@@ -348,6 +349,7 @@ impl Writer {
     fn programmed(&self, key: &Key, gateway: &Gateway, status: &GatewayStatus) -> Option<Condition> {
         let observed = to_value(&gateway.status);
         let runtime = self.runtimes.get(key);
+        let (addresses, unusable) = self.addresses(key, gateway);
         let pods = self.pods(key, runtime.as_ref());
         let accepted = status.conditions.iter().find(|condition| condition.kind == ACCEPTED);
         let invalid = accepted.filter(|accepted| !accepted.status).map(|accepted| accepted.message.as_str());
@@ -363,20 +365,23 @@ impl Writer {
             error: runtime.as_ref().and_then(|runtime| runtime.error.as_deref()),
             hash: runtime.as_ref().and_then(|runtime| runtime.hash.as_deref()),
             for_long: runtime.as_ref().map(|runtime| runtime.since.elapsed()).unwrap_or_default(),
-            has_address: !self.addresses(key).is_empty(),
+            has_address: !addresses.is_empty(),
+            unusable_address: unusable.as_deref(),
             pods: &pods,
             before: conditions::find(observed.get("conditions"), PROGRAMMED),
         }))
     }
 
-    fn addresses(&self, key: &Key) -> Vec<Value> {
-        self.owned.services.get(key).map(|service| addresses(&service)).unwrap_or_default()
+    /// And why one that it asks for cannot be used, if so.
+    fn addresses(&self, key: &Key, gateway: &Gateway) -> (Vec<Value>, Option<String>) {
+        let asked = Addresses::of(gateway);
+        self.owned.services.get(key).map(|service| addresses::of(&asked, &service)).unwrap_or_default()
     }
 
     /// And whether it is programmed.
     fn gateway(&self, key: &Key, gateway: &Gateway, status: &GatewayStatus) -> (Option<Write>, bool) {
         let observed = to_value(&gateway.status);
-        let addresses = self.addresses(key);
+        let (addresses, _) = self.addresses(key, gateway);
         let generation = gateway.metadata.generation.unwrap_or_default();
         let Some(programmed) = self.programmed(key, gateway, status) else {
             let before = conditions::find(observed.get("conditions"), PROGRAMMED);
@@ -538,26 +543,6 @@ fn entries(
     // The list is written whole: with its version, lest another controller's entry be lost.
     let patch = json!({ "metadata": { "resourceVersion": version }, "status": { list: all } });
     Some(Write { kind, key: key.clone(), patch: Patch::Merge(patch), news })
-}
-
-fn addresses(service: &Service) -> Vec<Value> {
-    let of_type = |kind: &str, value: &str| json!({ "type": kind, "value": value });
-    let Some(spec) = &service.spec else { return Vec::new() };
-    if spec.type_.as_deref() == Some("LoadBalancer") {
-        let ingress =
-            service.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
-        return ingress
-            .into_iter()
-            .flatten()
-            .filter_map(|ingress| match (&ingress.ip, &ingress.hostname) {
-                (Some(ip), _) => Some(of_type("IPAddress", ip)),
-                (None, Some(name)) => Some(of_type("Hostname", name)),
-                (None, None) => None,
-            })
-            .collect();
-    }
-    let ips = spec.cluster_ips.iter().flatten().filter(|ip| *ip != "None");
-    ips.map(|ip| of_type("IPAddress", ip)).collect()
 }
 
 fn apply<T: Resource<DynamicType = ()>>(key: &Key, status: &Value) -> Patch<Value> {

@@ -90,6 +90,7 @@ fn decide(router: &Router, requests: &mut Requests, n: u64) -> Duration {
             let answer = match decision.action() {
                 Action::Forward { group } => group,
                 Action::Redirect
+                | Action::Preflight
                 | Action::NotFound
                 | Action::NoBackend
                 | Action::Unavailable

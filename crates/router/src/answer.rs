@@ -53,6 +53,7 @@ impl Own {
     pub fn to(action: Action) -> Option<Self> {
         let (status, body) = match action {
             Action::Forward { .. } | Action::Redirect => return None,
+            Action::Preflight => (204, ""),
             Action::NotFound => (404, NOT_FOUND),
             Action::NoBackend => (500, NO_BACKEND),
             Action::Unavailable => (503, UNAVAILABLE),

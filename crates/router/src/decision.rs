@@ -4,6 +4,7 @@ use model::RouteKind;
 
 use crate::Request;
 use crate::cache::Cache;
+use crate::cors;
 use crate::group::by_weight;
 use crate::normalize::Refusal;
 use crate::rule::{Fate, Rule};
@@ -30,6 +31,8 @@ pub enum Action {
     Forward { group: usize },
     /// Answer with the rule's redirect.
     Redirect,
+    /// Answer a browser's preflight request by the rule's [`Rule::cors`].
+    Preflight,
     /// 404: no listener, host or rule fits.
     NotFound,
     /// 400: the path has more than one reading, or none.
@@ -103,6 +106,19 @@ impl<'r> Decision<'r> {
             group,
             of_base: false,
             is_ambiguous: false,
+        }
+    }
+
+    /// Preflight requests are answered without backend and cache.
+    pub(crate) fn or_preflight(self, request: &impl Request) -> Self {
+        match self.rule {
+            // The method goes first: the rule is not looked at for other requests.
+            Some((_, rule))
+                if request.method() == b"OPTIONS" && rule.cors().is_some() && cors::is_preflight(request) =>
+            {
+                Self { action: Action::Preflight, group: None, ..self }
+            }
+            _ => self,
         }
     }
 

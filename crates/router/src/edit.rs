@@ -33,6 +33,8 @@ pub trait EditHeaders {
     fn remove(&mut self, name: &str);
     /// Adds a header beside those of the same name.
     fn add(&mut self, header: &HeaderLine);
+    /// Shows every value of a header to `seen`, until it answers true.
+    fn any(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool;
 }
 
 /// A request on its way to an origin.
@@ -139,6 +141,9 @@ mod tests {
         }
         fn add(&mut self, header: &HeaderLine) {
             self.0.push(header.line().to_owned());
+        }
+        fn any(&self, _: &str, _: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+            false
         }
     }
 

@@ -12,6 +12,7 @@ pub mod budget;
 pub mod cache;
 mod certificates;
 mod compile;
+pub mod cors;
 pub mod counters;
 mod decision;
 mod dictionary;

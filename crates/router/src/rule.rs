@@ -7,6 +7,7 @@ use model::matches::{PathMatch, PathMatchType};
 use model::{Paths, RouteKind, ghost};
 
 use crate::cache::Cache;
+use crate::cors::Cors;
 use crate::edit::HeaderEdits;
 use crate::group::{Group, Turns};
 use crate::header::ValueMatcher;
@@ -38,6 +39,7 @@ pub struct Rule {
     /// Without one every request passes the cache by.
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) upstream: Option<Box<Upstream>>,
+    cors: Option<Box<Cors>>,
     identity: Box<str>,
 }
 
@@ -108,6 +110,7 @@ impl Rule {
             redirect: filters.request_redirect.as_ref().map(|r| Redirect::new(r, prefix)),
             cache: None,
             upstream: Upstream::compile(from, turns),
+            cors: filters.cors.as_ref().map(|cors| Box::new(Cors::new(cors))),
             identity: identity(from).into(),
             path,
         })
@@ -137,6 +140,11 @@ impl Rule {
     pub(crate) fn take_over(&mut self, older: &Turns) {
         self.groups.iter_mut().for_each(|group| group.take_over(older));
         self.upstream.iter_mut().for_each(|upstream| upstream.take_over(older));
+    }
+
+    /// Who may read its responses, where the rule says so.
+    pub fn cors(&self) -> Option<&Cors> {
+        self.cors.as_deref()
     }
 
     pub fn redirects(&self) -> bool {

@@ -255,14 +255,15 @@ impl Router {
                 true
             })
         });
-        match (found, too_long) {
+        let decision = match (found, too_long) {
             (Err(what), _) | (_, Some(what)) => Decision::too_long(listener, what),
             (Ok(Some(Entry { rule: id, fate, .. })), None) => {
                 let rule = &self.rules[*id as usize];
                 Decision::of_rule(listener, *id, rule, *fate, random)
             }
             (Ok(None), None) => default(of_host.default_rule),
-        }
+        };
+        decision.or_preflight(request)
     }
 
     /// Among listeners of one socket the most specific hostname takes the request.

@@ -114,6 +114,7 @@ fn may_be(route: &Route, action: Action) -> bool {
     match action {
         Action::Redirect => redirects,
         Action::NotFound
+        | Action::Preflight
         | Action::Misdirected
         | Action::Unavailable
         | Action::Refused(_)

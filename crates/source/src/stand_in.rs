@@ -55,6 +55,18 @@ fn service(raw: &Value) -> Option<BackendTlsPolicyTargetRefs> {
     })
 }
 
+const POLICY_FIELDS: &[&str] = &[
+    "defaultTTL",
+    "forcedTTL",
+    "heuristic",
+    "cacheControlTargets",
+    "grace",
+    "keep",
+    "maxObjectSize",
+    "cacheKey",
+    "bypass",
+];
+
 /// A policy for the same target, which says why it is refused. An empty target: it cannot be told.
 pub(crate) fn cache_policy_for(raw: &Value, why: &str) -> VarnishCachePolicy {
     let target_ref = raw.pointer("/spec/targetRef").and_then(|target| {
@@ -64,7 +76,11 @@ pub(crate) fn cache_policy_for(raw: &Value, why: &str) -> VarnishCachePolicy {
         let name = text(target, "name").filter(|name| format::object_name(name).is_ok())?;
         Some(PolicyTargetRef { group: text(target, "group").unwrap_or_default(), kind, name, section_name })
     });
-    let target_ref = target_ref.unwrap_or_default();
+    // Without targetRef it is for rules that name it, unless a field that is not known may be a misspelt one.
+    let spec = raw.get("spec").filter(|spec| spec.is_object());
+    let is_for_rules =
+        spec.is_some_and(|spec| spec.get("targetRef").is_none() && !has_others(spec, POLICY_FIELDS));
+    let target_ref = (!is_for_rules).then(|| target_ref.unwrap_or_default());
     let spec = VarnishCachePolicySpec { target_ref, ..VarnishCachePolicySpec::default() };
     VarnishCachePolicy { metadata: metadata(raw, why), spec, status: None }
 }
@@ -388,7 +404,7 @@ mod tests {
     fn the_target_of_a_cache_policy_is_kept_or_empty() {
         let of = |target: Value| {
             let raw = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"targetRef": target, "bypas": 1}});
-            cache_policy_for(&raw, "no good").spec.target_ref
+            cache_policy_for(&raw, "no good").spec.target_ref.unwrap()
         };
         let rule = of(json!({"kind": "HTTPRoute", "name": "shop", "sectionName": "admin"}));
         assert_eq!((rule.name.as_str(), rule.section_name.as_deref()), ("shop", Some("admin")));

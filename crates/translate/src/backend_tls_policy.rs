@@ -342,13 +342,10 @@ impl Policy<'_> {
             }
         };
         let mut conditions = vec![accepted, resolved];
-        let unsupported: Vec<&str> = [
-            ("spec.options", self.object.spec.options.as_ref().is_some_and(|options| !options.is_empty())),
-            (
-                "spec.targetRefs of other kinds than Service",
-                self.object.spec.target_refs.iter().any(|t| !t.group.is_empty() || t.kind != "Service"),
-            ),
-        ]
+        let unsupported: Vec<&str> = [(
+            "spec.targetRefs of other kinds than Service",
+            self.object.spec.target_refs.iter().any(|t| !t.group.is_empty() || t.kind != "Service"),
+        )]
         .into_iter()
         .filter_map(|(field, set)| set.then_some(field))
         .collect();

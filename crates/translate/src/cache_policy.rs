@@ -1,6 +1,6 @@
 //! VarnishCachePolicies: each finds its target, and the entries of routing.json that it is for.
 //!
-//! The policy of a rule replaces that of its route, which replaces that of the Gateway, as a whole. Of several policies for
+//! The policy that a rule names itself, by a filter of type ExtensionRef, goes before all others. The policy of a rule replaces that of its route, which replaces that of the Gateway, as a whole. Of several policies for
 //! one target the oldest counts, also where it cannot be used: nobody knows what it was to keep apart, so its target is
 //! not cached at all. A policy whose target cannot be told closes all that it may be for.
 
@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use api::{AncestorRef, PolicyTargetRef, VarnishCachePolicy};
 use gateway_api::experimental::httproutes::HttpRoute;
+use model::names::API_GROUP;
 use model::routing::Route;
 use model::{CachePolicy, RouteKind};
 use router::budget::Budget;
@@ -33,6 +34,8 @@ enum Target {
     /// By its name.
     Rule(Key, String),
     Ingress(Key),
+    /// The rule at this position, which names the policy itself.
+    Naming(Key, u32),
     /// Everything that a policy of this namespace can be for: its targetRef cannot be read. Empty: of all namespaces.
     Namespace(String),
 }
@@ -49,19 +52,34 @@ pub(crate) fn translate(
     let mut patterns = Meter::new(MOST_BYTES_OF_POLICIES);
     // Those with patterns, oldest first.
     let mut limited: Vec<(&Key, &VarnishCachePolicy)> = Vec::new();
-    for (key, policy) in oldest_first(&snapshot.cache_policies, |policy| &policy.metadata) {
-        let target = target(key, &policy.spec.target_ref);
+    let mut naming = naming(snapshot);
+    let policies = oldest_first(&snapshot.cache_policies, |policy| &policy.metadata);
+    let policies = policies.into_iter().flat_map(|(key, policy)| {
+        let own = policy.spec.target_ref.as_ref().map(|reference| target(key, reference));
+        let targets = own.into_iter().chain(naming.remove(key).unwrap_or_default());
+        targets.map(move |target| (key, policy, target))
+    });
+    let mut known: Option<(&Key, Result<CachePolicy, Fault>)> = None;
+    for (key, policy, target) in policies {
         let ancestors = match ancestors(&target, snapshot, ingresses, gateways) {
             Ok(ancestors) if ancestors.is_empty() && !matches!(target, Target::Namespace(_)) => continue,
             Ok(ancestors) => ancestors,
             Err(fault) => {
-                statuses.insert(key.clone(), not_found(key, policy, &fault));
+                if let Some(status) = not_found(key, policy, &fault) {
+                    add_status(&mut statuses, key, status);
+                }
                 continue;
             }
         };
         let usable = match refused::why(&policy.metadata) {
             Some(why) => Err(refusal(&target, why)),
-            None => find(&target, snapshot).and_then(|()| read::policy(key, &policy.spec, &mut patterns)),
+            None => find(&target, snapshot).and_then(|()| match &known {
+                Some((of, read)) if *of == key => read.clone(),
+                _ => {
+                    let read = read::policy(key, &policy.spec, &mut patterns);
+                    known.insert((key, read)).1.clone()
+                }
+            }),
         };
         let verdict = usable.and_then(|read| {
             match in_force.get(&target) {
@@ -75,7 +93,7 @@ pub(crate) fn translate(
                 None => Ok(read),
             }
         });
-        let conditions = conditions(policy, &verdict);
+        let conditions = conditions(policy, &target, &verdict);
         let status = |gateway: Key| AncestorStatus {
             ancestor_ref: match &target {
                 // Its Varnish may be one that no Gateway stands for.
@@ -85,10 +103,11 @@ pub(crate) fn translate(
             conditions: conditions.clone(),
         };
         let ancestors = ancestors.into_iter().take(MOST_ANCESTORS).map(status).collect();
-        statuses.insert(key.clone(), PolicyStatus { ancestors });
+        add_status(&mut statuses, key, PolicyStatus { ancestors });
         match verdict {
             Ok(read) => {
-                if bypass_patterns(&read).next().is_some() {
+                let is_new = limited.last().is_none_or(|(last, _)| *last != key);
+                if is_new && bypass_patterns(&read).next().is_some() {
                     limited.push((key, policy));
                 }
                 in_force.insert(target, (key, Some(read)));
@@ -115,6 +134,70 @@ pub(crate) fn translate(
         }
     }
     statuses
+}
+
+/// The rules that name a policy by a filter of type ExtensionRef, by policy.
+fn naming(snapshot: &Snapshot) -> BTreeMap<Key, Vec<Target>> {
+    let mut naming: BTreeMap<Key, Vec<Target>> = BTreeMap::new();
+    for (key, route) in &snapshot.http_routes {
+        for (index, rule) in (0..).zip(route.spec.rules.iter().flatten()) {
+            let references = rule.filters.iter().flatten().filter_map(|filter| filter.extension_ref.as_ref());
+            for reference in references.filter(|reference| is_policy(&reference.group, &reference.kind)) {
+                let policy = Key::new(key.namespace.as_str(), reference.name.as_str());
+                let (target, targets) =
+                    (Target::Naming(key.clone(), index), naming.entry(policy).or_default());
+                // A rule that names it twice is refused.
+                if targets.last() != Some(&target) {
+                    targets.push(target);
+                }
+            }
+        }
+    }
+    naming
+}
+
+/// Does an ExtensionRef mean a VarnishCachePolicy?
+pub(crate) fn is_policy(group: &str, kind: &str) -> bool {
+    group == API_GROUP && kind == "VarnishCachePolicy"
+}
+
+/// Why a rule cannot use the policy that it names, if so: its requests get 500.
+pub(crate) fn check(key: &Key, snapshot: &Snapshot) -> Result<(), Fault> {
+    let Some(policy) = snapshot.cache_policies.get(key) else {
+        return Err(Fault {
+            reason: "BackendNotFound",
+            message: format!(
+                "VarnishCachePolicy {key} does not exist: create it in the route's namespace, or correct the name"
+            ),
+        });
+    };
+    let read = match refused::why(&policy.metadata) {
+        Some(why) => Err(why.to_owned()),
+        None => read::policy(key, &policy.spec, &mut Meter::new(MOST_BYTES_OF_POLICIES))
+            .map(drop)
+            .map_err(|fault| fault.message),
+    };
+    read.map_err(|why| Fault {
+        reason: "UnsupportedValue",
+        message: format!("VarnishCachePolicy {key} cannot be used: {why}"),
+    })
+}
+
+/// A policy may have several targets: what is wrong with one of them is said of the Gateway.
+fn add_status(statuses: &mut BTreeMap<Key, PolicyStatus>, key: &Key, status: PolicyStatus) {
+    let Some(there) = statuses.get_mut(key) else {
+        statuses.insert(key.clone(), status);
+        return;
+    };
+    for ancestor in status.ancestors {
+        let is_bad = ancestor.conditions.iter().any(|condition| !condition.status);
+        let place = there.ancestors.iter().position(|one| one.ancestor_ref == ancestor.ancestor_ref);
+        match place {
+            Some(at) if is_bad => there.ancestors[at] = ancestor,
+            None if there.ancestors.len() < MOST_ANCESTORS => there.ancestors.push(ancestor),
+            Some(_) | None => {}
+        }
+    }
 }
 
 fn bypass_patterns(policy: &CachePolicy) -> impl Iterator<Item = &str> {
@@ -185,7 +268,7 @@ fn ancestors(
         Target::Ingress(key) if ingresses.contains_key(key) => Ok([key.clone()].into()),
         Target::Ingress(key) if snapshot.ingresses.contains_key(key) => Ok(BTreeSet::new()),
         Target::Ingress(key) => Err(missing("Ingress", key)),
-        Target::Route(key) | Target::Rule(key, _) => {
+        Target::Route(key) | Target::Rule(key, _) | Target::Naming(key, _) => {
             let route = snapshot.http_routes.get(key).ok_or_else(|| missing("HTTPRoute", key))?;
             Ok(parents(key, route, snapshot).filter(|gateway| gateways.contains_key(gateway)).collect())
         }
@@ -222,27 +305,37 @@ fn find(target: &Target, snapshot: &Snapshot) -> Result<(), Fault> {
     })
 }
 
-fn conditions(policy: &VarnishCachePolicy, verdict: &Result<CachePolicy, Fault>) -> Vec<Condition> {
+fn conditions(
+    policy: &VarnishCachePolicy,
+    target: &Target,
+    verdict: &Result<CachePolicy, Fault>,
+) -> Vec<Condition> {
     let generation = policy.metadata.generation.unwrap_or_default();
     match verdict {
         Ok(_) => {
-            vec![Condition::new(ACCEPTED, true, "Accepted", "The policy counts for its target", generation)]
+            let message = match target {
+                Target::Naming(route, _) => {
+                    format!("The policy counts for rules that name it, of HTTPRoute {route}")
+                }
+                _ => "The policy counts for its target".to_owned(),
+            };
+            vec![Condition::new(ACCEPTED, true, "Accepted", message, generation)]
         }
         Err(fault) => vec![Condition::new(ACCEPTED, false, fault.reason, &fault.message, generation)],
     }
 }
 
 /// A target that does not exist has no Gateway: the policy is told by the target itself.
-fn not_found(key: &Key, policy: &VarnishCachePolicy, fault: &Fault) -> PolicyStatus {
-    let target = &policy.spec.target_ref;
+fn not_found(key: &Key, policy: &VarnishCachePolicy, fault: &Fault) -> Option<PolicyStatus> {
+    let target = policy.spec.target_ref.as_ref()?;
     let generation = policy.metadata.generation.unwrap_or_default();
     let named = Key::new(key.namespace.as_str(), target.name.as_str());
-    PolicyStatus {
+    Some(PolicyStatus {
         ancestors: vec![AncestorStatus {
             ancestor_ref: reference(&target.kind, &named, target.section_name.clone()),
             conditions: vec![Condition::new(ACCEPTED, false, fault.reason, &fault.message, generation)],
         }],
-    }
+    })
 }
 
 fn reference(kind: &str, key: &Key, section_name: Option<String>) -> AncestorRef {
@@ -271,6 +364,8 @@ type Directions<'a> = Option<(&'a Key, &'a CachePolicy)>;
 struct OfRoute<'a> {
     whole: Option<Directions<'a>>,
     rules: HashMap<&'a str, Directions<'a>>,
+    /// By position, of those that name their policy.
+    naming: HashMap<u32, Directions<'a>>,
     /// A policy is for a rule that is not there: it may be meant for any.
     is_doubtful: bool,
 }
@@ -297,6 +392,9 @@ impl<'a> Force<'a> {
                 Target::Route(key) => force.routes.entry(key.to_string()).or_default().whole = Some(policy),
                 Target::Rule(key, rule) => {
                     force.routes.entry(key.to_string()).or_default().rules.insert(rule, policy);
+                }
+                Target::Naming(key, rule) => {
+                    force.routes.entry(key.to_string()).or_default().naming.insert(*rule, policy);
                 }
                 Target::Namespace(namespace) => drop(force.closed.insert(namespace)),
             }
@@ -328,7 +426,8 @@ impl<'a> Force<'a> {
         let of_route = self.routes.get(&route.route_name);
         let of_rule = of_route.zip(route.rule_name.as_deref()).and_then(|(of, name)| of.rules.get(name));
         let doubt = of_route.filter(|of| of.is_doubtful).map(|_| None);
-        let policy = of_rule.copied().or(doubt).or_else(|| of_route?.whole).or(of_gateway);
+        let named = of_route.and_then(|of| of.naming.get(&route.rule_index));
+        let policy = named.or(of_rule).copied().or(doubt).or_else(|| of_route?.whole).or(of_gateway);
         Some(policy.flatten())
     }
 

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gateway_api::gateways::{Gateway as GatewayObject, GatewayListenersTls};
+use gateway_api::gateways::Gateway as GatewayObject;
 use model::names::VARNISH_SERVICE_LABEL;
 use model::routing::Routing;
 
 use crate::GatewayPlan;
+use crate::addresses::Addresses;
 use crate::certificates::{Certificates, ClientCertificate};
 use crate::client_validation::Clients;
 use crate::gateway_class::Class;
@@ -19,7 +20,7 @@ use crate::parameters::{Parameters, Reference, UserVclText};
 use crate::snapshot::{Key, Objects, Snapshot};
 use crate::status::{
     ACCEPTED, Condition, GatewayStatus, INSECURE_FRONTEND, ListenerSetStatus, PARAMETERS_VALID,
-    RESOLVED_REFS, UNSUPPORTED_FIELDS,
+    RESOLVED_REFS,
 };
 use crate::vcl::{self, UserVcl};
 
@@ -40,6 +41,7 @@ pub(crate) struct Gateway<'a> {
     /// What is asked of clients on a port that is opened for Ingresses.
     pub(crate) ingress_validation: Option<model::ClientValidation>,
     parameters: Parameters<'a>,
+    addresses: Addresses,
     pub(crate) routing: Routing,
 }
 
@@ -106,6 +108,7 @@ impl<'a> Gateway<'a> {
         for (set, _) in sets.iter().filter(|(_, refused)| refused.is_none()) {
             Listener::join(&mut listeners, set.key, &set.listeners);
         }
+        listeners.iter_mut().for_each(Listener::read_tls_options);
         let clients = Clients::new(key, object, grants, snapshot);
         clients.judge(&mut listeners);
         let mut certificates = Certificates::new(key, grants, snapshot);
@@ -116,7 +119,8 @@ impl<'a> Gateway<'a> {
             .map(|reference| certificates.of_client(reference));
         let pairs = |listener: &Listener<'_>| {
             let found = listener.certificates.as_ref()?;
-            Some(model::ListenerTls { certificates: found.names.clone(), ..Default::default() })
+            let options = listener.tls_options.clone();
+            Some(model::ListenerTls { certificates: found.names.clone(), options, ..Default::default() })
         };
         let routing = Routing {
             listeners: routed(&listeners)
@@ -176,6 +180,7 @@ impl<'a> Gateway<'a> {
             insecure,
             ingress_validation,
             parameters,
+            addresses: Addresses::of(object),
             routing,
         }
     }
@@ -219,7 +224,6 @@ impl<'a> Gateway<'a> {
             ));
         }
         conditions.extend(self.parameters_valid(generation));
-        conditions.extend(self.unsupported_fields(generation));
         let listeners = self.own_listeners().map(|listener| listener.status(generation)).collect();
         let is_accepted = |status: &ListenerSetStatus| status.conditions.iter().any(|one| one.status);
         let attached = self.set_statuses().filter(|(_, status)| is_accepted(status)).count();
@@ -245,6 +249,9 @@ impl<'a> Gateway<'a> {
     fn accepted(&self, generation: i64) -> Condition {
         if let Some(fatal) = self.parameters.fatal() {
             return Condition::new(ACCEPTED, false, "InvalidParameters", fatal, generation);
+        }
+        if let Some(why) = &self.addresses.unsupported {
+            return Condition::new(ACCEPTED, false, "UnsupportedAddress", why, generation);
         }
         let refused: Vec<String> = self
             .own_listeners()
@@ -301,24 +308,6 @@ impl<'a> Gateway<'a> {
         })
     }
 
-    fn unsupported_fields(&self, generation: i64) -> Option<Condition> {
-        let spec = &self.object.spec;
-        let of_gateway =
-            [("spec.addresses", spec.addresses.as_ref().is_some_and(|addresses| !addresses.is_empty()))];
-        let of_gateway = of_gateway.into_iter().filter(|(_, set)| *set).map(|(field, _)| field.to_owned());
-        let has_options = |tls: &GatewayListenersTls| tls.options.as_ref().is_some_and(|o| !o.is_empty());
-        let of_listeners = spec
-            .listeners
-            .iter()
-            .filter(|listener| listener.tls.as_ref().is_some_and(has_options))
-            .map(|listener| format!("tls.options of listener {}", listener.name));
-        let fields: Vec<String> = of_gateway.chain(of_listeners).collect();
-        (!fields.is_empty()).then(|| {
-            let message = format!("Not supported yet, and without effect: {}", fields.join(", "));
-            Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", message, generation)
-        })
-    }
-
     pub(crate) fn into_plan(self) -> GatewayPlan {
         // varnishd's own: the front opens and closes its sockets while varnishd runs. Sorted by port, so that the order of
         // listeners does not restart varnishd.
@@ -346,7 +335,9 @@ impl<'a> Gateway<'a> {
             varnishd_args: parameters.varnishd_args,
             upgrade_idle_seconds: parameters.upgrade_idle_seconds,
         });
-        let workload = known.then_some(parameters.workload);
+        let mut workload = parameters.workload;
+        workload.service.addresses = self.addresses.usable;
+        let workload = known.then_some(workload);
         let parameters = parameters.kept;
         GatewayPlan { routing: self.routing, certificates, parameters, main_vcl, infra, workload }
     }

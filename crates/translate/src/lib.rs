@@ -7,6 +7,7 @@
 //! [`resolve`] is the second half, called by whoever watches endpoints: routing.json and EndpointSlices in,
 //! ghost.json out.
 
+mod addresses;
 mod attach;
 mod authorities;
 mod backend_tls_policy;
@@ -40,6 +41,7 @@ mod service_port;
 pub mod snapshot;
 pub mod status;
 mod stream_route;
+mod tls_options;
 mod tls_route;
 pub mod tls_secrets;
 pub mod varnishd_args;
@@ -49,6 +51,7 @@ pub mod workload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use addresses::Addresses;
 use backend_tls_policy::Policies;
 pub use endpoints::EndpointIndex;
 use grants::Grants;

@@ -2,6 +2,8 @@
 
 use gateway_api::gateways::{GatewayListeners, GatewayListenersTlsMode};
 
+use model::TlsOptions;
+
 use crate::certificates::{Certificates, ListenerCertificates};
 use crate::claims::Claims;
 use crate::hostname;
@@ -9,6 +11,7 @@ use crate::snapshot::Key;
 use crate::status::{
     ACCEPTED, CONFLICTED, Condition, ListenerStatus, OVERLAPPING_TLS, RESOLVED_REFS, RouteGroupKind,
 };
+use crate::tls_options;
 
 /// The group of all kinds that the Gateway API defines.
 pub(crate) const GATEWAY_API_GROUP: &str = "gateway.networking.k8s.io";
@@ -123,6 +126,8 @@ pub(crate) struct Listener<'a> {
     untrusted: Option<Fault>,
     /// Of a listener that ends TLS.
     pub(crate) certificates: Option<ListenerCertificates>,
+    /// Of a listener that ends TLS.
+    pub(crate) tls_options: TlsOptions,
     /// Routes that are attached and accepted.
     pub(crate) attached_routes: i32,
     /// Hosts that HTTPRoutes and GRPCRoutes have here.
@@ -199,6 +204,7 @@ impl<'a> Listener<'a> {
             fault,
             untrusted: None,
             certificates: None,
+            tls_options: TlsOptions::default(),
             attached_routes: 0,
             claims: Claims::default(),
         }
@@ -246,6 +252,24 @@ impl<'a> Listener<'a> {
     pub(crate) fn find_certificates(&mut self, certificates: &mut Certificates<'_>) {
         if self.ends_tls() {
             self.certificates = Some(certificates.of_listener(self.spec, self.set));
+        }
+    }
+
+    /// Reads `tls.options`. A listener whose options cannot be carried out is not served: TLS would be weaker than asked for.
+    pub(crate) fn read_tls_options(&mut self) {
+        let options = self.spec.tls.as_ref().and_then(|tls| tls.options.as_ref()).filter(|o| !o.is_empty());
+        let read = if self.ends_tls() || options.is_none() {
+            tls_options::read("tls.options", options)
+        } else {
+            Err("tls.options: TLS is passed through, so nothing can be asked of it here: remove them"
+                .to_owned())
+        };
+        match read {
+            Ok(options) => self.tls_options = options,
+            Err(message) if self.fault.is_none() => {
+                self.fault = Some(Fault { reason: "UnsupportedValue", message });
+            }
+            Err(_) => {}
         }
     }
 

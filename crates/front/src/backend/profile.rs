@@ -5,12 +5,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use certificate::{Authorities, Pair};
+use model::TlsOptions;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::verify::{Expected, Verifier};
+use crate::tls_options;
 
 /// The name of HTTP/2 in ALPN.
 pub(crate) const HTTP2: &[u8] = b"h2";
@@ -33,6 +35,7 @@ pub struct BackendTls {
     pub alpn: bool,
     /// For the TCP connection.
     pub connect_timeout: Duration,
+    pub options: TlsOptions,
 }
 
 /// A subjectAltName.
@@ -71,8 +74,8 @@ impl Ready {
             expected(profile, &name),
             &provider,
         );
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+        let config = ClientConfig::builder_with_provider(tls_options::provider(&provider, &profile.options))
+            .with_protocol_versions(tls_options::versions(&profile.options))
             .map_err(|e| e.to_string())?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));

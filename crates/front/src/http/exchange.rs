@@ -14,6 +14,7 @@ use router::{Action, Routed, Url, random};
 use super::body::{AnswerBody, ClientBody};
 use super::cache;
 use super::deadline::{self, Until, within};
+use super::cors::{self, Sharing};
 use super::fits::fits_varnishd;
 use super::grpc;
 use super::origin::{Failure, Patience, Sent};
@@ -59,17 +60,23 @@ pub(crate) async fn exchange(
     upgrade: Option<ClientSide>,
 ) -> Response<AnswerBody> {
     let is_grpc = grpc::is_call(request.headers());
-    let mut response = answered(client, request, upgrade).await;
+    let mut sharing = None;
+    let mut response = answered(client, request, upgrade, &mut sharing).await;
+    if let Some(sharing) = sharing {
+        sharing.write(response.headers_mut());
+    }
     if is_grpc {
         grpc::translate(&mut response);
     }
     response
 }
 
+/// By whichever way. `sharing`: what every response to the request is edited by in the end.
 async fn answered(
     client: &Arc<Client>,
     request: Request<ClientBody>,
     upgrade: Option<ClientSide>,
+    sharing: &mut Option<Sharing>,
 ) -> Response<AnswerBody> {
     let mut record = Record::of(client, &request);
     let Some(table) = client.http.table.load_full() else {
@@ -87,6 +94,7 @@ async fn answered(
     decided.deadline =
         decided.rule.and_then(|rule| deadline::of_request(table.rule(rule)?, &parts.headers, record.began()));
     find_session(&mut decided, &parts, &table);
+    *sharing = Sharing::of(&parts, &table, decided.rule, decided.action);
     // Of several groups ghost picks its own.
     let is_known = !decided.asks_cache
         || decided.rule.and_then(|rule| table.rule(rule)).is_some_and(|rule| rule.groups().len() == 1);
@@ -186,6 +194,9 @@ fn answer(
         let mut response = response::own(own, Some(table), decided.rule, record);
         response.headers_mut().insert(header::LOCATION, location);
         return response;
+    }
+    if decided.action == Action::Preflight {
+        return cors::preflight(parts, table, decided.rule, record);
     }
     let own = Own::to(decided.action).or_else(|| Own::to(Action::NoBackend)).unwrap_or_else(no_url);
     response::own(own, Some(table), decided.rule, record)

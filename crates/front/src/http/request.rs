@@ -532,6 +532,10 @@ impl EditHeaders for Edited<'_> {
             self.0.append(name, value);
         }
     }
+
+    fn any(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.0.get_all(name).iter().any(|value| seen(value.as_bytes()))
+    }
 }
 
 /// A request, for the router's edits.
@@ -549,6 +553,10 @@ impl EditHeaders for EditedRequest<'_> {
 
     fn add(&mut self, header: &HeaderLine) {
         Edited(&mut self.parts.headers).add(header);
+    }
+
+    fn any(&self, name: &str, seen: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.parts.headers.get_all(name).iter().any(|value| seen(value.as_bytes()))
     }
 }
 

@@ -152,6 +152,7 @@ fn profile(authority: &Authority, hostname: &str, names: &[BackendName]) -> Back
         client: None,
         alpn: true,
         connect_timeout: PATIENCE,
+        options: model::TlsOptions::default(),
     }
 }
 
@@ -233,6 +234,7 @@ async fn a_self_signed_certificate_vouches_for_itself_where_it_is_named() {
         client: None,
         alpn: true,
         connect_timeout: PATIENCE,
+        options: model::TlsOptions::default(),
     };
     let way = Way::start(named.clone()).await;
     assert!(way.ask(endpoint, "p").await.is_some());

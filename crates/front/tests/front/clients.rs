@@ -116,7 +116,7 @@ async fn a_tls_route_asks_for_no_certificate_on_a_port_that_asks_https_clients()
     let pair = authority.ecdsa(&["a.test", "tcp.test"]);
     let backends = Arc::new(Backends { groups: vec![group(echo().await)] });
     let action = Action::Forward { certificates: vec![Arc::clone(&pair)], backends };
-    let forward = Host { hostname: Some("tcp.test".to_owned()), one_label: false, action };
+    let forward = Host { action, ..Host::refuse(Some("tcp.test".to_owned())) };
     let validation = ClientValidation { authorities: clients.authorities(), mode: ClientMode::ValidOnly };
     let config = Config {
         client_validation: BTreeMap::from([(0, validation)]),

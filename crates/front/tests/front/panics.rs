@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use front::{Action, Config, Event, Host, Listener, Shutdown};
+use front::{Config, Event, Host, Listener, Shutdown};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -17,7 +17,7 @@ async fn a_listener_that_panics_is_opened_again() {
         socket: "https-443".to_owned(),
         address: Some([127, 0, 0, 1].into()),
         port,
-        hosts: vec![Host { hostname: None, one_label: false, action: Action::Refuse }],
+        hosts: vec![Host::refuse(None)],
     };
     let (_config, known) =
         watch::channel(Arc::new(Config { listeners: vec![listener], ..Config::default() }));

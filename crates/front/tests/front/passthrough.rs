@@ -70,11 +70,7 @@ fn to(endpoints: &[SocketAddr]) -> Arc<Backends> {
 }
 
 fn passthrough(name: &str, endpoints: &[SocketAddr]) -> Host {
-    Host {
-        hostname: hostname(name),
-        one_label: false,
-        action: Action::Passthrough { backends: to(endpoints) },
-    }
+    Host { action: Action::Passthrough { backends: to(endpoints) }, ..Host::refuse(hostname(name)) }
 }
 
 async fn ask(client: &Client, address: SocketAddr, name: &str) -> std::io::Result<String> {
@@ -96,7 +92,7 @@ async fn one_port_terminates_forwards_and_passes_through_by_name() {
         Action::Forward { certificates: vec![Arc::clone(&ours)], backends: to(&[plain("plain ").await]) };
     let hosts = vec![
         host("https.test", &[&ours]),
-        Host { hostname: hostname("tcp.test"), one_label: false, action: forward },
+        Host { action: forward, ..Host::refuse(hostname("tcp.test")) },
         passthrough("own.test", &[secure("own ", &own).await]),
         passthrough("*.wild.test", &[secure("wild ", &wild).await]),
     ];

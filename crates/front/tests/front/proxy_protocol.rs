@@ -77,7 +77,7 @@ async fn a_backend_behind_a_tls_route_does_not_see_the_header() {
         ..BackendGroup::default()
     };
     let action = Action::Passthrough { backends: Arc::new(Backends { groups: vec![group] }) };
-    let own = Host { hostname: hostname("own.test"), one_label: false, action };
+    let own = Host { action, ..Host::refuse(hostname("own.test")) };
     let front = Front::start(balanced(config(vec![own]), "127.0.0.1"), upstream.path()).await;
     let mut stream = TcpStream::connect(front.address).await.unwrap();
     stream.write_all(&header("192.0.2.7:5000")).await.unwrap();

@@ -97,7 +97,7 @@ impl TlsOrigin {
             backends: Arc::new(Backends { groups }),
         };
         let address = Some(Ipv4Addr::LOCALHOST.into());
-        let hosts = vec![Host { hostname: None, one_label: false, action }];
+        let hosts = vec![Host { action, ..Host::refuse(None) }];
         let listener = Listener { socket: format!("tls-{port}"), address, port, hosts };
         let config = Config { listeners: vec![listener], ..Config::default() };
         let runtime =

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use translate::status::ACCEPTED;
 use translate::{Condition, IngressStatus, Key, Statuses};
 
-use super::{AT_ONCE, MANAGER, addresses};
+use super::addresses::given;
+use super::{AT_ONCE, MANAGER};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::owned::Owned;
@@ -102,11 +103,7 @@ impl Told {
                 by_service
                     .entry(service.clone())
                     .or_insert_with(|| {
-                        owned
-                            .services
-                            .get(service)
-                            .map(|found| points(&addresses(&found)))
-                            .unwrap_or_default()
+                        owned.services.get(service).map(|found| points(&given(&found))).unwrap_or_default()
                     })
                     .clone()
             });

@@ -249,7 +249,9 @@ fn with_stand_in(mut verdict: Verdict, raw: Option<(Kind, Value)>) -> Verdict {
         (self::stand_in(kind, &raw, message), kind.effect_of_stand_in())
     {
         let effect = match &object {
-            Object::CachePolicy(policy) if policy.spec.target_ref.name.is_empty() => {
+            Object::CachePolicy(policy)
+                if policy.spec.target_ref.as_ref().is_some_and(|target| target.name.is_empty()) =>
+            {
                 "its target cannot be told, so nothing that a policy of its namespace can be for is cached"
             }
             _ => effect,

@@ -4,13 +4,14 @@ use gateway_api::backendtlspolicies::{
     BackendTlsPolicy, BackendTlsPolicyValidation,
     BackendTlsPolicyValidationSubjectAltNamesType as SubjectAltNameType,
 };
-use model::{BackendTls, SubjectAltName};
+use model::{BackendTls, SubjectAltName, TlsOptions};
 
 use crate::authorities::{self, Bundle, Reference, Refused};
 use crate::grants::{From, Grants};
 use crate::listener::{Fault, GATEWAY_API_GROUP};
 use crate::refused;
 use crate::snapshot::{Key, Snapshot};
+use crate::tls_options;
 
 /// The well-known CAs that we know.
 const SYSTEM: &str = "System";
@@ -63,7 +64,11 @@ impl Validation {
                 .collect::<Vec<_>>()
                 .join("; "),
         });
-        let tls = tls(spec, &bundles, unresolved.as_ref());
+        let tls = tls(spec, &bundles, unresolved.as_ref()).and_then(|tls| {
+            let options = tls_options::read("spec.options", policy.spec.options.as_ref())
+                .map_err(|message| Fault { reason: "Invalid", message })?;
+            Ok(BackendTls { options, ..tls })
+        });
         Self { tls, bundles, unresolved }
     }
 }
@@ -119,6 +124,7 @@ fn tls(
         authorities: bundles.iter().map(|bundle| bundle.name.clone()).collect(),
         system,
         client_certificate: None,
+        options: TlsOptions::default(),
     })
 }
 

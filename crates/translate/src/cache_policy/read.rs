@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use api::{BypassHeader, HeuristicParameters, VarnishCachePolicySpec};
+use api::{BypassHeader, HeuristicParameters, PolicyTargetRef, VarnishCachePolicySpec};
 use model::{CacheKey, CachePolicy, Heuristic};
 
 use crate::listener::Fault;
@@ -23,7 +23,8 @@ fn read(
     spec: &VarnishCachePolicySpec,
     mut check_pattern: impl FnMut(&str) -> Result<(), String>,
 ) -> Result<CachePolicy, String> {
-    if spec.target_ref.section_name.is_some() && spec.target_ref.kind != "HTTPRoute" {
+    let is_of_rule = |target: &PolicyTargetRef| target.section_name.is_some() && target.kind != "HTTPRoute";
+    if spec.target_ref.as_ref().is_some_and(is_of_rule) {
         return Err(
             "spec.targetRef.sectionName names a rule, which only an HTTPRoute has: remove it".to_owned()
         );

@@ -14,12 +14,13 @@ use gateway_api::experimental::httproutes::{
 use model::Fraction;
 use model::filters::{Filters, Header, HeaderModifier, PathType, RequestRedirect, UrlRewrite};
 use model::matches::PathMatchType;
-use model::names::GHOST_PREFIX;
+use model::names::{API_GROUP, GHOST_PREFIX};
 use model::routing::Mirror;
 
 use super::backends::{self, Backend};
 use super::matches::Match;
 use super::rules::Context;
+use crate::cache_policy;
 use crate::listener::Fault;
 use crate::snapshot::Key;
 
@@ -80,7 +81,7 @@ pub(super) fn read(
     context: &Context<'_>,
     unresolved: &mut Vec<Fault>,
 ) -> Result<Asked, FilterFault> {
-    let mut reader = Reader { route, context, unresolved };
+    let mut reader = Reader { route, context, unresolved, has_policy: false };
     let at = format!("{rule}.filters");
     let asked = reader.list(&at, Place::Rule, spec.filters.as_deref().unwrap_or_default(), matches)?;
     let has_backends = spec.backend_refs.as_ref().is_some_and(|refs| !refs.is_empty());
@@ -114,6 +115,8 @@ struct Reader<'a, 'c> {
     route: &'a Key,
     context: &'a Context<'c>,
     unresolved: &'a mut Vec<Fault>,
+    /// The rule names its cache policy.
+    has_policy: bool,
 }
 
 impl Reader<'_, '_> {
@@ -186,18 +189,36 @@ impl Reader<'_, '_> {
             FilterType::ExternalAuth => Err(FilterFault::unsupported(format!(
                 "{at}: ExternalAuth is not supported: remove the filter"
             ))),
+            FilterType::ExtensionRef if place == Place::Rule && names_policy(filter) => {
+                let reference = body(at, "extensionRef", filter.extension_ref.as_ref())?;
+                self.cache_policy(at, &reference.name)
+            }
             FilterType::ExtensionRef => {
                 let name = filter.extension_ref.as_ref().map_or_else(
                     || "nothing".to_owned(),
                     |reference| format!("{} {} of group {}", reference.kind, reference.name, reference.group),
                 );
                 let message = format!(
-                    "{at}: ExtensionRef names {name}, and no extensions are supported: remove the filter"
+                    "{at}: ExtensionRef names {name}, and the one extension is VarnishCachePolicy of group {API_GROUP}, on a rule: \
+                     remove the filter"
                 );
                 let unresolved = Some(Fault { reason: "InvalidKind", message: message.clone() });
                 Err(FilterFault { unresolved, ..FilterFault::unsupported(message) })
             }
         }
+    }
+
+    /// The rule's cache policy is read with all others, by [`cache_policy::translate`].
+    fn cache_policy(&mut self, at: &str, name: &str) -> Result<(), FilterFault> {
+        if std::mem::replace(&mut self.has_policy, true) {
+            let message = format!("{at}: a rule can name one VarnishCachePolicy: remove the others");
+            return Err(FilterFault::incompatible(message));
+        }
+        cache_policy::check(&Key::new(&self.route.namespace, name), self.context.snapshot).map_err(|fault| {
+            let message = format!("{at}.extensionRef: {}", fault.message);
+            let unresolved = Some(Fault { message: message.clone(), ..fault });
+            FilterFault { unresolved, ..FilterFault::unsupported(message) }
+        })
     }
 
     /// A mirror that leads nowhere is left out, and said in the status: its requests are served all the same.
@@ -220,6 +241,11 @@ impl Reader<'_, '_> {
         }
         Ok(())
     }
+}
+
+fn names_policy(filter: &HttpRouteRulesFilters) -> bool {
+    let reference = filter.extension_ref.as_ref();
+    reference.is_some_and(|reference| cache_policy::is_policy(&reference.group, &reference.kind))
 }
 
 /// None: all requests.

@@ -16,7 +16,11 @@ pub(super) fn service(owner: &Owner<'_>, settings: &Workload, ports: &Ports<'_>)
         load_balancer_class,
         load_balancer_source_ranges,
         external_traffic_policy,
+        addresses,
     } = &settings.service;
+    // Of several, a LoadBalancer can be asked for one.
+    let balanced = usize::from(*kind == "LoadBalancer");
+    let external = addresses.get(balanced.min(addresses.len())..).unwrap_or_default();
     let of_protocol = |protocol: &'static str| {
         move |(port, socket): (&u16, &String)| ServicePort {
             name: Some(socket.clone()),
@@ -39,6 +43,8 @@ pub(super) fn service(owner: &Owner<'_>, settings: &Workload, ports: &Ports<'_>)
             selector: Some(owner.pod_labels()),
             ports: Some(of_listeners.collect()),
             load_balancer_class: load_balancer_class.clone(),
+            load_balancer_ip: addresses.first().filter(|_| balanced > 0).cloned(),
+            external_ips: (!external.is_empty()).then(|| external.to_vec()),
             load_balancer_source_ranges: load_balancer_source_ranges.clone(),
             external_traffic_policy: external_traffic_policy.map(str::to_owned),
             ..ServiceSpec::default()

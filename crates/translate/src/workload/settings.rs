@@ -124,6 +124,8 @@ pub struct ServiceSettings {
     pub load_balancer_class: Option<String>,
     pub load_balancer_source_ranges: Option<Vec<String>>,
     pub external_traffic_policy: Option<&'static str>,
+    /// Those that the Gateway asks for.
+    pub addresses: Vec<String>,
 }
 
 fn log_mode<S: serde::Serializer>(mode: &LogMode, serializer: S) -> Result<S::Ok, S::Error> {
@@ -369,5 +371,6 @@ fn service(layers: Layers<'_>, problems: &mut Vec<String>) -> ServiceSettings {
                 TrafficPolicy::Cluster => "Cluster",
                 TrafficPolicy::Local => "Local",
             }),
+        addresses: Vec::new(),
     }
 }
