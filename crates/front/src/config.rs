@@ -139,7 +139,7 @@ impl Host {
 
     /// The only host of a TCP port.
     pub fn relay(stream: Stream) -> Self {
-        Self { hostname: None, one_label: false, action: Action::Relay(stream) }
+        Self { action: Action::Relay(stream), ..Self::refuse(None) }
     }
 
     /// What clients are shown, where TLS ends here.

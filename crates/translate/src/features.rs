@@ -1,7 +1,7 @@
 //! What of the Gateway API is carried out, in the words of its conformance suite.
 
 /// Published in every GatewayClass's status, and what the conformance suite tests.
-pub const SUPPORTED: [&str; 48] = [
+pub const SUPPORTED: [&str; 45] = [
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
     "GRPCRoute",
@@ -39,9 +39,6 @@ pub const SUPPORTED: [&str; 48] = [
     "HTTPRouteRequestPercentageMirror",
     "HTTPRouteRequestTimeout",
     "HTTPRouteResponseHeaderModification",
-    "HTTPRouteRetry",
-    "HTTPRouteRetryBackendTimeout",
-    "HTTPRouteRetryConnectionError",
     "HTTPRouteSchemeRedirect",
     "ListenerSet",
     "ReferenceGrant",

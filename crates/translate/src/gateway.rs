@@ -19,8 +19,7 @@ use crate::notice::Notice;
 use crate::parameters::{Parameters, Reference, UserVclText};
 use crate::snapshot::{Key, Objects, Snapshot};
 use crate::status::{
-    ACCEPTED, Condition, GatewayStatus, INSECURE_FRONTEND, ListenerSetStatus, PARAMETERS_VALID,
-    RESOLVED_REFS,
+    ACCEPTED, Condition, GatewayStatus, INSECURE_FRONTEND, ListenerSetStatus, PARAMETERS_VALID, RESOLVED_REFS,
 };
 use crate::vcl::{self, UserVcl};
 

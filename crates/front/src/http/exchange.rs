@@ -13,8 +13,8 @@ use router::{Action, Routed, Url, random};
 
 use super::body::{AnswerBody, ClientBody};
 use super::cache;
-use super::deadline::{self, Until, within};
 use super::cors::{self, Sharing};
+use super::deadline::{self, Until, within};
 use super::fits::fits_varnishd;
 use super::grpc;
 use super::origin::{Failure, Patience, Sent};
