@@ -2,7 +2,7 @@
 CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
-.PHONY: help setup build demo docs test-docs test test-rust test-browser test-h2spec test-trixie bless bench bench-router bench-cluster fmt lint deny clean deploy-render docker docker-push bump release test-chart \
+.PHONY: help setup build demo docs test-docs test test-rust test-browser test-h2spec test-trixie test-forky test-engines bless bench bench-router bench-cluster fmt lint deny clean deploy-render docker docker-push bump release test-chart \
   test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
 
 help: ## Show the habits
@@ -17,8 +17,8 @@ build: setup ## Build target/release/varnish-gateway, with its VMOD beside it
 demo: setup ## Build, and serve examples/quickstart until Ctrl-C
 	scripts/demo
 
-test: setup ## Run every test: Rust, .vtc in varnishd, end to end, and the VMOD on Varnish 7.7
-	$(MAKE) test-rust test-trixie
+test: setup ## Run every test: Rust, .vtc in varnishd, end to end, and the VMOD on Varnish 7.7 and Vinyl Cache 9
+	$(MAKE) test-rust test-trixie test-forky
 
 # The first line for the VMOD: `cargo test` does not build a cdylib.
 test-rust:
@@ -34,8 +34,19 @@ test-browser: setup ## Headless Chromium against `serve`
 	$(CARGO) build --workspace
 	tests/browser/run
 
-test-trixie: ## The VMOD against Varnish 7.7, in a root of Debian trixie
-	scripts/trixie
+test-trixie: ## The VMOD against Varnish Cache 7.7, in a root of Debian trixie
+	scripts/engine trixie
+
+test-forky: ## The VMOD against Vinyl Cache 9.0, in a root of Debian forky
+	scripts/engine forky
+
+test-engines: setup ## All .vtc and end-to-end tests on Varnish Cache 7.1 (this machine), 7.7 (trixie) and Vinyl Cache 9.0 (forky)
+	$(CARGO) build --workspace
+	$(CARGO) test --workspace --test vtc --test end-to-end
+	scripts/engine trixie
+	scripts/engine trixie --end-to-end
+	scripts/engine forky
+	scripts/engine forky --end-to-end
 
 images: ## Build the container images, without docker and registry (FAST=1: quicker to build, slower to run)
 	scripts/images $(if $(FAST),--fast)

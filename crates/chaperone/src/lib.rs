@@ -7,6 +7,7 @@
 
 mod backoff;
 mod confine;
+pub mod engine;
 pub mod environment;
 mod error;
 mod event;

@@ -15,8 +15,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::watch;
 
-use crate::State;
 use crate::backoff::Backoff;
+use crate::{State, engine};
 
 pub use entry::{Entry, Trace};
 
@@ -126,7 +126,7 @@ struct Follower {
 impl Follower {
     /// Waits for varnishd as long as it takes. `more` are arguments of varnishncsa.
     fn start(source: &Source, more: &[String]) -> std::io::Result<Self> {
-        let mut words = source.by.iter().cloned().chain([OsString::from("varnishncsa")]);
+        let mut words = source.by.iter().cloned().chain([OsString::from(engine::tool("ncsa"))]);
         let mut process = Command::new(words.next().unwrap_or_default())
             .args(words)
             .args(["-t", "off", "-n"])

@@ -19,7 +19,7 @@ use tokio::sync::{Mutex, watch};
 use self::exposition::{Families, Kind};
 use crate::tally::{BOUNDS_MILLIS, Reloads};
 use crate::varnishstat::{self, Counter};
-use crate::{State, stats};
+use crate::{State, engine, stats};
 
 /// Whoever asks again within this time gets what the last one got.
 const FRESH: Duration = Duration::from_secs(1);
@@ -90,6 +90,14 @@ fn one(to: &mut Families, state: &State, counted: Option<&Stats>, counters: Opti
         "1 where varnishd's own counters could be read",
         counters.is_some(),
     );
+    if let Some(engine) = engine::chosen() {
+        to.gauge(
+            "varnish_gateway_engine_info",
+            "The cache engine and its version; always 1",
+            &[("engine", &engine.product), ("version", &engine.version)],
+            1,
+        );
+    }
     own(to, state);
     spans(to, state);
     certificates(to, &state.tally.shown());

@@ -8,6 +8,8 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
+use crate::engine;
+
 /// It only reads shared memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// 20 counters of 10,000 endpoints are 40 MB.
@@ -45,7 +47,7 @@ async fn parsed(json: Vec<u8>) -> Option<Vec<Counter>> {
 }
 
 async fn run(varnishd_dir: &Path, arguments: &[&str]) -> Option<(Vec<u8>, bool)> {
-    let mut command = Command::new("varnishstat");
+    let mut command = Command::new(engine::tool("stat"));
     command
         .args(["-1", "-j", "-t", "1", "-n"])
         .arg(varnishd_dir)

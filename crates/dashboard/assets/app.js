@@ -143,7 +143,7 @@ function streamTable(gateways) {
 
 function showState(state) {
   seen.state = state;
-  $("version").textContent = state.version;
+  $("version").textContent = [state.version, state.engine].filter(Boolean).join(" · ");
   const { gateways } = state;
   $("gateway-list").replaceChildren(...(gateways.length > 0 ? gateways.map(gatewayCard) : [el("p", { class: "empty" }, "No Gateway is served.")]));
   fill($("listener-table"), gateways.flatMap((gateway) => gateway.listeners.map((listener) => listenerRow(gateway, listener))), "No listener.");

@@ -225,6 +225,7 @@ impl Board {
         }
         Overview {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            engine: engine(),
             started: self.started,
             now: now(),
             allow_actions: self.options.allow_actions,
@@ -241,9 +242,14 @@ impl Board {
             last_reload: reloads.good,
             last_failure: reloads.bad,
             cache: lock(&watched.backends).cache,
+            engine: engine(),
             ..view::gateway(&watched.name, &state, &config)
         }
     }
+}
+
+fn engine() -> Option<String> {
+    chaperone::engine::chosen().map(ToString::to_string)
 }
 
 impl Watched {

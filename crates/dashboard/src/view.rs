@@ -28,6 +28,9 @@ pub fn all_rows(name: &str, config: &model::ghost::Config, in_front: bool) -> Ve
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overview {
     pub version: String,
+    /// The cache engine: `Vinyl Cache 9.0.1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// Milliseconds since 1970.
     pub started: u64,
     pub now: u64,
@@ -49,6 +52,9 @@ pub struct Gateway {
     /// Which process carries HTTP.
     #[serde(default)]
     pub arrangement: Arrangement,
+    /// The cache engine: `Vinyl Cache 9.0.1`. In a cluster, those of all pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// What else keeps it from serving all that it is to serve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,

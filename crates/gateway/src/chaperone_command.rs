@@ -165,7 +165,7 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
     }
     Settings {
         name: "chaperone".to_owned(),
-        varnishd: arguments.varnish.varnishd.clone(),
+        varnishd: arguments.varnish.daemon(),
         vmod: vmod::find(arguments.varnish.vmod.as_deref()),
         work_dir: absolute(&environment.work_dir),
         ghost_config: environment.ghost_path.as_deref().map(absolute),

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use chaperone::engine::{self, Names};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::observe::{AccessLogArguments, ObserveArguments};
@@ -139,12 +140,34 @@ pub(crate) struct Files {
 
 #[derive(Debug, Args)]
 pub(crate) struct Varnish {
-    /// varnishd, if not the one in PATH.
-    #[arg(long, value_name = "FILE", default_value = "varnishd")]
-    pub(crate) varnishd: PathBuf,
+    /// The daemon of the cache engine, if not the one in PATH.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) varnishd: Option<PathBuf>,
+    /// The cache engine whose programs are run: varnish (varnishd, varnishstat, …) or vinyl (vinyld, vinylstat, …). By default what is
+    /// in PATH, varnishd first.
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<Engine>,
     /// libvmod_ghost.so, if it is neither beside this program nor in varnishd's vmod path.
     #[arg(long, value_name = "FILE")]
     pub(crate) vmod: Option<PathBuf>,
+}
+
+/// Whose names the programs of the cache engine have.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Engine {
+    Varnish,
+    Vinyl,
+}
+
+impl Varnish {
+    /// The daemon to run. The first call decides about the engine of this process.
+    pub(crate) fn daemon(&self) -> PathBuf {
+        let names = self.engine.map(|engine| match engine {
+            Engine::Varnish => Names::Varnish,
+            Engine::Vinyl => Names::Vinyl,
+        });
+        engine::choose(self.varnishd.as_deref(), names)
+    }
 }
 
 #[derive(Debug, Args)]

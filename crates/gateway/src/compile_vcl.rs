@@ -68,7 +68,7 @@ enum Tried {
 }
 
 fn try_out(varnish: &Varnish, dir: &TempDir, vcl: &Path, arguments: &[String]) -> anyhow::Result<Tried> {
-    let mut command = Command::new(&varnish.varnishd);
+    let mut command = Command::new(varnish.daemon());
     command.arg("-C").arg("-f").arg(vcl).arg("-n").arg(dir.path().join("varnishd")).args(arguments);
     match command.output() {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Tried::NoVarnishd),

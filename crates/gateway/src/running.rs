@@ -64,6 +64,9 @@ pub(crate) struct Pod {
     /// When it last took a configuration, as the API server writes times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<String>,
+    /// The cache engine that it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) engine: Option<String>,
 }
 
 impl Running {

@@ -365,7 +365,7 @@ impl Machine {
         let socket = |s: &translate::Socket| ListenSocket { name: s.name.clone(), address, port: s.port };
         Settings {
             name: format!("Gateway {key}"),
-            varnishd: self.arguments.varnish.varnishd.clone(),
+            varnishd: self.arguments.varnish.daemon(),
             vmod: self.vmod.clone(),
             work_dir: self.state.join(directory_name(key)),
             ghost_config: None,

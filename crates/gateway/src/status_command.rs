@@ -31,14 +31,23 @@ pub(crate) async fn run(arguments: StatusArguments) -> anyhow::Result<ExitCode> 
 }
 
 fn print(to: &mut impl Write, gateways: &[Status], rows: &[Row]) -> io::Result<()> {
-    let mut table =
-        Table::new(&["GATEWAY", "STATE", "DATA PATH", "LISTENERS", "ROUTES", "ENDPOINTS", "LAST RELOAD"]);
+    let mut table = Table::new(&[
+        "GATEWAY",
+        "STATE",
+        "DATA PATH",
+        "ENGINE",
+        "LISTENERS",
+        "ROUTES",
+        "ENDPOINTS",
+        "LAST RELOAD",
+    ]);
     for status in gateways {
         let Gateway { name, listeners, counts, .. } = &status.gateway;
         table.row(vec![
             name.clone(),
             state(status),
             data_path(&status.gateway.arrangement),
+            status.gateway.engine.clone().unwrap_or_else(|| "-".to_owned()),
             listeners.len().to_string(),
             counts.routes.to_string(),
             counts.endpoints.to_string(),

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <sys/socket.h>
 
-#include "cache/cache_varnishd.h"
+#include "engine.h"
 
 struct gs_call {
 	struct vrt_ctx	ctx[1];

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <stdio.h>
 
-#include "cache/cache_varnishd.h"
+#include "engine.h"
 #include "vtim.h"
 
 /*--------------------------------------------------------------------

@@ -13,19 +13,13 @@
 #include <unistd.h>
 #include <sys/socket.h>
 
-#include "cache/cache_varnishd.h"
-#include "cache/cache_director.h"
-#include "cache/cache_filter.h"
-#include "vcl.h"
+#include "engine.h"
+#include "private.h"
 #include "vrt_obj.h"
 #include "vsa.h"
 #include "vtim.h"
 
 #include "tunnel.h"
-
-#ifndef NO_VXID
-#  define NO_VXID 0
-#endif
 
 /* varnishd looks the descriptor up by name: a Rust static, filled before main(). */
 #undef Vmod_ghost_Data
@@ -740,12 +734,6 @@ gs_target_try(VRT_CTX, VCL_BACKEND d)
 
 extern uint64_t ghost_most_bytes(const void *target, const char *storage);
 extern void ghost_outgrown(const uint8_t *digest);
-
-#if VRT_MAJOR_VERSION >= 17
-#  define GS_SO_FAR fetched_so_far
-#else
-#  define GS_SO_FAR len_so_far
-#endif
 
 struct gs_bound {
 	struct busyobj	*bo;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <sys/socket.h>
 
-#include "cache/cache_varnishd.h"
+#include "engine.h"
 #include "vtim.h"
 
 #include "tunnel.h"

@@ -138,6 +138,7 @@ fn status(ghost: &Ghost, table: &Table) -> serde_json::Value {
         "indexed_objects": objects,
         "index_keys": keys,
         "varnish": env!("VARNISH_VERSION"),
+        "engine": env!("ENGINE"),
         "rules": table.rule_count(),
         "backends": table.backend_count(),
         "reloads": ghost.reloads.load(Ordering::Relaxed),

@@ -12,4 +12,7 @@ pub struct Report {
     /// Why it does not serve the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// The cache engine that it runs: `Vinyl Cache 9.0.1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
 }

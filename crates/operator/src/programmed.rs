@@ -1,5 +1,6 @@
 //! Is a Gateway's configuration really served? Decided out of what its pods report. Pure.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::Report;
@@ -84,7 +85,13 @@ pub(crate) fn programmed(known: &Known<'_>) -> Condition {
                        or set service.type in GatewayClassParameters";
         return is(false, "AddressNotAssigned", message.to_owned());
     }
-    is(true, "Programmed", "Pods serve this configuration".to_owned())
+    let serving = known.pods.iter().filter(serves);
+    let engines: BTreeSet<&str> = serving.filter_map(|pod| pod.report.engine.as_deref()).collect();
+    let message = match engines.into_iter().collect::<Vec<_>>().join(" and ") {
+        engines if engines.is_empty() => "Pods serve this configuration".to_owned(),
+        engines => format!("Pods serve this configuration with {engines}"),
+    };
+    is(true, "Programmed", message)
 }
 
 #[cfg(test)]
@@ -92,7 +99,7 @@ mod tests {
     use super::*;
 
     fn pod(serving: &str) -> Pod {
-        let report = Report { serving: Some(serving.to_owned()), refused: None };
+        let report = Report { serving: Some(serving.to_owned()), ..Report::default() };
         Pod { name: "p".to_owned(), ready: true, current: true, report }
     }
 
@@ -156,8 +163,31 @@ mod tests {
     }
 
     #[test]
+    fn the_engines_of_the_pods_are_named() {
+        let with = |engine: &str| {
+            let mut pod = pod("new");
+            pod.report.engine = Some(engine.to_owned());
+            pod
+        };
+        let message = |pods: &[Pod]| programmed(&known(pods)).message;
+        assert_eq!(message(&[pod("new")]), "Pods serve this configuration");
+        // While pods are replaced there are two.
+        let pods = [with("Vinyl Cache 9.0.1"), with("Varnish Cache 7.7.0"), with("Vinyl Cache 9.0.1")];
+        assert_eq!(
+            message(&pods),
+            "Pods serve this configuration with Varnish Cache 7.7.0 and Vinyl Cache 9.0.1"
+        );
+        let other = Pod { ready: false, ..with("Vinyl Cache 9.0.1") };
+        assert_eq!(
+            message(&[with("Varnish Cache 7.7.0"), other]),
+            "Pods serve this configuration with Varnish Cache 7.7.0"
+        );
+    }
+
+    #[test]
     fn a_refusal_says_why() {
-        let report = Report { serving: Some("old".to_owned()), refused: Some("line 3".to_owned()) };
+        let report =
+            Report { serving: Some("old".to_owned()), refused: Some("line 3".to_owned()), engine: None };
         let pods = [Pod { report, ..pod("old") }];
         let known = Known { before: Some((true, 2)), for_long: Duration::ZERO, ..known(&pods) };
         let condition = programmed(&known);

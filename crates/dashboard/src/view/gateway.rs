@@ -16,6 +16,7 @@ use super::{Counts, Gateway, Listener, Stream, TlsHost};
 pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
     let tls = &state.configuration.tls;
     Gateway {
+        engine: None,
         name: name.to_owned(),
         serving: state.serving,
         draining: state.draining,

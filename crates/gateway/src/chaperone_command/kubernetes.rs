@@ -532,7 +532,11 @@ pub(super) async fn report(
     loop {
         let report = {
             let state = state.borrow_and_update();
-            Report { serving: state.served.as_deref().map(str::to_owned), refused: state.refused.clone() }
+            Report {
+                serving: state.served.as_deref().map(str::to_owned),
+                refused: state.refused.clone(),
+                engine: chaperone::engine::chosen().map(ToString::to_string),
+            }
         };
         let mut pause = RETRY.0;
         while told.as_ref() != Some(&report) && !state.has_changed().unwrap_or(true) {

@@ -39,23 +39,23 @@ pub(super) async fn of_gateway(
     let mut reports = reports(cluster, namespace, gateway).await?;
     let told = |report: Option<(Report, Option<String>)>| {
         let (report, since) = report.unwrap_or_default();
-        (report.serving.as_deref() == Some(hash), report.refused, since)
+        (report.serving.as_deref() == Some(hash), report.refused, since, report.engine)
     };
     let Some(pods) = listed(cluster, namespace, gateway).await? else {
         tracing::warn!(
             "pods of namespace {namespace} may not be listed: of Gateway {gateway} only what its pods told"
         );
         let pods = reports.into_iter().map(|(name, report)| {
-            let (current, refused, since) = told(Some(report));
-            Pod { name, ready: current, current, refused, trouble: None, since }
+            let (current, refused, since, engine) = told(Some(report));
+            Pod { name, ready: current, current, refused, trouble: None, since, engine }
         });
         return Ok(pods.collect());
     };
     let pods = pods.iter().map(|pod| {
         let name = of(&pod.metadata.name).to_owned();
-        let (current, refused, since) = told(reports.remove(&name));
+        let (current, refused, since, engine) = told(reports.remove(&name));
         let ready = is_ready(pod);
-        Pod { ready, current: current && ready, refused, trouble: trouble(pod), since, name }
+        Pod { ready, current: current && ready, refused, trouble: trouble(pod), since, engine, name }
     });
     Ok(pods.collect())
 }

@@ -33,6 +33,9 @@ impl Cluster {
             state.refused = pods.iter().find_map(|pod| pod.refused.clone());
             let mut gateway = view::of_config(&name, &state, &config);
             gateway.arrangement = routing.arrangement().into();
+            let engines: BTreeSet<&str> = pods.iter().filter_map(|pod| pod.engine.as_deref()).collect();
+            let engines = engines.into_iter().collect::<Vec<_>>().join(", ");
+            gateway.engine = Some(engines).filter(|engines| !engines.is_empty());
             let addresses = self.addresses(namespace, short, &known).await;
             let closed = known.gateway.as_ref().map(closed).unwrap_or_default();
             let ip = addresses.iter().find_map(|address| address.parse::<IpAddr>().ok());
