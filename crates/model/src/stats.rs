@@ -230,9 +230,11 @@ impl Stats {
         self.ejections += of_front.ejections;
         self.loops += of_front.loops;
         self.unrouted.add(&of_front.unrouted);
-        // The front counts all requests by socket and Service, those that ghost saw, too.
-        self.sockets.clone_from(&of_front.sockets);
-        self.services.clone_from(&of_front.services);
+        // The front counts all requests by socket and Service, those that ghost saw, too; unless varnishd has the ports, and it counts none.
+        if !of_front.sockets.is_empty() {
+            self.sockets.clone_from(&of_front.sockets);
+            self.services.clone_from(&of_front.services);
+        }
         let mut places: HashMap<(RouteKind, String, u32), usize> = HashMap::with_capacity(self.routes.len());
         for (at, route) in self.routes.iter().enumerate() {
             places.insert((route.kind, route.route.clone(), route.rule), at);
