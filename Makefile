@@ -18,7 +18,8 @@ demo: setup ## Build, and serve examples/quickstart until Ctrl-C
 	scripts/demo
 
 test: setup ## Run every test: Rust, .vtc in varnishd, end to end, and the VMOD on Varnish 7.7 and Vinyl Cache 9
-	$(MAKE) test-rust test-trixie test-forky
+	$(MAKE) test-rust
+	$(MAKE) -j2 -Oline test-trixie test-forky
 
 # The first line for the VMOD: `cargo test` does not build a cdylib.
 test-rust:

@@ -366,6 +366,8 @@ mod tests {
             let names = words.filter(|word| word.starts_with("varnish_gateway_") && !word.ends_with('_'));
             names.map(str::to_owned).collect()
         };
+        // So that it is named, too.
+        let _ = engine::choose(None, None);
         let text = full();
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let there: BTreeSet<String> = types.map(|rest| rest.split(' ').next().unwrap().to_owned()).collect();
