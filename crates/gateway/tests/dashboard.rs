@@ -510,7 +510,8 @@ fn status_shows_gateways_that_do_not_run_and_why() {
         "  listeners:",
         "  infrastructure: {parametersRef: {group: gateway.varnish-software.com, kind: GatewayClassParameters, name: nosuch}}\n  listeners:",
     );
-    let odd = gateway_of("odd", &[format!("{{name: odd, protocol: UDP, port: {}}}", free_port())]);
+    let odd =
+        gateway_of("odd", &[format!("{{name: odd, protocol: example.com/odd, port: {}}}", free_port())]);
     let scene = Scene::new(&shop_on(port, &[origin.address()]));
     let program = scene.start_with(&["--dashboard", "127.0.0.1:0"]);
     program.wait_for_line(&["Gateway default/web: reloaded"]);

@@ -116,7 +116,15 @@ impl Twins {
     fn ask(&self, ask: impl Fn(u16) -> Ask) -> [Outcome; 2] {
         self.ports.map(|port| {
             // Where the answer comes before the body was sent, the connection may be closed under it.
-            let response = (0..10).find_map(|_| ask(port).try_send(port).ok()).expect("an answer");
+            let response = (0..50).find_map(|_| ask(port).try_send(port).ok());
+            let response = response.unwrap_or_else(|| {
+                panic!(
+                    "no answer to {:?} on {port} of {:?}: {:?}",
+                    ask(port),
+                    self.ports,
+                    ask(port).try_send(port)
+                )
+            });
             let requests = self.recorder.take().iter().map(|seen| Request::of(seen, port)).collect();
             Outcome { answer: Answer::of(&response, port), requests }
         })
