@@ -488,9 +488,8 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         cache::leave_out_internals(resp, matches!(result, stats::HIT | stats::STALE));
         if let Some(task) = task {
             client::tell_front(task, resp);
-            // SAFETY: as above.
-            if task.has_conditions
-                && result != stats::PASS
+            if task.has_conditions && result != stats::PASS
+                // SAFETY: as above.
                 && let Some(req) = unsafe { Message::new(ffi::gs_req(ctx)) }
             {
                 // SAFETY: as above.

@@ -19,6 +19,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{Front, PATIENCE, SILENCE, status};
 
+/// How a body ended: with how many bytes and which trailers, or the error.
+pub(crate) type Ended = Result<(usize, Option<HeaderMap>), String>;
+
 /// What a server on the h2 crate has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
@@ -26,8 +29,7 @@ pub(crate) struct Seen {
     /// Streams of one connection at once.
     pub(crate) most_at_once: AtomicUsize,
     pub(crate) heads: Mutex<Vec<Request<()>>>,
-    /// How bodies ended: with how many bytes and which trailers, or the error.
-    pub(crate) bodies: Mutex<Vec<Result<(usize, Option<HeaderMap>), String>>>,
+    pub(crate) bodies: Mutex<Vec<Ended>>,
 }
 
 #[derive(Debug, Clone)]

@@ -127,7 +127,7 @@ async fn an_endpoint_that_takes_no_connections_hands_its_sessions_to_others() {
     let dead = crate::support::free_port();
     let addresses = [origins[0].address, ([127, 0, 0, 1], dead).into(), origins[1].address];
     let change = |config: &mut ghost::Config| {
-        rule(config).session_persistence = Some(session(SessionBy::Cookie, "sid"))
+        rule(config).session_persistence = Some(session(SessionBy::Cookie, "sid"));
     };
     let front = Front::with(&addresses, change).await;
     // It is there for one request.

@@ -68,7 +68,7 @@ fn is_day(text: &[u8], length: usize) -> Option<()> {
     let is = |day: &&[u8]| {
         if length == 3 { day[..3].eq_ignore_ascii_case(text) } else { day.eq_ignore_ascii_case(text) }
     };
-    DAYS.iter().any(|day| is(day)).then_some(())
+    DAYS.iter().any(is).then_some(())
 }
 
 fn month(text: &[u8; 3]) -> Option<i64> {

@@ -330,7 +330,8 @@ mod tests {
         let other_key = SessionKey::of_secret(b"another secret");
         let theirs = Sessions::new(&router.rules()[0], &other_key).unwrap();
         assert_eq!(theirs.read(token.as_bytes(), &session, 1100), None);
-        let other_name = SessionPersistence { name: "other".into(), ..session.clone() };
+        let mut other_name = session.clone();
+        other_name.name = "other".into();
         let router = rule(&other_name, &[80, 81]);
         let others = Sessions::new(&router.rules()[0], &key()).unwrap();
         assert_eq!(others.read(token.as_bytes(), &session, 1100), None, "of another rule");
@@ -355,7 +356,7 @@ mod tests {
         let key = SessionKey::new(key);
         let mut inner = key.inner.clone();
         inner.update(b"what do ya want for nothing?");
-        let signed: [u8; 32] = key.outer.clone().chain_update(inner.finalize()).finalize().into();
+        let signed: [u8; 32] = key.outer.chain_update(inner.finalize()).finalize().into();
         assert_eq!(signed[..8], [0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e]);
     }
 }
