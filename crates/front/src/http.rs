@@ -201,7 +201,7 @@ impl Http {
         self.upstream.kept_bytes()
     }
 
-    /// Copies of requests for mirrors, by what became of them.
+    /// Copies of requests for mirrors, by result.
     pub fn mirrored(&self, what: Mirrored) -> u64 {
         self.upstream.mirrors.counted(what)
     }

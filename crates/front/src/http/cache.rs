@@ -103,7 +103,7 @@ impl Written {
         Some(Self { host: host.clone(), url: url.to_vec(), method: parts.method.clone() })
     }
 
-    /// What ghost is told, where this response says that something has changed.
+    /// The invalidation to send to ghost, if this response says that something has changed.
     pub(crate) fn order(&self, scheme: &str, status: StatusCode, headers: &HeaderMap) -> Option<Vec<u8>> {
         let changed = invalidates(self.method.as_str().as_bytes(), status.as_u16());
         changed.then(|| self.request(scheme.as_bytes(), headers))

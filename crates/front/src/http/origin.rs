@@ -85,7 +85,7 @@ pub(crate) struct Target<'a> {
     pub(crate) health: &'a health::Group,
 }
 
-/// How one try is made, and what became of it.
+/// How one try is made, and its result.
 #[derive(Debug, Default)]
 pub(crate) struct Try {
     /// It may share a connection with others.

@@ -37,7 +37,7 @@ use super::request::{self, EditedRequest};
 use super::response;
 use super::table::{RuleId, Table};
 
-/// What is read of an answer that nobody gets, so that its connection can carry another request.
+/// How much is read of an answer that is discarded, so that its connection can carry another request.
 const MOST_DRAINED: u64 = 64 << 10;
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -214,7 +214,7 @@ fn is_short(headers: &HeaderMap) -> bool {
     length.is_none_or(|length: usize| length <= MOST_KEPT)
 }
 
-/// Reads an answer that nobody gets, if it is short: its connection can carry another request then.
+/// Reads a short answer that is discarded: its connection can then carry another request.
 pub(crate) async fn drain(sent: Sent) {
     let (mut response, lease) = sent.answered;
     let is_clear = response::unframe(response.headers_mut()).is_ok_and(|is_clear| is_clear);

@@ -37,7 +37,7 @@ const MOST_WAITING: usize = 256 << 10;
 /// Bytes that wait for all mirrors of one Gateway.
 const MOST_TOGETHER: usize = 16 << 20;
 
-/// What became of a copy.
+/// The result of sending a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mirrored {
     /// The mirror has answered, whatever it said.
@@ -119,7 +119,7 @@ impl Drop for Place {
 }
 
 /// Sends copies of the request to the mirrors of its rule, each in a task of its own. `parts`: with the edits of the rule.
-/// Returns what is to be fed with the body as it comes; nothing where there is none.
+/// Returns the queues that take the body as it comes in; none where no copy is sent.
 pub(crate) fn begin(
     http: &Arc<Http>,
     table: &Arc<Table>,

@@ -25,7 +25,7 @@ const AHEAD: u32 = 60;
 /// Cookies of the name that are looked at: a browser may have some for several paths.
 const MOST_COOKIES: usize = 8;
 
-/// All pods of a Gateway have the same, and nobody else has it.
+/// All pods of a Gateway share it; no other party knows it.
 #[derive(Clone)]
 pub struct SessionKey {
     inner: Sha256,
