@@ -39,3 +39,5 @@ ECHO = Request("echo", f"{manifests.path(manifests.ECHO)}/echo")
 # The same origin behind listeners of TCP and UDP.
 TCP = Request("tcp", ECHO.path)
 UDP = Request("udp", ECHO.path)
+# A call of a service behind a GRPCRoute.
+GRPC = Request("grpc", "/bench.Echo/Unary")

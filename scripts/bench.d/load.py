@@ -117,11 +117,12 @@ class H2load:
     connections: int
     streams: int
     unit = "requests"
+    host = manifests.host()
 
     def command(self, server, request, seconds):
         url = f"{request.scheme}://127.0.0.1:{server.port_of(request)}{request.path}"
         size = ["-t1", f"-c{self.connections}", f"-m{self.streams}", "-D", seconds]
-        return ["h2load", *size, "-H", f":authority: {manifests.host()}", url]
+        return ["h2load", *size, "-H", f":authority: {self.host}", url]
 
     def parse(self, text):
         seconds = float(_find(r"finished in ([\d.]+)s", text)[0])
@@ -132,6 +133,20 @@ class H2load:
 
     def __str__(self):
         return f"h2load -t1 -c{self.connections} -m{self.streams}"
+
+
+class Calls(H2load):
+    """Unary gRPC calls with a message of 32 bytes."""
+
+    unit = "calls"
+    host = manifests.GRPC_HOST
+    MESSAGE = b"\0" + (32).to_bytes(4, "big") + b"x" * 32
+
+    def command(self, server, request, seconds):
+        message = server.directory / "message"
+        message.write_bytes(self.MESSAGE)
+        words = super().command(server, request, seconds)
+        return [*words[:-1], "-d", message, "-H", "content-type: application/grpc", "-H", "te: trailers", words[-1]]
 
 
 class Tool:

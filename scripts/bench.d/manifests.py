@@ -12,6 +12,23 @@ HOSTS, PATHS = 1_000, 10
 UNCACHED, CACHED, KEYED, ECHO = 5, 6, 7, 8
 MEASURED = (HOSTS // 2, UNCACHED)
 SOCKET = "http"
+# HTTPRoutes and GRPCRoutes do not share hosts.
+GRPC_HOST = "calls.example.com"
+
+THREE_FILTERS = """
+      filters:
+        - type: RequestHeaderModifier
+          requestHeaderModifier: {set: [{name: X-Tenant, value: shop}], remove: [X-Debug]}
+        - type: ResponseHeaderModifier
+          responseHeaderModifier: {add: [{name: X-Served-By, value: bench}]}
+        - type: URLRewrite
+          urlRewrite: {hostname: origin.example.com}"""
+
+# To the same origin, on a connection of its own.
+ONE_MIRROR = f"""
+      filters:
+        - type: RequestMirror
+          requestMirror: {{backendRef: {{name: service-{MEASURED[0]}-{CACHED}, port: 80}}}}"""
 
 CACHING = """\
 sub vcl_recv {
@@ -89,11 +106,11 @@ def _indented(text):
     return "".join(f"    {line}\n" for line in text.splitlines())
 
 
-def routes(mark=None):
-    """`mark` becomes a response header of the measured route, so that one can see which version serves."""
+def routes(mark=None, measured=""):
+    """`mark` becomes a response header of the measured route, so that one can see which version serves; `measured` are its filters."""
     texts = []
     for h, p in all_routes():
-        filters = ""
+        filters = measured if (h, p) == MEASURED else ""
         if (h, p) == MEASURED and mark is not None:
             filters = f"""
       filters:
@@ -158,7 +175,7 @@ def write(directory, gateway_port, origin_port, vcl=None, data_path="Varnish"):
     place(directory / "endpoints.yaml", endpoints(origin_port))
 
 
-def write_measured(directory, ports, origins, data_path, pems):
+def write_measured(directory, ports, origins, data_path, pems, filters=""):
     """All that is measured at once: plain and TLS, uncached and cached routes, and one of the origin of WebSockets and large bodies."""
     directory.mkdir(mode=0o755)
     certificate, key = (_indented(pem.read_text()) for pem in pems)
@@ -172,11 +189,12 @@ stringData:
 {certificate}  tls.key: |
 {key}"""
     place(directory / "gateway.yaml", gateway(ports[0], None, data_path, *ports[1:]))
-    place(directory / "routes.yaml", routes())
-    place(directory / "services.yaml", services(*origins))
+    place(directory / "routes.yaml", routes(measured=filters))
+    place(directory / "services.yaml", services(*origins[:2]))
     place(directory / "endpoints.yaml", endpoints(origins[0], echo=origins[1]))
     place(directory / "secret.yaml", secret)
     place(directory / "streams.yaml", streams(origins[1]))
+    place(directory / "grpc.yaml", calls(origins[2]))
     place(directory / "policies.yaml", policy(CACHED) + "---\n" + policy(KEYED, KEY))
 
 
@@ -204,6 +222,31 @@ ports: [{ports.replace("port: 7", f"port: {origin}")}]
 endpoints: [{{addresses: [127.0.0.1]}}]
 """
     return "---\n".join([*routes, service, endpoints])
+
+
+def calls(origin):
+    """A GRPCRoute to one server, for the measured host."""
+    return f"""\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {{name: calls}}
+spec:
+  parentRefs: [{{name: web, sectionName: {SOCKET}}}]
+  hostnames: [{GRPC_HOST}]
+  rules: [{{matches: [{{method: {{service: bench.Echo}}}}], backendRefs: [{{name: calls, port: 80}}]}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: calls}}
+spec: {{ports: [{{name: grpc, port: 80, appProtocol: kubernetes.io/h2c}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: calls-1, labels: {{kubernetes.io/service-name: calls}}}}
+addressType: IPv4
+ports: [{{name: grpc, port: {origin}, appProtocol: kubernetes.io/h2c}}]
+endpoints: [{{addresses: [127.0.0.1]}}]
+"""
 
 
 KEY = """\

@@ -2,7 +2,7 @@
 
 import load
 import processes
-from servers import EchoOrigin, Origin
+from servers import EchoOrigin, GrpcOrigin, Origin
 
 
 def measure(directory, plan, scenarios):
@@ -29,15 +29,17 @@ def measure(directory, plan, scenarios):
 
 def _start(place, scenarios):
     kinds = list(dict.fromkeys(kind for scenario in scenarios for kind in scenario.servers))
-    ports = processes.free_ports(len(kinds) + 2)
+    ports = processes.free_ports(len(kinds) + 3)
     origins = [Origin(place, ports[0]).ready()]
     if any(scenario.request.entrance in ("echo", "tcp", "udp") for scenario in scenarios):
         origins.append(EchoOrigin(place, ports[1]).ready())
+    if any(scenario.request.entrance == "grpc" for scenario in scenarios):
+        origins.append(GrpcOrigin(place, ports[2]).ready())
     servers = {}
-    for kind, port in zip(kinds, ports[2:]):
+    for kind, port in zip(kinds, ports[3:]):
         at = place / kind.__name__.lower()
         at.mkdir(mode=0o755)
-        servers[kind] = kind(at, port, ports[0], ports[1])
+        servers[kind] = kind(at, port, *ports[:3])
     for server in servers.values():
         server.ready()
     return origins, servers

@@ -8,7 +8,7 @@ import load
 from entrances import Request
 from goals import Cpu, Flat, Latency, Ratio
 from peers import Bare, Envoy, Haproxy, Nginx, NginxOnTwo, NginxStream
-from servers import Front, FrontOnTwo, Gateway
+from servers import Front, FrontOnTwo, FrontWithFilters, FrontWithMirror, Gateway
 
 
 @dataclass
@@ -66,6 +66,21 @@ SCENARIOS = [
         "uncached-tls", "Uncached, 1 KiB, TLS 1.3, 32 connections", entrances.UNCACHED_TLS, wrk(32),
         [Front, Nginx, Haproxy], [Ratio(Front, Nginx, 1.0)],
         note="The same certificate (ECDSA P-256) for all servers, HTTP/1.1, connections kept.",
+    ),
+    Scenario(
+        "filters", "Uncached, 1 KiB, 32 connections, with filters and without", entrances.UNCACHED, wrk(32),
+        [Front, FrontWithFilters], [Ratio(FrontWithFilters, Front, 0.97)],
+        note="The filters: set a request header and remove one, add a response header, rewrite the host.",
+    ),
+    Scenario(
+        "mirror", "Uncached, 1 KiB, 32 connections, with a mirror and without", entrances.UNCACHED, wrk(32),
+        [Front, FrontWithMirror], [Ratio(FrontWithMirror, Front, 0.9)], asks_origin=None,
+        note="Every request goes to a second backend, too, which is the same origin. Mirrors that would be too many at once are dropped.",
+    ),
+    Scenario(
+        "grpc", "gRPC: unary calls, 8 connections with 16 streams", entrances.GRPC, lambda plan: load.Calls(8, 16),
+        [Front, Nginx, Envoy], [Ratio(Front, Nginx, 1.0), Ratio(Front, Envoy, 2.0)], asks_origin=None,
+        note="Messages of 32 bytes, HTTP/2 without TLS on both sides; nginx by `grpc_pass`. The server echoes.",
     ),
     Scenario(
         "hits-32", "Cache hits, 1 KiB, 32 connections", entrances.HITS, wrk(32),

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -51,7 +52,7 @@ class Server:
 
     def check(self, request):
         """Whether the server answers the request as it should. HTTP/2, WebSockets and streams are checked by their load generators."""
-        if request.entrance in ("http2", "echo", "tcp", "udp"):
+        if request.entrance in ("http2", "echo", "tcp", "udp", "grpc"):
             return
         for _ in range(2):
             port = self.port_of(request)
@@ -119,6 +120,17 @@ class EchoOrigin(Server):
         super().__init__(directory, port, processes.origin_cores(), [self.program, "origin", f"127.0.0.1:{port}"])
 
 
+class GrpcOrigin(Server):
+    name = "origin of gRPC calls"
+
+    def __init__(self, directory, port):
+        super().__init__(directory, port, processes.origin_cores(), [EchoOrigin.program, "grpc", f"127.0.0.1:{port}"])
+
+    def _answers(self):
+        with socket.socket() as connection:
+            return connection.connect_ex(("127.0.0.1", self.port)) == 0
+
+
 class AnyOrigin(Server):
     name = "origin at every loopback address"
 
@@ -133,15 +145,18 @@ class Gateway(Server):
     program = None
     data_path = "Varnish"
     threads = 1
+    # Of the measured uncached route.
+    filters = ""
 
-    def __init__(self, directory, port, origin, echo=None, vcl=None):
+    def __init__(self, directory, port, origin, echo=None, grpc=None, vcl=None):
         self.manifests = directory / "manifests"
         self.state = directory / "state" / "default_web"
         if echo:
             tls, stream = processes.free_ports(2)
             # TCP and UDP may have the same port.
             self.ports = {"tls": tls, "hits-tls": tls, "tcp": stream, "udp": stream}
-            manifests.write_measured(self.manifests, (port, tls, stream), (origin, echo), self.data_path, certificate(directory)[:2])
+            origins = (origin, echo, grpc or echo)
+            manifests.write_measured(self.manifests, (port, tls, stream), origins, self.data_path, certificate(directory)[:2], self.filters)
         else:
             manifests.write(self.manifests, port, origin, vcl, self.data_path)
         command = [self.program, "--log", "json", "serve", "-f", self.manifests]
@@ -171,6 +186,16 @@ class Front(Gateway):
 
     name = "gateway, dataPath Auto"
     data_path = "Auto"
+
+
+class FrontWithFilters(Front):
+    name = "gateway, dataPath Auto, three header filters"
+    filters = manifests.THREE_FILTERS
+
+
+class FrontWithMirror(Front):
+    name = "gateway, dataPath Auto, one mirror"
+    filters = manifests.ONE_MIRROR
 
 
 class FrontOnTwo(Front):

@@ -83,7 +83,9 @@ pub(crate) async fn serve<S: Wire>(
             }
             Ended::Lingers(mut stream) => return Box::pin(linger(&mut stream)).await,
             Ended::Idle(parked, said) if !said.is_empty() => (stream, first) = (parked, said),
-            Ended::Idle(mut parked, _) => {
+            Ended::Idle(mut parked, said) => {
+                // Empty, but hyper's buffer all the same.
+                drop(said);
                 let mut byte = [0; 1];
                 let speaks = async { timeout(client.limits.idle_timeout, parked.read(&mut byte)).await };
                 let read = tokio::select! {

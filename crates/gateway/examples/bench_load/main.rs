@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! bench_load origin    ADDRESS:PORT
+//! bench_load grpc      ADDRESS:PORT
 //! bench_load websocket ADDRESS:PORT HOST PATH CONNECTIONS SECONDS
 //! bench_load rate      ADDRESS:PORT HOST PATH CONNECTIONS REQUESTS_PER_SECOND SECONDS
 //! bench_load download  ADDRESS:PORT HOST PATH BYTES
@@ -13,6 +14,7 @@
 #![allow(clippy::print_stdout, reason = "The result goes to standard output.")]
 
 mod bulk;
+mod grpc;
 mod origin;
 mod rate;
 mod udp;
@@ -32,6 +34,7 @@ fn main() -> Result<(), Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let result: Value = match words[..] {
         ["origin", address] => return origin::serve(address),
+        ["grpc", address] => return grpc::serve(address),
         ["websocket", address, host, path, connections, seconds] => {
             websocket::load(&wire::Target { address, host, path }, number(connections)?, number(seconds)?)?
         }
@@ -48,7 +51,7 @@ fn main() -> Result<(), Failure> {
             bulk::upload(&wire::Target { address, host, path }, number(bytes)?)?
         }
         ["udp", address, _, _, sockets, seconds] => udp::load(address, number(sockets)?, number(seconds)?)?,
-        _ => return Err("usage: bench_load origin|websocket|rate|download|upload|udp ADDRESS:PORT …".into()),
+        _ => return Err("usage: bench_load origin|grpc|websocket|rate|download|upload|udp ADDRESS:PORT …".into()),
     };
     println!("{result}");
     Ok(())
