@@ -480,6 +480,8 @@ gs_stale(VRT_CTX, double *stale_for)
 /* Does the fetch replace a stale object, and has the origin said that it is still the same? */
 int gs_replaces_stale(VRT_CTX) { return (ctx->bo->stale_oc != NULL); }
 int gs_was_304(VRT_CTX) { return (VRT_r_beresp_was_304(ctx) != 0); }
+/* The object whose headers a 304 was merged with; NULL where the response is no 304. */
+struct objcore *gs_validated(VRT_CTX) { return (gs_was_304(ctx) ? ctx->bo->stale_oc : NULL); }
 
 /* May others get what is delivered? */
 int

@@ -21,7 +21,7 @@ use crate::index::{self, tags};
 use crate::message::{ClientRequest, Message};
 use crate::socket::Socket;
 use crate::task::Task;
-use crate::{answer, aside, bound, cache_status, sent, stats, target, writes};
+use crate::{answer, aside, bound, cache_status, sent, stats, target, unshared, writes};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -145,6 +145,10 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         else {
             return;
         };
+        let validated = ffi::gs_validated(ctx);
+        if !validated.is_null() {
+            unshared::leave_out(ffi::gs_worker(ctx), validated, beresp);
+        }
         let rule = rule(ctx);
         let cache = rule.and_then(Rule::cache);
         let parameters = cache.and_then(Cache::parameters);

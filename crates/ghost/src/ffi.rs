@@ -140,6 +140,7 @@ unsafe extern "C" {
     pub(crate) fn gs_do_not_wait(ctx: *const Ctx);
     pub(crate) fn gs_replaces_stale(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_was_304(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_validated(ctx: *const Ctx) -> *mut RawObject;
     pub(crate) fn gs_is_stored(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_fresh_for(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_set_resp_status(ctx: *const Ctx, status: c_uint);

@@ -40,6 +40,7 @@ mod target;
 mod task;
 mod trace;
 mod tunnel;
+mod unshared;
 mod vmod;
 mod writes;
 

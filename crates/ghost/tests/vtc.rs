@@ -31,6 +31,7 @@ cases! {
     age_is_read_as_the_rfc_says
     conditions_are_judged_as_the_rfc_says
     fields_of_the_first_client_are_not_shared
+    fields_of_the_first_client_are_gone_after_a_304
     targeted_fields_take_the_place_of_cache_control
     the_origin_says_how_stale_where_the_policy_does_not
     what_is_stale_at_once_is_validated_each_time
