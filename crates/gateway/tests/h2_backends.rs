@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use crate::support::{Ask, Scene, cache_policy, free_port, gateway, get, parameters, route_to, service};
+use crate::support::{
+    Ask, Scene, cache_policy, class, free_port, gateway, get, parameters, route_to, service,
+};
 
 /// An origin that speaks HTTP/2 with prior knowledge, and nothing else. Answers with the request's body, or `h2`.
 struct H2Origin {
@@ -103,5 +105,37 @@ fn what_an_h2c_backend_breaks_off_is_neither_complete_nor_kept() {
             assert!(answer.map_or(true, |answer| answer.status >= 500), "{data_path}");
         }
         assert!(origin.seen().len() >= 2, "{data_path}: {:?}", origin.seen());
+    }
+}
+
+#[test]
+fn hosts_of_one_ingress_have_their_own_h2c_backends() {
+    let (port, one, two) = (free_port(), H2Origin::new(), H2Origin::new());
+    let h2c = |name: &str, origin: &H2Origin| {
+        service(name, &[origin.address]).replacen("port: 80", "port: 80, appProtocol: kubernetes.io/h2c", 1)
+    };
+    let rule = |host: &str, service: &str| {
+        format!(
+            "  - {{host: {host}, http: {{paths: [{{path: /, pathType: Prefix, backend: {{service: {{name: {service}, \
+             port: {{number: 80}}}}}}}}]}}}}\n"
+        )
+    };
+    let ingress = format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: shop\n  annotations: \
+         {{kubernetes.io/ingress.class: varnish}}\nspec:\n  rules:\n{}{}---\n",
+        rule("one.test", "one"),
+        rule("two.test", "two")
+    );
+    let varnish = gateway("web", &[port]).replacen(
+        "spec:\n",
+        "spec:\n  infrastructure: {labels: {app: varnish-ingress}}\n",
+        1,
+    );
+    let scene = Scene::new(&[class(), varnish, h2c("one", &one), h2c("two", &two), ingress].concat());
+    let _program = scene.serve();
+    for (host, origin) in [("one.test", &one), ("two.test", &two)] {
+        let answer = get(port, host, "/of-one");
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"h2"[..]), "{host}");
+        assert_eq!(origin.seen(), ["GET /of-one"], "{host}");
     }
 }

@@ -35,7 +35,7 @@ impl BackendKey {
     /// For a group of a rule; `None` where varnishd reaches it by itself.
     pub(crate) fn by_front(rule: &Rule, group: usize) -> Option<Self> {
         let name = rule.groups().get(group).filter(|_| rule.needs_front(group))?.name();
-        let miss = MissFor { rule: rule.identity(), position: group, group: name };
+        let miss = MissFor { rule: rule.identity(), host: rule.hostname(), position: group, group: name };
         Some(Self::Group(miss.to_string().into()))
     }
 

@@ -163,6 +163,11 @@ impl Rule {
         names.any(|known| known.as_bytes().eq_ignore_ascii_case(name))
     }
 
+    /// The route's hostname under which this rule stands.
+    pub fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
     /// Tells this rule's cached objects from those of others with the same host and URL.
     pub fn identity(&self) -> &str {
         &self.identity

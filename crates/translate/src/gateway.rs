@@ -104,9 +104,8 @@ impl<'a> Gateway<'a> {
         let mut listeners = Listener::all(&object.spec.listeners);
         let refused = |set: &Set<'_>| listener_set::allow(key, object, &set.key.namespace, snapshot).err();
         let sets: Vec<_> = sets.iter().map(|set| (set, refused(set))).collect();
-        for (set, _) in sets.iter().filter(|(_, refused)| refused.is_none()) {
-            Listener::join(&mut listeners, set.key, &set.listeners);
-        }
+        let allowed = sets.iter().filter(|(_, refused)| refused.is_none());
+        Listener::join(&mut listeners, allowed.map(|(set, _)| (set.key, &set.listeners[..])));
         listeners.iter_mut().for_each(Listener::read_tls_options);
         let clients = Clients::new(key, object, grants, snapshot);
         clients.judge(&mut listeners);

@@ -1,5 +1,7 @@
 //! One listener of a Gateway: what it takes, whether it can be served, and what its status says.
 
+use std::collections::HashMap;
+
 use gateway_api::gateways::{GatewayListeners, GatewayListenersTlsMode};
 
 use model::TlsOptions;
@@ -17,6 +19,10 @@ use crate::tls_options;
 pub(crate) const GATEWAY_API_GROUP: &str = "gateway.networking.k8s.io";
 /// Of one Gateway, those of its ListenerSets included.
 const MOST_LISTENERS: usize = 1024;
+/// Of ListenerSets of one namespace: another one's listeners must find a place, too.
+const MOST_OF_NAMESPACE: usize = 256;
+/// Listeners that a status names.
+const MOST_NAMED: usize = 16;
 
 /// The protocols that the Gateway API knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,20 +159,39 @@ impl<'a> Listener<'a> {
         listeners
     }
 
-    /// Adds the listeners of a ListenerSet behind those that are there. The first of a conflict is served.
-    pub(crate) fn join(listeners: &mut Vec<Self>, set: &'a Key, specs: &'a [GatewayListeners]) {
-        for spec in specs {
+    /// Adds the listeners of ListenerSets behind those that are there. The first of a conflict is served.
+    ///
+    /// Those that are not served are compared with nothing and count towards no limit: whoever adds many of them costs others
+    /// little time and no place.
+    pub(crate) fn join(
+        listeners: &mut Vec<Self>,
+        sets: impl Iterator<Item = (&'a Key, &'a [GatewayListeners])>,
+    ) {
+        let mut in_the_way: Vec<usize> = (0..listeners.len()).collect();
+        let mut by_namespace: HashMap<&str, usize> = HashMap::new();
+        for (set, spec) in sets.flat_map(|(set, specs)| specs.iter().map(move |spec| (set, spec))) {
             let mut listener = Self { set: Some(set), ..Self::new(spec) };
-            let in_the_way = listeners.iter().filter(|other| other.set.is_none() || other.conflict.is_none());
-            let conflict = conflict(&listener, in_the_way);
+            let of_namespace = by_namespace.entry(&set.namespace).or_default();
+            let too_many = if in_the_way.len() >= MOST_LISTENERS {
+                Some(format!("the Gateway has {MOST_LISTENERS} listeners already: remove some"))
+            } else if *of_namespace >= MOST_OF_NAMESPACE {
+                Some(format!(
+                    "ListenerSets of namespace {} have {MOST_OF_NAMESPACE} listeners at the Gateway already: remove some",
+                    set.namespace
+                ))
+            } else {
+                listener.conflict =
+                    conflict(&listener, in_the_way.iter().filter_map(|at| listeners.get(*at)));
+                None
+            };
             if listener.fault.is_none() {
-                listener.fault = conflict.clone();
+                let too_many = too_many.map(|message| Fault { reason: "TooManyListeners", message });
+                listener.fault = too_many.or_else(|| listener.conflict.clone());
             }
-            if listener.fault.is_none() && listeners.len() >= MOST_LISTENERS {
-                let message = format!("the Gateway has {MOST_LISTENERS} listeners already: remove some");
-                listener.fault = Some(Fault { reason: "TooManyListeners", message });
+            if listener.fault.is_none() {
+                in_the_way.push(listeners.len());
+                *of_namespace += 1;
             }
-            listener.conflict = conflict;
             listeners.push(listener);
         }
         overlap(listeners);
@@ -452,7 +477,10 @@ fn conflict<'l, 'a: 'l>(one: &Listener<'_>, all: impl Iterator<Item = &'l Listen
 }
 
 fn overlap(listeners: &mut [Listener<'_>]) {
-    let overlaps: Vec<_> = listeners.iter().map(|one| overlaps(one, listeners)).collect();
+    let may_count = |one: &&Listener<'_>| one.set.is_none() || one.fault.is_none();
+    let all: Vec<_> = listeners.iter().filter(may_count).collect();
+    let of = |one: &Listener<'_>| if may_count(&one) { overlaps(one, &all) } else { Vec::new() };
+    let overlaps: Vec<_> = listeners.iter().map(of).collect();
     for (listener, overlaps) in listeners.iter_mut().zip(overlaps) {
         listener.overlaps = overlaps;
     }
@@ -460,15 +488,15 @@ fn overlap(listeners: &mut [Listener<'_>]) {
 
 /// Other HTTPS listeners of the port whose hostname takes some of the same hosts. The spec wants it said: clients reuse
 /// a connection for every name that its certificate has.
-fn overlaps(one: &Listener<'_>, all: &[Listener<'_>]) -> Vec<String> {
-    let overlapping = |other: &&Listener<'_>| {
-        !std::ptr::eq(*other, one)
+fn overlaps(one: &Listener<'_>, all: &[&Listener<'_>]) -> Vec<String> {
+    let overlapping = |other: &&&Listener<'_>| {
+        !std::ptr::eq(**other, one)
             && (one.protocol, other.protocol) == (Protocol::Https, Protocol::Https)
             && one.port == other.port
             && one.hostname != other.hostname
             && hostname::intersect(one.hostname.as_deref(), other.hostname.as_deref()).is_some()
     };
-    all.iter().filter(overlapping).map(|other| other.shown()).collect()
+    all.iter().filter(overlapping).map(|other| other.shown()).take(MOST_NAMED).collect()
 }
 
 #[cfg(test)]
@@ -483,6 +511,52 @@ mod tests {
             hostname: hostname.map(str::to_owned),
             ..GatewayListeners::default()
         }
+    }
+
+    /// Reasons of faults after these ListenerSets have joined a Gateway with one listener of port 80.
+    fn joined(sets: &[(Key, Vec<GatewayListeners>)]) -> Vec<Option<&'static str>> {
+        let own = [listener("own", 80, "HTTP", None)];
+        let mut listeners = Listener::all(&own);
+        Listener::join(&mut listeners, sets.iter().map(|(key, specs)| (key, &specs[..])));
+        listeners.iter().skip(1).map(|one| one.fault.as_ref().map(|fault| fault.reason)).collect()
+    }
+
+    #[test]
+    fn a_namespace_takes_no_more_than_its_share_of_listeners() {
+        let many = |namespace: &str, name: &str, first: i32| {
+            let specs = (0..64).map(|at| listener(&format!("l{at}"), first + at, "HTTP", None));
+            (Key::new(namespace, name), specs.collect::<Vec<_>>())
+        };
+        // Those of no port, and those that are in conflict, take nobody's place.
+        let broken =
+            (Key::new("a", "broken"), vec![listener("l", 80, "HTTP", None), listener("m", 0, "HTTP", None)]);
+        let sets: Vec<_> = (0..5)
+            .map(|at| many("a", &format!("set-{at}"), 1000 + 64 * at))
+            .chain([broken.clone(), broken, many("b", "set", 5000)])
+            .collect();
+        let faults = joined(&sets);
+        assert!(faults[..256].iter().all(Option::is_none));
+        assert!(faults[256..320].iter().all(|fault| *fault == Some("TooManyListeners")));
+        assert!(faults[324..].iter().all(Option::is_none), "another namespace has its own share");
+        // Together they have a limit, too.
+        let sets: Vec<_> = (0..6)
+            .flat_map(|namespace| (0..4).map(move |at| (namespace, at)))
+            .map(|(namespace, at)| {
+                many(&format!("n{namespace}"), &format!("set-{at}"), 1000 + 64 * (4 * namespace + at))
+            })
+            .collect();
+        let served = joined(&sets).iter().filter(|fault| fault.is_none()).count();
+        assert_eq!(served, MOST_LISTENERS - 1);
+    }
+
+    #[test]
+    fn many_listeners_that_are_in_conflict_are_not_compared_with_each_other() {
+        let specs: Vec<_> =
+            (0..64).map(|at| listener(&format!("l{at}"), 443, "HTTPS", Some("*.example"))).collect();
+        let sets: Vec<_> = (0..400).map(|at| (Key::new("a", format!("set-{at}")), specs.clone())).collect();
+        let faults = joined(&sets);
+        assert_eq!(faults.iter().filter(|fault| fault.is_none()).count(), 1);
+        assert_eq!(faults.len(), 25_600);
     }
 
     fn conflicts(specs: &[GatewayListeners]) -> Vec<Option<&'static str>> {

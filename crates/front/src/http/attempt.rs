@@ -12,6 +12,7 @@ use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use model::Protocol;
+use rustls::AlertDescription;
 use tokio::time::timeout;
 
 use super::body::{ClientBody, OriginBody, Progress};
@@ -180,7 +181,13 @@ async fn by_http1(
         let mut answered =
             answer(sender.try_send_request(request), patience.first_byte, upload.as_deref()).await;
         // With a part of its answer it has taken the request.
-        if matches!(answered, Err(NoAnswer::Closed)) && sender.has_heard() {
+        let has_taken = |why: &NoAnswer| match why {
+            NoAnswer::Closed => sender.has_heard(),
+            // On a connection that was used before, it has taken our certificate.
+            NoAnswer::Refused(_) => is_kept,
+            _ => false,
+        };
+        if answered.as_ref().is_err_and(has_taken) {
             answered = Err(NoAnswer::Broken);
         }
         match (answered, spare) {
@@ -305,11 +312,27 @@ async fn answer(
     }
 }
 
-/// What a backend's TLS said instead of an answer.
+/// What a backend's TLS said about our certificate instead of an answer. After another alert it may have taken the request.
 fn alert(error: &hyper::Error) -> Option<String> {
     let io = std::error::Error::source(error)?.downcast_ref::<std::io::Error>()?;
     let tls = io.get_ref()?.downcast_ref::<rustls::Error>()?;
-    matches!(tls, rustls::Error::AlertReceived(_)).then(|| tls.to_string())
+    let is_about_us = matches!(
+        tls,
+        rustls::Error::AlertReceived(
+            AlertDescription::HandshakeFailure
+                | AlertDescription::NoCertificate
+                | AlertDescription::BadCertificate
+                | AlertDescription::UnsupportedCertificate
+                | AlertDescription::CertificateRevoked
+                | AlertDescription::CertificateExpired
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::CertificateRequired
+                | AlertDescription::UnknownCA
+                | AlertDescription::AccessDenied
+                | AlertDescription::DecryptError
+        )
+    );
+    is_about_us.then(|| tls.to_string())
 }
 
 /// The other side closed the connection before it said anything.

@@ -47,11 +47,13 @@ pub(crate) async fn within<T>(until: Option<Until>, future: impl Future<Output =
 pub(crate) fn of_request(rule: &Rule, headers: &HeaderMap, began: Instant) -> Option<Until> {
     let of_client =
         (rule.kind() == RouteKind::GrpcRoute).then(|| headers.get("grpc-timeout")).flatten().and_then(grpc);
-    let time = match (rule.request_timeout(), of_client) {
-        (Some(one), Some(other)) => one.min(other),
-        (one, other) => one.or(other)?,
-    };
-    Some(Until { at: began + time, limit: Limit::Request, is_fault: true })
+    until(rule.request_timeout(), of_client, began)
+}
+
+/// The shorter of both. An endpoint has failed by the time that its route gives it, not by one that a client makes up.
+fn until(of_rule: Option<Duration>, of_client: Option<Duration>, began: Instant) -> Option<Until> {
+    let time = of_rule.into_iter().chain(of_client).min()?;
+    Some(Until { at: began + time, limit: Limit::Request, is_fault: of_rule == Some(time) })
 }
 
 /// `grpc-timeout`: at most eight digits and a unit. A value of another form is ignored, as by gRPC servers.
@@ -76,7 +78,7 @@ fn grpc(value: &http::HeaderValue) -> Option<Duration> {
 
 /// The end of the next try, with `earlier` tries before it.
 pub(crate) fn of_try(rule: &Rule, request: Option<Until>, earlier: u32) -> Option<Until> {
-    let request = request.map(|until| Until { is_fault: earlier == 0, ..until });
+    let request = request.map(|until| Until { is_fault: until.is_fault && earlier == 0, ..until });
     let Some(time) = rule.backend_timeout() else { return request };
     let of_try = Until { at: Instant::now() + time, limit: Limit::Try, is_fault: true };
     Some(request.filter(|request| request.at <= of_try.at).unwrap_or(of_try))
@@ -87,6 +89,17 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn a_client_that_waits_too_short_is_no_fault_of_an_endpoint() {
+        let (short, long, now) = (Duration::from_millis(1), Duration::from_secs(1), Instant::now());
+        let is_fault = |of_rule, of_client| until(of_rule, of_client, now).map(|until| until.is_fault);
+        assert_eq!(is_fault(None, Some(short)), Some(false));
+        assert_eq!(is_fault(Some(long), Some(short)), Some(false));
+        assert_eq!(is_fault(Some(short), Some(long)), Some(true));
+        assert_eq!(is_fault(Some(short), None), Some(true));
+        assert_eq!(is_fault(None, None), None);
+    }
 
     #[test]
     fn timeouts_of_grpc_clients_are_read_by_their_units() {

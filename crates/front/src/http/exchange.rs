@@ -59,7 +59,7 @@ pub(crate) async fn exchange(
     request: Request<ClientBody>,
     upgrade: Option<ClientSide>,
 ) -> Response<AnswerBody> {
-    let is_grpc = grpc::is_call(request.headers());
+    let is_grpc = grpc::is_call(&request);
     let mut sharing = None;
     let mut response = answered(client, request, upgrade, &mut sharing).await;
     if let Some(sharing) = sharing {

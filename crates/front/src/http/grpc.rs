@@ -3,7 +3,7 @@
 //! Clients of gRPC read an HTTP status only where there is no gRPC status, and then guess. Origins' answers are left as they are.
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{HeaderName, Response, StatusCode};
+use http::{HeaderName, Method, Request, Response, StatusCode, Version};
 
 use super::body::AnswerBody;
 
@@ -23,8 +23,13 @@ impl Made {
     }
 }
 
-/// Is it a call of gRPC? gRPC-Web is not: its clients read statuses of HTTP.
-pub(crate) fn is_call(headers: &HeaderMap) -> bool {
+/// Is it a call of gRPC: a POST by HTTP/2? gRPC-Web is not: its clients read statuses of HTTP. Nobody else may turn our errors into
+/// a 200, which a cache before us might keep.
+pub(crate) fn is_call<B>(request: &Request<B>) -> bool {
+    request.method() == Method::POST && request.version() == Version::HTTP_2 && has_type(request.headers())
+}
+
+fn has_type(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes) else { return false };
     let start = kind.get(..GRPC.len()).is_some_and(|start| start.eq_ignore_ascii_case(GRPC.as_bytes()));
     start && matches!(kind.get(GRPC.len()), None | Some(b'+' | b';' | b' '))
@@ -93,9 +98,11 @@ mod tests {
 
     #[test]
     fn calls_are_known_by_their_content_type() {
-        let is_call = |kind: &'static str| {
-            is_call(&HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(kind))]))
+        let request = |method, version, kind: &'static str| {
+            let request = Request::builder().method(method).version(version);
+            request.header(header::CONTENT_TYPE, kind).body(()).unwrap()
         };
+        let is_call = |kind| is_call(&request(Method::POST, Version::HTTP_2, kind));
         for call in ["application/grpc", "application/grpc+proto", "Application/GRPC; charset=utf-8"] {
             assert!(is_call(call), "{call}");
         }
@@ -103,7 +110,8 @@ mod tests {
         {
             assert!(!is_call(other), "{other}");
         }
-        assert!(!super::is_call(&HeaderMap::new()));
+        assert!(!super::is_call(&request(Method::GET, Version::HTTP_2, "application/grpc")));
+        assert!(!super::is_call(&request(Method::POST, Version::HTTP_11, "application/grpc")));
     }
 
     #[test]

@@ -35,7 +35,10 @@ const PREFACE: Duration = Duration::from_secs(10);
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// What one stream may have waiting for the client.
-const SEND_BUFFER: usize = 256 << 10;
+///
+/// With a part of [`super::wire::PART`] bytes that waits for room, and one that was read ahead of it, a client that reads nothing
+/// holds three times as much for each stream.
+const SEND_BUFFER: usize = 32 << 10;
 
 /// 103 responses of one request that are handed on.
 const MOST_HINTS: usize = 8;

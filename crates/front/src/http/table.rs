@@ -34,8 +34,8 @@ struct Layer {
     mirrors: Box<[Box<[Arc<health::Group>]>]>,
     /// Of the rules that have them; empty where none has.
     sessions: Box<[Option<Box<Sessions>>]>,
-    /// Rules that need the front for misses, by identity.
-    by_identity: HashMap<Box<str>, u32>,
+    /// Rules that need the front for misses, by identity and host.
+    by_identity: HashMap<(Box<str>, Box<str>), u32>,
 }
 
 /// A rule of a [`Table`], to be found again after the router's own borrow has ended.
@@ -81,7 +81,8 @@ impl Layer {
         let health = router.rules().iter().map(groups).collect();
         let needs_front = |rule: &&Rule| (0..rule.groups().len()).any(|group| rule.needs_front(group));
         let by_identity = router.rules().iter().zip(0..).filter(|(rule, _)| needs_front(rule));
-        let by_identity = by_identity.map(|(rule, id)| (rule.identity().into(), id)).collect();
+        let by_identity =
+            by_identity.map(|(rule, id)| ((rule.identity().into(), rule.hostname().into()), id)).collect();
         let session = |rule: &Rule| Sessions::new(rule, key).map(Box::new);
         let sessions = if router.rules().iter().any(|rule| rule.session().is_some()) {
             router.rules().iter().map(session).collect()
@@ -148,9 +149,10 @@ impl Table {
 
     /// The group that ghost means by these names.
     pub(crate) fn find(&self, miss: MissFor<'_>) -> Option<(RuleId, usize)> {
-        let upper = self.upper.by_identity.get(miss.rule).map(|id| RuleId { id: *id, of_base: false });
+        let name = (Box::from(miss.rule), Box::from(miss.host));
+        let upper = self.upper.by_identity.get(&name).map(|id| RuleId { id: *id, of_base: false });
         let below = || {
-            let id = self.base.as_ref()?.by_identity.get(miss.rule)?;
+            let id = self.base.as_ref()?.by_identity.get(&name)?;
             Some(RuleId { id: *id, of_base: true })
         };
         let rule = upper.or_else(below)?;

@@ -24,7 +24,7 @@ use super::kept;
 /// Room for the first read: most hits fit.
 const FIRST: usize = 8 << 10;
 /// The most that is read of a large body at once.
-const LARGEST: usize = 64 << 10;
+const LARGEST: usize = 32 << 10;
 /// Parts of a body below this size are copied, so that an origin that sends single bytes does not hold large blocks.
 const SMALL: usize = 1 << 10;
 /// The most that the head of an answer may have.

@@ -12,6 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Informational answers (1xx) before the final one. A connection with more is closed.
 const MOST_INFORMATIONAL: u32 = 16;
 
+/// The most that is read at once. hyper's buffers grow with what they are given: a client that reads nothing would hold as much.
+pub(crate) const PART: usize = 32 << 10;
+
 /// What the request's side knows of its connection.
 #[derive(Debug, Default)]
 pub(crate) struct Ear {
@@ -124,7 +127,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = to.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, to))?;
+        if to.remaining() > PART {
+            let mut part = ReadBuf::new(to.initialize_unfilled_to(PART));
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+            let count = part.filled().len();
+            to.advance(count);
+        } else {
+            ready!(Pin::new(&mut self.stream).poll_read(cx, to))?;
+        }
         let new = to.filled().get(before..).unwrap_or_default();
         Poll::Ready(self.hear(new).map_err(io::Error::other))
     }

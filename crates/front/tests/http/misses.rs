@@ -58,7 +58,8 @@ impl Misses {
     async fn connect(&self, group: &str) -> UnixStream {
         let routes = crate::support::to(&[], self.front.port);
         let compiled = router::Router::compile(&routes).unwrap().router;
-        let miss = MissFor { rule: compiled.rules()[0].identity(), position: 0, group };
+        let rule = &compiled.rules()[0];
+        let miss = MissFor { rule: rule.identity(), host: rule.hostname(), position: 0, group };
         let header = Header { authority: Some(miss.to_string()), ..Header::default() };
         let mut stream = UnixStream::connect(&self.socket).await.unwrap();
         stream.write_all(&header.encode()).await.unwrap();

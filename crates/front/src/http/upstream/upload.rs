@@ -57,6 +57,14 @@ pub(crate) struct Taken {
     bytes: usize,
 }
 
+impl Taken {
+    /// Takes more of the same. False where too little is left.
+    fn grow(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        self.of.used.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.of.most
+    }
+}
+
 impl Drop for Taken {
     fn drop(&mut self) {
         self.of.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -67,7 +75,7 @@ impl Drop for Taken {
 #[derive(Debug, Default)]
 struct Kept {
     bytes: Vec<u8>,
-    taken: Vec<Taken>,
+    taken: Option<Taken>,
 }
 
 #[derive(Debug)]
@@ -134,13 +142,11 @@ impl Upload {
 impl State {
     fn keep(&mut self, data: &Bytes, memory: &Arc<Memory>) {
         let Some(kept) = &mut self.kept else { return };
-        let fits = kept.bytes.len() + data.len() <= MOST_KEPT;
-        match memory.take(data.len()).filter(|_| fits) {
-            Some(taken) => {
-                kept.bytes.extend_from_slice(data);
-                kept.taken.push(taken);
-            }
-            None => self.kept = None,
+        let taken = kept.taken.get_or_insert_with(|| Taken { of: Arc::clone(memory), bytes: 0 });
+        if kept.bytes.len() + data.len() <= MOST_KEPT && taken.grow(data.len()) {
+            kept.bytes.extend_from_slice(data);
+        } else {
+            self.kept = None;
         }
     }
 
