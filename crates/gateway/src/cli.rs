@@ -8,6 +8,7 @@ use chaperone::engine::{self, Names};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::observe::{AccessLogArguments, ObserveArguments};
+use crate::proxy_command;
 use crate::tied::TiedArguments;
 
 /// A Kubernetes gateway that caches: the Gateway API on Varnish Cache.
@@ -37,6 +38,9 @@ pub(crate) enum Command {
     /// Run the gateway on this machine, configured by manifests in files.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
+    /// Run a caching proxy on this machine, by one line. `--print` shows the manifests that `serve` would need for the same.
+    #[command(after_help = PROXY_EXAMPLES)]
+    Proxy(ProxyArguments),
     /// Run one varnishd and keep it fed, configured by environment variables (docs/reference/chaperone.md).
     #[command(after_help = CHAPERONE_EXAMPLES)]
     Chaperone(ChaperoneArguments),
@@ -86,6 +90,7 @@ impl Command {
                 | Self::AccessLog(_)
                 | Self::Tied(_)
                 | Self::Completions(_)
+                | Self::Proxy(ProxyArguments { print: true, .. })
                 | Self::Crds(CrdsArguments { apply: false })
         )
     }
@@ -96,6 +101,11 @@ const SERVE_EXAMPLES: &str = "Examples:
   varnish-gateway serve -f shop.yaml -f /etc/gateway --state-dir /var/lib/gateway
   varnish-gateway serve -f shop.yaml --bind 127.0.0.1 --dashboard 127.0.0.1:9100 --allow-actions
   varnish-gateway serve -f shop.yaml --dashboard off --log json";
+const PROXY_EXAMPLES: &str = "Examples:
+  varnish-gateway proxy --to http://127.0.0.1:9001 --cache 1m
+  varnish-gateway proxy --listen 127.0.0.1:8080 --to http://127.0.0.1:9001 --to http://127.0.0.1:9002
+  varnish-gateway proxy --listen :8443 --tls shop.example.com --route shop.example.com/images=http://127.0.0.1:9002 --to http://127.0.0.1:9001
+  varnish-gateway proxy --to http://127.0.0.1:9001 --cache 1m --print > proxy.yaml";
 const CHAPERONE_EXAMPLES: &str = "Examples:
   VCL_PATH=main.vcl ROUTING_CONFIG_PATH=routing.json WORK_DIR=/tmp/varnish VARNISH_LISTEN='http-8080=:8080,http' varnish-gateway chaperone";
 const OPERATOR_EXAMPLES: &str = "Examples:
@@ -185,6 +195,46 @@ pub(crate) struct ServeArguments {
     /// Take internal ports from this one on, two for each Gateway, instead of free ones.
     #[arg(long, value_name = "PORT")]
     pub(crate) internal_ports: Option<u16>,
+    /// How long requests may take to finish after Ctrl-C or SIGTERM.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub(crate) drain_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) observe: ObserveArguments,
+    #[command(flatten)]
+    pub(crate) dashboard: DashboardArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProxyArguments {
+    /// Where clients come to; without an address, on all addresses of the machine.
+    #[arg(long, value_name = "[ADDRESS]:PORT", default_value = ":8080", value_parser = proxy_command::listen)]
+    pub(crate) listen: proxy_command::Listen,
+    /// An origin, for all requests that no --route takes. Several share the requests.
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: Vec<proxy_command::Target>,
+    /// An origin for a host and all paths below one. The longest path counts; several origins for the same share the requests.
+    #[arg(long = "route", value_name = "[HOST]/PATH=URL")]
+    pub(crate) routes: Vec<proxy_command::RouteTo>,
+    /// Keep responses for this time (30s, 10m, 1h) where they do not say it themselves. Without it nothing is cached.
+    #[arg(long, value_name = "TIME", value_parser = proxy_command::time)]
+    pub(crate) cache: Option<String>,
+    /// Speak TLS, for this host. May be given several times. The certificate is self-signed, and a new one at each start.
+    #[arg(long, value_name = "HOST", value_parser = proxy_command::host)]
+    pub(crate) tls: Vec<String>,
+    /// A certificate for the hosts of --tls, in PEM, instead of a self-signed one.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Its private key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) key: Option<PathBuf>,
+    /// Print the manifests, and run nothing.
+    #[arg(long)]
+    pub(crate) print: bool,
+    #[command(flatten)]
+    pub(crate) varnish: Varnish,
+    /// Where varnishd keeps its files; a temporary directory by default.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
     /// How long requests may take to finish after Ctrl-C or SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) drain_timeout: Duration,

@@ -17,6 +17,7 @@ mod loop_id;
 mod observe;
 mod operator_command;
 mod progress;
+mod proxy_command;
 mod running;
 mod serve;
 mod shared_ports;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     console::init(cli.log, cli.command.answers());
     let done = match cli.command {
         Command::Serve(arguments) => run(serve::run(arguments)),
+        Command::Proxy(arguments) => run(proxy_command::run(arguments)),
         Command::Chaperone(arguments) => run(chaperone_command::run(arguments)),
         Command::Operator(arguments) => run(operator_command::run(arguments)),
         Command::Check(arguments) => check::run(&arguments),

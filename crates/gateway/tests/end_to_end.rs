@@ -27,6 +27,7 @@ mod lifecycle;
 mod limits;
 mod observe;
 mod private_keys;
+mod proxy;
 mod reload;
 mod routing;
 mod scarce;

@@ -51,7 +51,11 @@ fn main() -> Result<(), Failure> {
             bulk::upload(&wire::Target { address, host, path }, number(bytes)?)?
         }
         ["udp", address, _, _, sockets, seconds] => udp::load(address, number(sockets)?, number(seconds)?)?,
-        _ => return Err("usage: bench_load origin|grpc|websocket|rate|download|upload|udp ADDRESS:PORT …".into()),
+        _ => {
+            return Err(
+                "usage: bench_load origin|grpc|websocket|rate|download|upload|udp ADDRESS:PORT …".into()
+            );
+        }
     };
     println!("{result}");
     Ok(())

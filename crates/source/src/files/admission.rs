@@ -14,6 +14,7 @@ mod http_route;
 mod ingress;
 mod listener_set;
 mod metadata;
+mod own_endpoints;
 mod reference_grant;
 mod secret;
 mod service;
@@ -22,6 +23,7 @@ mod tls_route;
 mod trace;
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
@@ -133,7 +135,10 @@ pub(crate) fn items(document: Value) -> Vec<Value> {
             }
             items.into_iter().flat_map(self::items).collect()
         }
-        (document, _) => vec![document],
+        (document, _) => {
+            let endpoints = own_endpoints::slices(&document);
+            iter::once(document).chain(endpoints).collect()
+        }
     }
 }
 
@@ -188,6 +193,15 @@ fn judge(mut value: Value) -> Verdict {
                 let versions = kind.api_versions();
                 let message = format!(
                     "the kind {kind_name} of {api_version} is not read; write kind {kind} and apiVersion {versions}"
+                );
+                return refused(trace.id(), trace, shown, message);
+            }
+            if let Some(meant) =
+                Kind::meant(&kind_name).filter(|_| namesake.is_none() && Kind::has_group_of(&api_version))
+            {
+                let versions = meant.api_versions();
+                let message = format!(
+                    "there is no kind {kind_name} of {api_version}; write kind {meant} and apiVersion {versions}"
                 );
                 return refused(trace.id(), trace, shown, message);
             }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::schema::{Node, Violations};
-use super::{format, list, text};
+use super::{format, list, own_endpoints, text};
 
 const PORT: std::ops::RangeInclusive<i64> = 1..=65_535;
 
@@ -70,4 +70,5 @@ pub(super) fn rules(service: &mut Value, violations: &mut Violations) {
             port["targetPort"] = port["port"].clone();
         }
     }
+    own_endpoints::check(service, violations);
 }
