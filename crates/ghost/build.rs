@@ -38,6 +38,7 @@ fn main() {
         .file(out.join("vcc_if.c"))
         .file("c/shim.c")
         .file("c/index.c")
+        .file("c/lookup.c")
         .file("c/tunnel.c")
         .file("c/call.c")
         .link_lib_modifier("+whole-archive")

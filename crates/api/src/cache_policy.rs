@@ -45,6 +45,15 @@ use crate::schema;
         "!has(self.cacheControlTargets) || !has(self.forcedTTL)",
         "cacheControlTargets say how long an answer is fresh, which forcedTTL overrules: remove one of them",
     ),
+    (
+        "!has(self.authorization) || self.authorization != 'Share' || !has(self.bypass) || \
+         self.bypass.headers.all(header, header.name.lowerAscii() != 'authorization')",
+        "authorization: Share lets requests with Authorization ask the cache, which bypass.headers forbids: remove one of them",
+    ),
+    (
+        "!has(self.noVarySearch) || self.noVarySearch != 'Obey' || !has(self.cacheKey) || !has(self.cacheKey.queryParameters)",
+        "noVarySearch: Obey lets the origin say which query parameters count, which cacheKey.queryParameters does: remove one of them",
+    ),
 ])))]
 pub struct VarnishCachePolicySpec {
     /// What the policy is for. It may be absent where rules of HTTPRoutes name the policy, by a filter of type ExtensionRef.
@@ -96,12 +105,75 @@ pub struct VarnishCachePolicySpec {
     /// answer names in Location, Content-Location and Cache-Group-Invalidation. By default it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalidate_on_unsafe: Option<bool>,
+    /// Whether Cache-Control of requests (no-cache, no-store, max-age, min-fresh, max-stale, only-if-cached) is obeyed. By default it is
+    /// ignored: a client could send each of its requests to the origin. With Obey, stored answers that a client refuses are validated at
+    /// most once a second for each URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cache_control: Option<ClientCacheControl>,
+    /// What becomes of requests with Authorization. By default they bypass the cache. With Share they ask it: they share answers with each
+    /// other, and only those that the origin calls public, or gives s-maxage or must-revalidate. Whoever sends any Authorization gets them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorization: Option<AuthorizedRequests>,
+    /// Request headers of which one of a few values is left, or nothing, before the cache is asked: answers with Vary need fewer variants
+    /// then. The origin receives that value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 8))]
+    pub normalize: Option<Vec<NormalizedHeader>>,
+    /// Whether No-Vary-Search of answers says which query parameters tell them apart. By default it is ignored. With Obey, the answers of a
+    /// path share objects from the second request on. The origin receives all parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_vary_search: Option<NoVarySearch>,
     /// What tells two answers apart beside host and URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<CacheKeyParameters>,
     /// Which requests pass the cache by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bypass: Option<BypassParameters>,
+}
+
+/// Whether Cache-Control of requests counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ClientCacheControl {
+    #[default]
+    Ignore,
+    Obey,
+}
+
+/// Whether the origin says which query parameters count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum NoVarySearch {
+    #[default]
+    Ignore,
+    Obey,
+}
+
+/// What becomes of requests with Authorization.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AuthorizedRequests {
+    #[default]
+    Bypass,
+    Share,
+}
+
+/// A request header, and the values that may be left of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NormalizedHeader {
+    /// Such as Accept-Language.
+    #[schemars(
+        length(min = 1, max = 256),
+        extend("pattern" = schema::HEADER_NAME, "x-kubernetes-validations" = schema::rules(&[
+            (
+                schema::MAY_BE_NORMALIZED,
+                "this header says more than which variant is wanted, or is normalized always: choose another one",
+            ),
+        ]))
+    )]
+    pub header: String,
+    /// The one that the client prefers is left, by its q values; of equal ones the first in the request. The header is removed where none
+    /// fits.
+    #[schemars(length(min = 1, max = 32), inner(length(min = 1, max = 128), regex(pattern = schema::NORMAL_VALUE)))]
+    pub values: Vec<String>,
 }
 
 /// A part of the time between the last change and the answer.

@@ -18,8 +18,9 @@ pub use cache_invalidation::{
     VarnishCacheInvalidationSpec, VarnishCacheInvalidationStatus,
 };
 pub use cache_policy::{
-    BypassHeader, BypassParameters, CacheKeyParameters, HeuristicParameters, PolicyTargetRef,
-    QueryParameters, VarnishCachePolicy, VarnishCachePolicySpec,
+    AuthorizedRequests, BypassHeader, BypassParameters, CacheKeyParameters, ClientCacheControl,
+    HeuristicParameters, NoVarySearch, NormalizedHeader, PolicyTargetRef, QueryParameters, VarnishCachePolicy,
+    VarnishCachePolicySpec,
 };
 pub use gateway_class_parameters::{
     DashboardParameters, DataPath, DisruptionBudgetParameters, DotSegments, DuplicateSlashes, Embedded,

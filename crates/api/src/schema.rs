@@ -13,6 +13,13 @@ pub(crate) const SIZE: &str = "^[1-9][0-9]*([KMGT]i|[kMGT])?$";
 pub(crate) const FRACTION: &str = "^(0(\\.[0-9]{1,3})?|1(\\.0{1,3})?)$";
 /// A token of RFC 9110.
 pub(crate) const HEADER_NAME: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
+/// One value out of a list such as Accept-Language or Accept, without parameters.
+pub(crate) const NORMAL_VALUE: &str = "^[A-Za-z0-9!#$%&'+.^_`|~/-]+$";
+/// CEL: a header that says which variant of an answer is wanted, and nothing else.
+pub(crate) const MAY_BE_NORMALIZED: &str = "!(self.lowerAscii() in ['accept-encoding', 'authorization', 'cache-control', 'connection', \
+     'cookie', 'expect', 'forwarded', 'host', 'origin', 'range', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'via']) && \
+     !['access-control-', 'content-', 'if-', 'proxy-', 'x-forwarded-', 'x-gateway-', 'x-ghost-'].exists(start, \
+     self.lowerAscii().startsWith(start))";
 /// A host in lower case, without wildcard.
 pub(crate) const HOSTNAME: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// What can stand in a request line, without the quotation mark that could end a ban expression's string.

@@ -160,6 +160,11 @@ impl State {
         self.tally.avoided_endpoints()
     }
 
+    /// The last request for this URL that the cache did not answer alone, where the front carries HTTP and remembers it.
+    pub fn last_uncached(&self, host: &str, url: &str) -> Option<front::Uncached> {
+        self.tally.http()?.last_uncached(host, url)
+    }
+
     /// What was counted of each TCPRoute and UDPRoute.
     pub fn streams(&self) -> Vec<(front::Transport, String, Arc<front::StreamCounters>)> {
         self.tally.clients.streams()

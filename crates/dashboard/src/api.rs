@@ -9,7 +9,7 @@ use model::names::socket_parts;
 
 use crate::answer::{self, Answer};
 use crate::board::{Board, Watched, lock};
-use crate::explain::{Asked, Explained, explain};
+use crate::explain::{self, Asked, Explained, explain};
 use crate::names;
 use crate::view::{Health, Measured, MeasuredGateway, Routes, Row, Second, Top, arrangement, rows};
 
@@ -147,7 +147,10 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
         for socket in sockets(&config, &state).values() {
             let here = socket_parts(socket).map(|(_, port)| port);
             if port.is_none() || port == here {
-                all.push(explain(&router, &names, &faults, (&watched.name, socket), arrangement, &asked));
+                let mut one =
+                    explain(&router, &names, &faults, (&watched.name, socket), arrangement, &asked);
+                one.last = state.last_uncached(&asked.host, &asked.path).map(|last| explain::last(&last));
+                all.push(one);
             }
         }
     }

@@ -46,6 +46,9 @@ pub struct Explained {
     pub way: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
+    /// When and why the cache did not answer such a request last, where what runs remembers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<String>,
     /// The other rules, closest first.
     pub others: Vec<Other>,
     /// Beyond those.
@@ -144,6 +147,7 @@ pub fn explain(
         problem: decision.rule().and_then(|rule| problem(rule, faults)),
         way: Some(way(&request, decision, arrangement)),
         cache: matches!(decision.action(), Action::Forward { .. }).then(|| cache(&request, decision)),
+        last: None,
         others: others.take(SHOWN).collect(),
         more: count.saturating_sub(SHOWN),
     }
@@ -158,7 +162,9 @@ impl fmt::Display for Explained {
             }
         }
         writeln!(f, "  answer: {}", self.answer)?;
-        for (name, value) in [("problem", &self.problem), ("way", &self.way), ("cache", &self.cache)] {
+        let rest =
+            [("problem", &self.problem), ("way", &self.way), ("cache", &self.cache), ("last", &self.last)];
+        for (name, value) in rest {
             if let Some(value) = value {
                 writeln!(f, "  {name}: {value}")?;
             }
@@ -236,6 +242,48 @@ fn cache(request: &At<'_>, decision: &Decision<'_>) -> String {
     }
 }
 
+/// Why the cache did not answer a request, in words, from what Cache-Status said.
+pub(crate) fn last(uncached: &front::Uncached) -> String {
+    let mut why = Vec::new();
+    for parameter in uncached.said.split("; ") {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match (name, value) {
+            ("fwd", "miss") => why.push("nothing that fits was stored".to_owned()),
+            ("fwd", "stale") => why.push("what was stored was stale".to_owned()),
+            ("fwd", "request") => why.push("the client's Cache-Control refused what was stored".to_owned()),
+            ("fwd", "bypass") => why.push("the request bypassed the cache".to_owned()),
+            ("fwd-status", status) => why.push(format!("the origin answered {status}")),
+            ("stored", _) => why.push("the answer was stored".to_owned()),
+            ("ttl", seconds) => why.push(format!("fresh for {seconds} seconds")),
+            ("detail", detail) => why.push(format!("the answer was not stored: {}", not_stored(detail))),
+            _ => {}
+        }
+    }
+    format!("not from the cache {} seconds ago: {}", uncached.seconds_ago, why.join(", "))
+}
+
+/// The words of ghost's `detail`.
+fn not_stored(detail: &str) -> &str {
+    match detail {
+        "private" => "Cache-Control: private",
+        "no-store" => "Cache-Control: no-store",
+        "authorization" => {
+            "the request had Authorization, and the origin says neither public, s-maxage nor must-revalidate"
+        }
+        "surrogate-control" => "Surrogate-Control: no-store",
+        "set-cookie" => "it has Set-Cookie",
+        "vary" => "it has Vary: *",
+        "status" => "answers with this status are not stored",
+        "no-lifetime" => "the origin says that it is stale at once, and gives no ETag or Last-Modified",
+        "size" => "it is larger than maxObjectSize or its storage allows",
+        "index" => "the index of objects is full",
+        "purged" => "a purge came while it was fetched",
+        "no-vary-search" => "its No-Vary-Search differs from that of the answer before it",
+        "refresh" => "it was to replace a fresh object, and is not better",
+        other => other,
+    }
+}
+
 /// Why the cache is not asked, if so. The conditions are those of [`Decision::asks_cache`].
 fn bypasses(request: &At<'_>, decision: &Decision<'_>) -> Option<String> {
     if decision.is_ambiguous() {
@@ -246,7 +294,7 @@ fn bypasses(request: &At<'_>, decision: &Decision<'_>) -> Option<String> {
     if !matches!(request.method(), b"GET" | b"HEAD") {
         return Some(format!("{} is never answered from the cache", request.asked.method));
     }
-    let why = if has("Authorization") {
+    let why = if has("Authorization") && !cache.shares_authorized() {
         "the request has an Authorization header"
     } else if cache.is_bypassed_by(request) {
         "the policy's bypass names a header of the request"

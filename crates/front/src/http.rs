@@ -37,6 +37,7 @@ mod table;
 mod tallies;
 mod tunnel;
 mod tunnels;
+mod uncached;
 mod upload;
 mod upstream;
 mod varnishd;
@@ -51,7 +52,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use model::stats::Stats;
-use router::Router;
+use router::{NormalHost, Router};
 use router::counters::{Registry, Way};
 use tokio::sync::{Notify, watch};
 
@@ -64,6 +65,7 @@ pub(crate) use self::line::Line;
 pub(crate) use self::pool::{dial, is_exhausted, served_first};
 pub use self::reason::Reason;
 pub(crate) use self::request::Client;
+pub use self::uncached::Uncached;
 pub use self::upstream::mirror::Mirrored;
 pub use self::upstream::session::SessionKey;
 
@@ -93,6 +95,7 @@ pub struct Http {
     fallback_rooms: cache::Rooms,
     /// Responses to unsafe methods that were sent although ghost had not answered.
     pub(crate) not_invalidated: AtomicU64,
+    pub(crate) uncached: uncached::Recent,
     tunnel_idle: Duration,
     tunnel_total: Duration,
     tallies: Tallies,
@@ -129,6 +132,7 @@ impl Http {
             fallbacks: AtomicU64::new(0),
             fallback_rooms: cache::Rooms::default(),
             not_invalidated: AtomicU64::new(0),
+            uncached: uncached::Recent::default(),
             tunnel_idle,
             tunnel_total,
             tallies: Tallies::default(),
@@ -169,6 +173,11 @@ impl Http {
     /// Requests that were refused, failed or broke off.
     pub fn by_reason(&self, reason: Reason) -> u64 {
         self.tallies.by_reason(reason)
+    }
+
+    /// The last request for this URL that the cache was asked for and did not answer alone, where it is known.
+    pub fn last_uncached(&self, host: &str, url: &str) -> Option<Uncached> {
+        self.uncached.find(NormalHost::new(host.as_bytes()).as_bytes(), url.as_bytes())
     }
 
     /// Responses to unsafe methods that were sent although ghost had not yet invalidated what is stored of their URLs.

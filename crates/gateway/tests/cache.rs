@@ -1,5 +1,6 @@
 //! Cache policies through the real thing: what is kept, for whom, and what an origin that fails leaves.
 
+mod clients;
 mod rfc;
 
 use std::thread::sleep;
@@ -43,6 +44,11 @@ impl Site {
 
     fn get(&self, url: &str) -> Response {
         get(self.port, HOST, url)
+    }
+
+    /// Does the front carry HTTP? CI runs all tests in the other arrangement, too.
+    fn is_by_front(&self) -> bool {
+        std::env::var("VARNISH_GATEWAY_DEFAULT_DATA_PATH").as_deref() != Ok("Varnish")
     }
 
     fn asked(&self) -> usize {

@@ -368,6 +368,7 @@ fn the_front_logs_and_counts_each_request_once_by_its_way() {
         let text = get(dashboard, "localhost", "/metrics").text();
         wanted.iter().all(|line| text.contains(line))
             && text.contains("varnish_gateway_cache_fallbacks_total{gateway=\"default/web\"} 0\n")
+            && text.contains("varnish_gateway_not_invalidated_total{gateway=\"default/web\"} 0\n")
     });
 }
 

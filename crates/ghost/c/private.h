@@ -19,6 +19,12 @@ GS_MEMBER(http, hdf, unsigned char *);
 
 GS_MEMBER(req, director_hint, VCL_BACKEND);
 GS_MEMBER(req, d_grace, vtim_dur);
+GS_MEMBER(req, d_ttl, vtim_dur);
+GS_MEMBER(req, vcf, struct vcf *);
+GS_MEMBER(req, restarts, unsigned);
+GS_MEMBER(req, esi_level, unsigned);
+GS_MEMBER(vcf, func, vcf_func_f *);
+GS_MEMBER(vcf, priv, void *);
 GS_MEMBER(req, t_prev, vtim_real);
 GS_MEMBER(req, t_req, vtim_real);
 GS_MEMBER(req, objcore, struct objcore *);

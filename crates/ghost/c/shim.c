@@ -328,13 +328,17 @@ gs_log(VRT_CTX, const char *line)
 
 /* What Rust keeps for one task, in the task's workspace, until the task is over. */
 extern void ghost_task_fini(void *, uint64_t bytes, double seconds);
+/* lookup.c */
+void gs_look_no_more(struct req *);
 
 /* Its answer is on the way, with its last byte; Varnish has noted the time. */
 static void
 gs_task_fini(VRT_CTX, void *p)
 {
-	const struct req *req = ctx == NULL ? NULL : ctx->req;
+	struct req *req = ctx == NULL ? NULL : ctx->req;
 
+	if (req != NULL)
+		gs_look_no_more(req);
 	if (req == NULL)
 		ghost_task_fini(p, 0, 0);
 	else
@@ -506,8 +510,8 @@ gs_fresh_for(VRT_CTX)
 
 void gs_set_resp_status(VRT_CTX, unsigned status) { VRT_l_resp_status(ctx, status); }
 
-/* In cache_objhead.h, which is not installed. Some versions do not look at the number. */
-int HSH_DerefObjCore(struct worker *, struct objcore **, int);
+/* lookup.c */
+void gs_let_go(VRT_CTX);
 
 /*
  * The fetch has failed: its stale object is to be served instead, so its time of keep becomes grace. With hold, it passes
@@ -530,12 +534,7 @@ gs_rescue(VRT_CTX, double hold)
 	if (oc->grace < 0)
 		oc->grace = 0;
 	oc->keep = -0.0f;
-	(void)HSH_DerefObjCore(bo->wrk, &bo->stale_oc, 0);
-	bo->stale_oc = NULL;
-	http_Unset(bo->bereq, H_If_None_Match);
-	http_Unset(bo->bereq, H_If_Modified_Since);
-	http_Unset(bo->bereq0, H_If_None_Match);
-	http_Unset(bo->bereq0, H_If_Modified_Since);
+	gs_let_go(ctx);
 }
 
 /* What the cache did for the request that is delivered: 0 pass, 1 miss, 2 hit, 3 stale hit. */
@@ -680,13 +679,45 @@ gs_not_reached(VRT_CTX, VCL_BACKEND be)
 	HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
 }
 
+/* In http1/cache_http1.h, which is not installed: reads the next head of the connection. */
+int V1F_FetchRespHdr(struct busyobj *);
+
+/* As many informational answers of one request are read as the front reads. */
+#define GS_MOST_INFORMATIONAL 16
+
+/*
+ * The head of the final answer. Varnish takes an informational one (103 Early Hints) for the answer, and then fails. They are neither
+ * stored nor handed on: whoever waits for a miss may be somebody else by now. 101 is for tunnels alone.
+ */
+static int
+gs_heads(VRT_CTX, VCL_BACKEND be)
+{
+	struct busyobj *bo = ctx->bo;
+	int i = be->vdir->methods->gethdrs(ctx, be);
+
+	for (int n = 0; i == 0 && bo->beresp->status < 200 && bo->beresp->status != 101; n++) {
+		HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
+		if (n < GS_MOST_INFORMATIONAL)
+			i = V1F_FetchRespHdr(bo);
+		else
+			i = -1;
+		if (i != 0) {
+			VSLb(bo->vsl, SLT_FetchError, "No final answer after %d informational ones", n + 1);
+			bo->htc->doclose = SC_RX_BAD;
+			be->vdir->methods->finish(ctx, be);
+			return (-1);
+		}
+	}
+	return (i);
+}
+
 static int
 gs_front_try(VRT_CTX, VCL_BACKEND be)
 {
 	int i;
 
 	VRT_Assign_Backend(&ctx->bo->director_resp, be);
-	i = be->vdir->methods->gethdrs(ctx, be);
+	i = gs_heads(ctx, be);
 	if (i != 0 || !gs_not_verified(ctx->bo))
 		return (i);
 	gs_not_reached(ctx, be);
@@ -713,7 +744,7 @@ gs_target_try(VRT_CTX, VCL_BACKEND d)
 			return (-1);
 		VRT_Assign_Backend(&bo->director_resp, be);
 		sent = bo->acct.bereq_hdrbytes;
-		i = be->vdir->methods->gethdrs(ctx, be);
+		i = gs_heads(ctx, be);
 		if (i == 0 && gs_not_verified(bo)) {
 			gs_not_reached(ctx, be);
 			if (bo->no_retry != NULL)

@@ -30,6 +30,8 @@ pub(crate) enum Answer {
     Loop,
     /// Its headers depend on the request: they are set where the response is delivered.
     Preflight,
+    /// The client wants an answer of the cache, which has none.
+    NotCached,
     /// The path has more than one reading, or none.
     Refused(Refusal),
     TooLong(TooLong),
@@ -81,6 +83,7 @@ impl Answer {
             | Self::Misdirected
             | Self::Loop
             | Self::Preflight
+            | Self::NotCached
             | Self::Refused(_)
             | Self::TooLong(_)
             | Self::Invalidated
@@ -104,6 +107,7 @@ impl Answer {
             Self::NoBackend
             | Self::EmptyGroup { .. }
             | Self::Redirect { .. }
+            | Self::NotCached
             | Self::Invalidated
             | Self::Control(_) => Action::NoBackend,
         }
@@ -120,6 +124,10 @@ impl Answer {
         match self {
             Self::Control(control) => control.answer(ctx, bereq),
             Self::Invalidated => Said { status: 204, ..Said::default() },
+            Self::NotCached => {
+                let own = Own::not_cached();
+                Said { status: own.status, header: None, body: own.body.into_owned() }
+            }
             Self::Redirect { .. } => {
                 // SAFETY: ctx is the fetch's live context.
                 let own = unsafe { Socket::of(ctx) };

@@ -1,9 +1,9 @@
 //! What is known of URLs before their objects are looked up: one bit for each, by its hash. A bit that two URLs share costs the other one
-//! some speed, and nothing else.
+//! some speed, and nothing else. And when clients have had their way with a URL last: [`Pace`].
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
 
@@ -16,7 +16,18 @@ pub(crate) static VALIDATED: Urls = Urls::new();
 /// kept, so requests must not ask for what the object itself allows.
 pub(crate) static RESCUED: Urls = Urls::new();
 
+/// Stored responses that clients refuse by Cache-Control: one request a second for each URL goes to the origin for it.
+pub(crate) static REFUSED: Pace = Pace::new();
+
 static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+
+fn hash(host: &[u8], url: &[u8]) -> u64 {
+    let mut hasher = SEED.build_hasher();
+    hasher.write(host);
+    hasher.write_u8(0xff);
+    hasher.write(url);
+    hasher.finish()
+}
 
 pub(crate) struct Urls {
     bits: [AtomicU64; WORDS],
@@ -30,11 +41,7 @@ impl Urls {
     }
 
     fn place(&self, host: &[u8], url: &[u8]) -> (&AtomicU64, u64) {
-        let mut hasher = SEED.build_hasher();
-        hasher.write(host);
-        hasher.write_u8(0xff);
-        hasher.write(url);
-        let hash = hasher.finish();
+        let hash = hash(host, url);
         (&self.bits[(hash >> 32) as usize % WORDS], 1 << (hash & 63))
     }
 
@@ -55,5 +62,53 @@ impl Urls {
             let (word, bit) = self.place(host, url);
             word.load(Ordering::Relaxed) & bit != 0
         }
+    }
+}
+
+const PLACES: usize = 8192;
+
+/// The second in which something was done last, by the hash of host and URL. Two URLs that share a place share its pace.
+pub(crate) struct Pace {
+    seconds: [AtomicU32; PLACES],
+}
+
+/// Of one URL.
+#[derive(Clone, Copy)]
+pub(crate) struct Place(u16);
+
+impl Pace {
+    const fn new() -> Self {
+        Self { seconds: [const { AtomicU32::new(0) }; PLACES] }
+    }
+
+    pub(crate) fn place(host: &[u8], url: &[u8]) -> Place {
+        Place((hash(host, url) >> 40) as u16 % PLACES as u16)
+    }
+
+    /// True once in each second of the clock.
+    pub(crate) fn permits(&self, place: Place, now: f64) -> bool {
+        let (now, last) = (now as u32, &self.seconds[usize::from(place.0)]);
+        let before = last.load(Ordering::Relaxed);
+        before != now && last.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_one_permit_for_each_url() {
+        static PACE: Pace = Pace::new();
+        let place = Pace::place(b"shop.example.com", b"/a");
+        assert!(PACE.permits(place, 1000.2));
+        assert!(!PACE.permits(place, 1000.3) && !PACE.permits(place, 1000.9));
+        assert!(PACE.permits(place, 1001.0));
+        // A clock that was set back.
+        assert!(PACE.permits(place, 900.0));
+        let others = (0..100).filter(|n| {
+            PACE.permits(Pace::place(b"shop.example.com", format!("/{n}").as_bytes()), 900.5)
+        });
+        assert!(others.count() > 90);
     }
 }

@@ -7,21 +7,23 @@
 use std::ffi::CStr;
 
 use model::names::{
-    CACHE_GROUPS_HEADER, CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, GHOST_PREFIX, OMIT_HEADER,
+    CACHE_GROUPS_HEADER, CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, GHOST_PREFIX, NEVER_STALE, OMIT_HEADER,
     RANGE_HEADER, RESCUE_HEADER, RESCUE_SECONDS_HEADER, SENT_HEADER, TAG_HEADERS, socket_parts,
 };
 use router::cache::{
-    Answer, Cache, Keeping, Key, Parameters, Rescue, field_names, invalidates, is_one_range,
+    Answer, Cache, Keeping, Key, Parameters, Rescue, Wanted, coalesced, field_names, invalidates, is_one_range,
+    no_vary_search,
 };
 use router::sent::OwnWord;
 use router::{Decision, NormalHost, Rule};
 
+use crate::asked::Asked;
 use crate::ffi::{self, Ctx, Text};
 use crate::index::{self, tags};
 use crate::message::{ClientRequest, Message};
 use crate::socket::Socket;
 use crate::task::Task;
-use crate::{answer, aside, bound, cache_status, sent, stats, target, unshared, writes};
+use crate::{answer, aside, bound, cache_status, search, sent, stats, target, unshared, writes};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -74,25 +76,65 @@ pub(crate) unsafe fn ask(
     asks
 }
 
+/// What the client's Cache-Control says of stored objects, where the policy obeys it.
+pub(crate) fn asked(request: Message<'_>) -> Option<Asked> {
+    let wanted = Wanted::read(request.headers("Cache-Control"))?;
+    Some(Asked::new(wanted, request.header("Host").unwrap_or_default(), request.url()))
+}
+
+/// Leaves one value of each header that the policy names, or none: fewer variants are kept.
+pub(crate) fn normalize(cache: &Cache, request: Message<'_>) {
+    for normal in cache.normal() {
+        let Some(first) = request.header(normal.name()) else { continue };
+        match normal.choose(request.headers(normal.name())) {
+            Some(left) if left.as_bytes() == first && request.headers(normal.name()).nth(1).is_none() => {}
+            Some(left) => request.set_header(normal.name(), left.as_bytes()),
+            None => request.remove_header(normal.name()),
+        }
+    }
+}
+
+/// What the request's object is found by.
+///
+/// # Safety
+/// `ctx` must be the live context whose request `message` is.
+pub(crate) unsafe fn key(ctx: *const Ctx, task: Option<&Task>, message: Message<'_>) -> Key {
+    let decision = task.and_then(Task::decision);
+    // Not the listener's: a trusted proxy may have ended TLS.
+    let scheme = message.header("X-Forwarded-Proto").unwrap_or(b"http");
+    let (host, url) = (message.header("Host").unwrap_or_default(), message.url());
+    let values = |name: &str, seen: &mut dyn FnMut(&[u8])| message.headers(name).for_each(seen);
+    let searched = decision.filter(|decision| decision.cache().is_some_and(Cache::obeys_search));
+    let mut key = match searched.and_then(|decision| decision.rule()) {
+        None => Key::new(decision, scheme, host, url, None, values),
+        Some(rule) => {
+            let learned = search::find(rule.identity(), host, url);
+            let learned = learned.as_ref().map(|learned| (&learned.parameters, learned.id));
+            if let Some((_, id)) = learned {
+                search::mark(message, id);
+            }
+            Key::new(decision, scheme, host, url, learned, values)
+        }
+    };
+    if let Some(task) = task.filter(|task| task.sent != 0) {
+        // SAFETY: the caller's promise.
+        let of_session = unsafe { Socket::of(ctx) };
+        let socket = task.client.map_or(&*of_session, |client| client.socket.as_bytes());
+        let port = std::str::from_utf8(socket).ok().and_then(socket_parts).map(|(_, port)| port);
+        let own = OwnWord { host, scheme, port };
+        sent::keyed(message, task.sent, &own, |name, value| key.sent(name, value));
+    }
+    key
+}
+
 /// In vcl_hash.
 ///
 /// # Safety
 /// `ctx` must be the live context whose request `message` is.
 pub(crate) unsafe fn hash(ctx: *const Ctx, task: Option<&mut Task>, message: Message<'_>) {
-    let decision = task.as_ref().and_then(|task| task.decision());
-    // Not the listener's: a trusted proxy may have ended TLS.
-    let scheme = message.header("X-Forwarded-Proto").unwrap_or(b"http");
+    // SAFETY: the caller's promise.
+    let key = unsafe { key(ctx, task.as_deref(), message) };
     let host = message.header("Host").unwrap_or_default();
-    let mut key =
-        Key::new(decision, scheme, host, message.url(), |name, seen| message.headers(name).for_each(seen));
-    if let Some(sent) = task.as_ref().map(|task| task.sent).filter(|sent| *sent != 0) {
-        // SAFETY: the caller's promise.
-        let of_session = unsafe { Socket::of(ctx) };
-        let socket = task.as_ref().and_then(|task| task.client).map_or(&*of_session, |c| c.socket.as_bytes());
-        let port = std::str::from_utf8(socket).ok().and_then(socket_parts).map(|(_, port)| port);
-        let own = OwnWord { host, scheme, port };
-        sent::keyed(message, sent, &own, |name, value| key.sent(name, value));
-    }
     if aside::VALIDATED.has(host, message.url()) {
         // SAFETY: the caller's promise.
         unsafe { ffi::gs_do_not_wait(ctx) };
@@ -103,6 +145,18 @@ pub(crate) unsafe fn hash(ctx: *const Ctx, task: Option<&mut Task>, message: Mes
     {
         // SAFETY: the caller's promise.
         unsafe { ffi::gs_set_grace(ctx, 0.0) };
+    }
+    if let Some(task) = task
+        && !task.rescued
+        && let Some(asked) = &mut task.asked
+    {
+        // SAFETY: the caller's promise; it lives in the task, which takes it back at its end.
+        unsafe {
+            ffi::gs_look_with(ctx, (&raw mut *asked).cast());
+            if asked.wanted.only_if_cached {
+                ffi::gs_do_not_wait(ctx);
+            }
+        }
     }
     // SAFETY: the caller's promise; Varnish reads the key, and keeps nothing of it.
     unsafe { ffi::gs_hash(ctx, key.into_c_bytes().as_ref().as_ptr().cast()) };
@@ -151,7 +205,18 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         }
         let rule = rule(ctx);
         let cache = rule.and_then(Rule::cache);
-        let parameters = cache.and_then(Cache::parameters);
+        let kept = match (rule, cache) {
+            (Some(rule), Some(cache)) if cache.obeys_search() && ffi::gs_uncacheable(ctx) == 0 => {
+                let says = no_vary_search(&OriginsAnswer { ctx, message: beresp, before });
+                let is_success = matches!(beresp.status(), 200..=299);
+                search::of_response(rule.identity(), before, says, is_success)
+            }
+            _ => search::Kept::AsAsked,
+        };
+        let parameters = match &kept {
+            search::Kept::By(parameters) => Some(parameters),
+            _ => cache.and_then(Cache::parameters),
+        };
         index::fetches(ffi::gs_fetch_began(ctx), parameters);
         if cache.is_some_and(Cache::invalidates_on_unsafe)
             && invalidates(before.method(), beresp.status())
@@ -165,14 +230,21 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         name(beresp, before, parameters);
         if let Some(cache) = cache {
             keep(ctx, cache, before, beresp);
-            if beresp.status() >= 500 {
+            if beresp.status() >= 500 && ffi::gs_refreshes(ctx) == 1 {
+                leave_fresh(ctx);
+            } else if beresp.status() >= 500 {
                 rescue(ctx, before, beresp);
             } else if may_serve_stale(ctx) {
                 // A body that breaks off is a failure, too.
                 ffi::gs_do_not_stream(ctx);
             }
         }
-        if is_overtaken(beresp) {
+        let is_searched_otherwise = matches!(kept, search::Kept::Not);
+        if is_searched_otherwise || is_overtaken(beresp) {
+            if cache.is_some() {
+                let why = if is_searched_otherwise { "no-vary-search" } else { "purged" };
+                cache_status::note_detail(beresp, why);
+            }
             ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
             ffi::gs_set_uncacheable(ctx);
         } else if bound::has_outgrown(&*ffi::gs_digest(ctx).cast()) {
@@ -211,10 +283,14 @@ unsafe fn keep(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Mess
     // After a 304 the stored answer's own word is here.
     beresp.remove_header(RESCUE_SECONDS_HEADER);
     beresp.remove_header(OMIT_HEADER);
-    if let Rescue::For(seconds) = rescue
-        && keep + grace > 0.0
-    {
-        beresp.add_header(RESCUE_SECONDS_HEADER, format!("{seconds:.0}").as_bytes());
+    if keep + grace > 0.0 {
+        match rescue {
+            Rescue::WhileKept => {}
+            Rescue::For(seconds) => {
+                beresp.add_header(RESCUE_SECONDS_HEADER, format!("{seconds:.0}").as_bytes());
+            }
+            Rescue::Never => beresp.add_header(RESCUE_SECONDS_HEADER, NEVER_STALE.as_bytes()),
+        }
     }
     let mut omitted = Vec::new();
     cache.unshared_fields(&answer, |list| omitted.push(list.to_vec()));
@@ -273,11 +349,12 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
             // Nobody is to find it.
             ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
             ffi::gs_set_uncacheable(ctx);
-        } else if (ffi::gs_ttl(ctx) <= 0.0 && ffi::gs_is_kept_to_validate(ctx) == 0)
-            || is_forbidden(ctx, cache, message)
-            || does_not_fit(ctx, message)
-            || cannot_be_indexed(message)
-        {
+        } else if let Some(why) = not_kept(ctx, cache, message) {
+            cache_status::note_detail(message, why);
+            if ffi::gs_refreshes(ctx) == 1 {
+                leave_fresh(ctx);
+                return true;
+            }
             let failed = message.status() >= 500;
             let seconds = if failed { HIT_FOR_MISS_SECONDS_OF_FAILURES } else { HIT_FOR_MISS_SECONDS };
             ffi::gs_keep_for(ctx, seconds, 0.0, 0.0);
@@ -287,13 +364,28 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
     }
 }
 
+/// Why the answer is not kept, as a word for Cache-Status; `None` where it is.
+///
 /// # Safety
 /// `ctx` must be the live context of the fetch whose answer `beresp` is.
-unsafe fn is_forbidden(ctx: *const Ctx, cache: Option<&Cache>, beresp: Message<'_>) -> bool {
+unsafe fn not_kept(ctx: *const Ctx, cache: Option<&Cache>, beresp: Message<'_>) -> Option<&'static str> {
     // SAFETY: the caller's promise.
-    let before = unsafe { Message::new(ffi::gs_bereq0(ctx)) };
-    let (Some(cache), Some(before)) = (cache, before) else { return true };
-    cache.forbids(&OriginsAnswer { ctx, message: beresp, before })
+    unsafe {
+        let (Some(cache), Some(before)) = (cache, Message::new(ffi::gs_bereq0(ctx))) else {
+            return Some("unknown");
+        };
+        let has_no_lifetime = ffi::gs_ttl(ctx) <= 0.0 && ffi::gs_is_kept_to_validate(ctx) == 0;
+        let forbidden = || cache.forbidden_by(&OriginsAnswer { ctx, message: beresp, before });
+        if let Some(why) = forbidden() {
+            Some(why)
+        } else if has_no_lifetime {
+            Some(cache.not_kept_by(beresp.status()))
+        } else if does_not_fit(ctx, beresp) {
+            Some("size")
+        } else {
+            cannot_be_indexed(beresp).then_some("index")
+        }
+    }
 }
 
 /// One that does not say how long it is fits until it does not.
@@ -379,11 +471,28 @@ pub(crate) unsafe fn failed(ctx: *const Ctx) {
         if ffi::gs_uncacheable(ctx) == 1 && !may_serve_stale(ctx) {
             return;
         }
+        if ffi::gs_refreshes(ctx) == 1 {
+            return leave_fresh(ctx);
+        }
         index::fetches(ffi::gs_fetch_began(ctx), cache.parameters());
         // Varnish lets those who wait for this fetch have its failure, too. Nobody who comes later should.
         ffi::gs_keep_for(ctx, ffi::gs_ttl(ctx), 0.0, 0.0);
         rescue(ctx, before, beresp);
         beresp.fail_if_lost(ctx);
+    }
+}
+
+/// A client has refused a fresh object, and what was fetched for it is no better: others keep what they have, and nothing shows that
+/// the client asked.
+///
+/// # Safety
+/// `ctx` must be the live context of a fetch.
+unsafe fn leave_fresh(ctx: *const Ctx) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        ffi::gs_let_go(ctx);
+        ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
+        ffi::gs_set_uncacheable(ctx);
     }
 }
 
@@ -510,14 +619,18 @@ pub(crate) unsafe fn tell(ctx: *const Ctx, tells_status: bool, resp: Message<'_>
     }
 }
 
-/// In vcl_recv: whoever asks for anything but one range gets the whole. Varnish would answer 416 out of the cache, and 503 by a
+/// In vcl_recv: ranges that touch each other become one. Whoever asks for anything else but one range gets the whole. Varnish would answer 416 out of the cache, and 503 by a
 /// pass.
 pub(crate) fn leave_out_odd_ranges(req: Message<'_>) {
     let mut ranges = req.headers("Range");
-    if let Some(first) = ranges.next()
-        && (!is_one_range(first) || ranges.next().is_some())
-    {
+    let Some(first) = ranges.next() else { return };
+    if ranges.next().is_some() {
         req.remove_header("Range");
+    } else if !is_one_range(first) {
+        match coalesced(first) {
+            Some(one) => req.set_header("Range", one.as_bytes()),
+            None => req.remove_header("Range"),
+        }
     }
 }
 

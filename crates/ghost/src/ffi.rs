@@ -193,6 +193,11 @@ unsafe extern "C" {
     pub(crate) fn gs_is_hit_for_miss(object: *const RawObject) -> c_int;
     pub(crate) fn gs_real_time() -> f64;
     pub(crate) fn gs_worker(ctx: *const Ctx) -> *mut RawWorker;
+
+    pub(crate) fn gs_look_with(ctx: *const Ctx, asked: *mut c_void);
+    pub(crate) fn gs_has_waited(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_refreshes(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_let_go(ctx: *const Ctx);
 }
 
 /// A director that we hold one reference of.

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, RESCUE_SECONDS_HEADER};
+use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, NEVER_STALE, RESCUE_SECONDS_HEADER};
 use router::cache::Parameters;
 
 use crate::ffi::{self, RawObject, RawWorker};
@@ -34,6 +34,9 @@ static KNOWN: LazyLock<Known<Parameters>> = LazyLock::new(Known::default);
 /// Where nobody says what the index may take: this part of all storages, and so much at least.
 const SHARE_OF_STORAGES: u64 = 4;
 const LEAST_BUDGET: usize = 16 << 20;
+
+/// Ways to leave parameters out: origins may name no more once so many are known. A purge looks for each.
+const MOST_WAYS: usize = 512;
 
 /// What vcl_backend_response knows of the object that the same thread puts into the cache after it.
 #[derive(Clone, Copy, Default)]
@@ -63,6 +66,14 @@ pub(crate) fn learn<'a>(all: impl Iterator<Item = &'a Parameters>) {
             MAP.each(key, |object| end(object, Fate::Gone));
         }
     }
+}
+
+/// An origin has said that these count (No-Vary-Search). Gives what objects are kept by then; `None` where there are too many of them.
+pub(crate) fn learn_of_origin(parameters: &Parameters) -> Option<u64> {
+    let kept_as = MAP.kept_as(Some(parameters));
+    // SAFETY: it takes nothing.
+    let now = unsafe { ffi::gs_real_time() };
+    KNOWN.learn_one(kept_as, parameters, now, MOST_WAYS).then_some(kept_as)
 }
 
 /// How many bytes the index may take.
@@ -218,6 +229,25 @@ fn end(object: usize, fate: Fate) -> bool {
 /// # Safety
 /// `worker` must be the thread's own, and the object alive, with its headers.
 pub(crate) unsafe fn rescue_seconds(worker: *mut RawWorker, object: *mut RawObject) -> Option<f64> {
+    // SAFETY: the caller's promise.
+    let value = unsafe { staleness(worker, object) }?;
+    Some(std::str::from_utf8(value).ok().and_then(|v| v.trim().parse().ok()).unwrap_or(0.0))
+}
+
+/// Must the object be validated before it is served stale, whatever the client takes?
+///
+/// # Safety
+/// As [`rescue_seconds`].
+pub(crate) unsafe fn is_never_stale(worker: *mut RawWorker, object: *mut RawObject) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { staleness(worker, object) }.is_some_and(|value| value.trim_ascii() == NEVER_STALE.as_bytes())
+}
+
+/// The value of [`RESCUE_SECONDS_HEADER`].
+///
+/// # Safety
+/// As [`rescue_seconds`]; it must not outlive the object.
+unsafe fn staleness<'a>(worker: *mut RawWorker, object: *mut RawObject) -> Option<&'a [u8]> {
     let mut line = std::ptr::null();
     loop {
         // SAFETY: the caller's promise; the line is the one that was given last.
@@ -231,7 +261,7 @@ pub(crate) unsafe fn rescue_seconds(worker: *mut RawWorker, object: *mut RawObje
             && name.eq_ignore_ascii_case(RESCUE_SECONDS_HEADER.as_bytes())
             && let Some(value) = value.strip_prefix(b":")
         {
-            return Some(std::str::from_utf8(value).ok().and_then(|v| v.trim().parse().ok()).unwrap_or(0.0));
+            return Some(value);
         }
     }
 }

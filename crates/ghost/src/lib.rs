@@ -10,6 +10,7 @@
 
 mod answer;
 mod aside;
+mod asked;
 mod backend;
 mod bound;
 mod cache;
@@ -30,6 +31,7 @@ mod message;
 mod object;
 mod preamble;
 mod retire;
+mod search;
 mod secret;
 mod sent;
 mod socket;

@@ -39,6 +39,8 @@ pub struct Ghost {
     pub(crate) looped: OwnedDirector,
     pub(crate) invalidated: OwnedDirector,
     pub(crate) preflight: OwnedDirector,
+    /// 504 for `only-if-cached`.
+    pub(crate) not_cached: OwnedDirector,
     refusals: Vec<(Refusal, OwnedDirector)>,
     pub(crate) url_too_long: OwnedDirector,
     pub(crate) header_too_long: OwnedDirector,
@@ -69,6 +71,7 @@ impl Ghost {
             looped: Answer::Loop.director(ctx, "ghost.loop")?,
             invalidated: Answer::Invalidated.director(ctx, "ghost.invalidated")?,
             preflight: Answer::Preflight.director(ctx, "ghost.preflight")?,
+            not_cached: Answer::NotCached.director(ctx, "ghost.not_cached")?,
             refusals: Refusal::ALL
                 .into_iter()
                 .map(|why| Ok((why, Answer::Refused(why).director(ctx, "ghost.refused")?)))

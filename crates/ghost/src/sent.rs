@@ -22,6 +22,9 @@ pub(crate) const ADDRESS: u32 = 1 << 6;
 
 /// A condition: If-None-Match, If-Modified-Since, If-Range.
 pub(crate) const CONDITION: u32 = 1 << 7;
+pub(crate) const CACHE_CONTROL: u32 = 1 << 8;
+/// [`model::names::DEBUG_HEADER`]
+pub(crate) const DEBUG: u32 = 1 << 9;
 
 /// A header of a request as the client sent it.
 pub(crate) fn of_client(name: &[u8], trusted: bool) -> u32 {
@@ -41,7 +44,9 @@ pub(crate) fn of_client(name: &[u8], trusted: bool) -> u32 {
             8 if name.eq_ignore_ascii_case(b"CDN-Loop") => CDN_LOOP,
             8 if name.eq_ignore_ascii_case(b"If-Range") => CONDITION,
             10 if name.eq_ignore_ascii_case(b"Connection") => CONNECTION,
+            11 if name.eq_ignore_ascii_case(b"Cache-Debug") => DEBUG,
             13 if name.eq_ignore_ascii_case(b"If-None-Match") => CONDITION,
+            13 if name.eq_ignore_ascii_case(b"Cache-Control") => CACHE_CONTROL,
             17 if name.eq_ignore_ascii_case(b"If-Modified-Since") => CONDITION,
             _ => 0,
         },

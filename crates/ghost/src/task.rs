@@ -9,6 +9,7 @@ use router::counters::Way;
 use router::trace::Trace;
 use router::{Action, Decision, Routed, Rule, Url};
 
+use crate::asked::Asked;
 use crate::ffi::{self, Ctx};
 use crate::guard::stopped;
 use crate::object::{Ghost, IN_FLIGHT};
@@ -31,6 +32,10 @@ pub(crate) struct Task {
     pub(crate) sent: u32,
     /// The client has a response already, and asks whether it is still the same.
     pub(crate) has_conditions: bool,
+    /// What the client takes of stored objects, where its rule's policy obeys it.
+    pub(crate) asked: Option<Asked>,
+    /// A trusted client wants to see the cache key.
+    pub(crate) shows_key: bool,
     /// The request has been here before.
     pub(crate) loops: bool,
     /// Where somebody wants spans.
@@ -72,6 +77,8 @@ impl Task {
                 rescued: false,
                 sent: 0,
                 has_conditions: false,
+                asked: None,
+                shows_key: false,
                 loops: false,
                 trace: None,
                 status: 0,

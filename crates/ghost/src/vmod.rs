@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
 use model::names::{
-    GHOST_PREFIX, INVALIDATE_METHOD, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER, ROUTE_HEADER,
+    DEBUG_HEADER, GHOST_PREFIX, INVALIDATE_METHOD, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER, ROUTE_HEADER,
 };
 use router::edit::EditRequest;
 use router::{Action, Decision, TooLong, is_host};
@@ -149,6 +149,10 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             forwarded::set(ctx, message, task, socket, trusted, seldom & sent::FORWARDED != 0);
             task.sent = seldom & (sent::FORWARDED | sent::OVERRIDE | sent::ADDRESS);
             task.has_conditions = seldom & sent::CONDITION != 0;
+            task.asked = None;
+            task.shows_key = trusted
+                && seldom & sent::DEBUG != 0
+                && message.header(DEBUG_HEADER).is_some_and(|value| value.eq_ignore_ascii_case(b"key"));
             task.loops = seldom & sent::CDN_LOOP != 0 && has_been_here(message, task.table().router());
             if task.loops {
                 stats::LOOPS.fetch_add(1, Ordering::Relaxed);
@@ -167,6 +171,12 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         let asks = route(ctx, ghost, task, &ClientRequest { message, socket, server_name });
         if untouched && asks && task.sent & (sent::OVERRIDE | sent::ADDRESS) != 0 {
             task.sent = sent::leave_out_overrides(message, task.rule(), task.sent);
+        }
+        if asks && let Some(cache) = task.decision().and_then(Decision::cache) {
+            cache::normalize(cache, message);
+            if untouched && seldom & sent::CACHE_CONTROL != 0 && cache.obeys_clients() {
+                task.asked = cache::asked(message);
+            }
         }
     }
 }
@@ -387,6 +397,29 @@ unsafe extern "C" fn vmod_router_caches(ctx: *const Ctx, ghost: *const Ghost) ->
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_shares(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
+    guarded(ctx, 0, || {
+        // SAFETY: Varnish passes a live context and our object.
+        let task = unsafe { Task::existing(ctx, &*ghost) };
+        u32::from(task.and_then(|task| task.decision()?.cache()).is_some_and(|cache| cache.shares_authorized()))
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vmod_router_miss(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
+    guarded(ctx, 0, || {
+        // SAFETY: Varnish passes a live context and our object.
+        let (ghost, task) = unsafe { (&*ghost, Task::existing(ctx, &*ghost)) };
+        let Some(asked) = task.and_then(|task| task.asked.as_ref()) else { return 0 };
+        if asked.wanted.only_if_cached {
+            // SAFETY: as above.
+            unsafe { ffi::gs_hint(ctx, ghost.not_cached.raw()) };
+        }
+        u32::from(asked.wanted.only_if_cached || asked.wanted.no_store)
+    })
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router_response(ctx: *const Ctx, _ghost: *const Ghost) {
     // SAFETY: Varnish passes a live context of a fetch.
     guarded(ctx, (), || unsafe { cache::response(ctx) });
@@ -466,12 +499,16 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         let result = unsafe { cache::tell(ctx, tells_status, resp) };
         cache::show_range(resp);
         if let Some(task) = &task {
-            let consumed = task.rule().and_then(|rule| rule.cache()).filter(|_| result != stats::PASS);
-            if let Some(cache) = consumed {
-                cache.consumed_fields().for_each(|name| resp.remove_header(name));
-                if tells_status {
+            if let Some(cache) = task.decision().and_then(Decision::cache) {
+                if result != stats::PASS {
+                    cache.consumed_fields().for_each(|name| resp.remove_header(name));
+                }
+                // SAFETY: as above.
+                if tells_status && let Some(req) = unsafe { Message::new(ffi::gs_req(ctx)) } {
                     // SAFETY: as above.
-                    unsafe { cache_status::tell(ctx, result, resp) };
+                    let key = task.shows_key.then(|| unsafe { cache::key(ctx, Some(task), req) });
+                    // SAFETY: as above.
+                    unsafe { cache_status::tell(ctx, result, req, resp, key.as_ref()) };
                 }
             }
             // SAFETY: as above.

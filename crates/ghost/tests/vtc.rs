@@ -24,6 +24,11 @@ macro_rules! cases {
 }
 
 cases! {
+    early_hints_of_origins_are_not_the_answer
+    no_vary_search_is_obeyed_by_policy
+    clients_are_obeyed_where_the_policy_says_so
+    authorized_requests_share_what_the_origin_shares
+    headers_are_normalized_by_policy
     the_front_invalidates_by_a_request_of_its_own
     cache_status_says_what_the_cache_did
     unsafe_methods_invalidate

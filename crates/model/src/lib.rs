@@ -186,6 +186,27 @@ pub struct CachePolicy {
     /// Whether responses to unsafe methods (POST, PUT, …) leave what is stored of their URLs as it is.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_unsafe_methods: bool,
+    /// Whether Cache-Control of requests is obeyed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub obey_clients: bool,
+    /// Whether requests with Authorization ask the cache. They share objects with each other only, and only where the origin says so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub share_authorized: bool,
+    /// Request headers of which one of a few values is left before the cache is asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub normalize: Vec<Normalize>,
+    /// Whether No-Vary-Search of answers says which query parameters count. Not beside parameters in `cache_key`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_vary_search: bool,
+}
+
+/// A request header, and the values that are left of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Normalize {
+    pub header: String,
+    pub values: Vec<String>,
 }
 
 /// A part of the time since the last change.

@@ -80,6 +80,12 @@ pub const CACHE_STATUS_HEADER: &str = "X-Cache";
 pub const RESCUE_HEADER: &str = "X-Ghost-Rescue";
 /// On objects in the cache: for how many seconds after it was fresh the object may take the place of a failure.
 pub const RESCUE_SECONDS_HEADER: &str = "X-Ghost-Stale";
+/// As its value: the object must be validated before it is served stale, whatever a client takes.
+pub const NEVER_STALE: &str = "never";
+/// On a request that is looked up by what its origin has said in No-Vary-Search: which word of the origin that was.
+pub const SEARCH_HEADER: &str = "X-Ghost-Search";
+/// On requests of trusted clients, with the value `key`: Cache-Status is to show the cache key.
+pub const DEBUG_HEADER: &str = "Cache-Debug";
 /// On objects in the cache: names of fields that only the client sees whose request fetched it.
 pub const OMIT_HEADER: &str = "X-Ghost-Omit";
 /// On objects in the cache: why and with which result the origin was asked, as Cache-Status has it.

@@ -66,6 +66,11 @@ impl Own {
         Some(Self { status, body: Cow::Borrowed(body) })
     }
 
+    /// To a request that wants an answer of the cache or none (`only-if-cached`).
+    pub fn not_cached() -> Self {
+        Self::new(504, "Gateway Timeout", "the request has only-if-cached, and no stored response fits it")
+    }
+
     /// `message` must need no escapes in JSON.
     pub fn new(status: u16, error: &str, message: &str) -> Self {
         let body = format!("{{\"status\":{status},\"error\":\"{error}\",\"message\":\"{message}\"}}\n");

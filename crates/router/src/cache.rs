@@ -4,14 +4,17 @@
 //! policy calls them the same; never reads a clock, and never stores anything.
 
 mod age;
+mod client;
 mod conditional;
 mod date;
 mod directives;
 mod key;
 mod lifetime;
+mod normalize;
 mod number;
 mod query;
 mod range;
+mod search;
 mod targeted;
 mod writes;
 
@@ -22,13 +25,16 @@ use crate::header::pattern_matches_header;
 use crate::pattern::{self, Pattern};
 
 pub use self::age::{age, initial_age};
+pub use self::client::Wanted;
 pub use self::conditional::{Conditions, Stored, Verdict, holds_if_range};
 pub use self::date::date;
 pub use self::directives::{Directives, field_names};
 pub use self::key::Key;
 pub use self::lifetime::{Answer, Keeping, Rescue};
+pub use self::normalize::{Normal, may_be_normalized};
 pub use self::query::Parameters;
-pub use self::range::is_one_range;
+pub use self::range::{coalesced, is_one_range};
+pub use self::search::no_vary_search;
 pub use self::writes::{invalidates, same_origin_url};
 
 /// What a rule's policy says.
@@ -47,6 +53,10 @@ pub struct Cache {
     bypass: Box<[Bypass]>,
     cookies_pass: bool,
     ignores_writes: bool,
+    obeys_clients: bool,
+    shares_authorized: bool,
+    normal: Box<[Normal]>,
+    obeys_search: bool,
 }
 
 /// Who says how long an answer is fresh.
@@ -100,6 +110,13 @@ impl Cache {
             parameters: Parameters::new(key.query_params_include.as_ref(), key.query_params_exclude.as_ref()),
             cookies_pass: from.cookies_pass,
             ignores_writes: from.ignore_unsafe_methods,
+            obeys_clients: from.obey_clients,
+            shares_authorized: from.share_authorized,
+            normal: from.normalize.iter().map(Normal::new).collect(),
+            // A policy that says itself which parameters count wins.
+            obeys_search: from.no_vary_search
+                && key.query_params_include.is_none()
+                && key.query_params_exclude.is_none(),
             bypass: from.bypass_headers.iter().map(bypass).collect::<Result<_, _>>()?,
         })
     }
@@ -136,6 +153,26 @@ impl Cache {
     /// Whether a response to an unsafe method invalidates what is stored of its URL.
     pub fn invalidates_on_unsafe(&self) -> bool {
         !self.ignores_writes
+    }
+
+    /// Whether Cache-Control of requests counts.
+    pub fn obeys_clients(&self) -> bool {
+        self.obeys_clients
+    }
+
+    /// Whether requests with Authorization ask the cache. Their objects are not those of other requests.
+    pub fn shares_authorized(&self) -> bool {
+        self.shares_authorized
+    }
+
+    /// Whether the origin says by No-Vary-Search which query parameters count.
+    pub fn obeys_search(&self) -> bool {
+        self.obeys_search
+    }
+
+    /// Headers of which one value is left before the cache is asked.
+    pub fn normal(&self) -> &[Normal] {
+        &self.normal
     }
 
     pub(crate) fn key_headers(&self) -> impl Iterator<Item = &str> {

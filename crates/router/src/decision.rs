@@ -198,7 +198,7 @@ impl<'r> Decision<'r> {
         let Some(cache) = self.cache() else { return false };
         let has = |name| request.any_header(name, &mut |_| true);
         let passes = has_body
-            || has("authorization")
+            || !cache.shares_authorized() && has("authorization")
             || cache.cookies_pass() && has("cookie")
             || cache.is_bypassed_by(request);
         matches!(request.method(), b"GET" | b"HEAD") && !passes

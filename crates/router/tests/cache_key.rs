@@ -42,7 +42,7 @@ fn key(router: &Router, request: &Sample, random: u64) -> Key {
             false
         });
     };
-    Key::new(Some(&decision), b"http", request.host(), request.url(), values)
+    Key::new(Some(&decision), b"http", request.host(), request.url(), None, values)
 }
 
 fn of(url: &str, headers: &[(&str, &str)]) -> Sample {

@@ -1,8 +1,8 @@
 //! main.vcl: the generated part, the user's own, and the postamble, one after the other.
 //!
 //! Varnish joins subroutines of one name in the order in which they stand, so user VCL is never parsed. Generated code returns before user
-//! VCL runs in three cases only: requests on ghost's own loopback socket, a fetch whose answer no client waits for
-//! (`vcl_backend_fetch`), and a restart that serves a stale object (`vcl_deliver`). In vcl_synth and vcl_backend_error it never returns.
+//! VCL runs in four cases only: requests on ghost's own loopback socket, a fetch whose answer no client waits for
+//! (`vcl_backend_fetch`), a request whose Cache-Control keeps it from fetching or storing (`vcl_miss`), and a restart that serves a stale object (`vcl_deliver`). In vcl_synth and vcl_backend_error it never returns.
 
 const PREAMBLE: &str = include_str!("vcl/preamble.vcl");
 const POSTAMBLE: &str = include_str!("vcl/postamble.vcl");

@@ -16,6 +16,10 @@ const FALLBACKS: (&str, &str) = (
     "varnish_gateway_cache_fallbacks_total",
     "Requests for the cache that went to their origins because varnishd did not run",
 );
+const NOT_INVALIDATED: (&str, &str) = (
+    "varnish_gateway_not_invalidated_total",
+    "Responses to unsafe methods that were sent before the cache had forgotten what they changed: varnishd did not answer within a second",
+);
 const RETRIES: (&str, &str) = (
     "varnish_gateway_retries_total",
     "Requests that were to be sent again: sent, refused by the retry budget, or not possible because the body was not kept",
@@ -26,7 +30,7 @@ const LINES: (&str, &str) =
     ("varnish_gateway_access_log_lines_total", "Lines of the front's access log, by what became of them");
 
 pub(super) fn add(to: &mut Families, http: Option<&Http>) {
-    for (name, help) in [WAYS, FAILURES, FALLBACKS, RETRIES, MIRRORS, LINES] {
+    for (name, help) in [WAYS, FAILURES, FALLBACKS, NOT_INVALIDATED, RETRIES, MIRRORS, LINES] {
         to.announce(name, Kind::Counter, help);
     }
     let Some(http) = http else { return };
@@ -37,6 +41,7 @@ pub(super) fn add(to: &mut Families, http: Option<&Http>) {
         to.counter(FAILURES.0, FAILURES.1, &[("reason", reason.name())], http.by_reason(reason));
     }
     to.counter(FALLBACKS.0, FALLBACKS.1, &[], http.fallbacks());
+    to.counter(NOT_INVALIDATED.0, NOT_INVALIDATED.1, &[], http.not_invalidated());
     for (result, count) in [
         ("sent", http.retries()),
         ("over_budget", http.retries_over_budget()),

@@ -10,19 +10,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode, response};
 use model::names::{ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, INVALIDATE_METHOD};
 use model::stats::CACHE_RESULTS;
-use router::Rule;
+use router::{NormalHost, Rule};
 use router::cache::{invalidates, same_origin_url};
 use router::counters::OTHER;
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::request::Client;
+use super::request::{self, Client};
+use super::upstream::Call;
 use super::varnishd::{NoAnswer, RESULT, Reply, exchange};
 use super::{Http, kept};
 
@@ -34,6 +35,7 @@ const MOST_ROOMS: usize = 1024;
 /// A response to an unsafe method waits for ghost not longer than this.
 const INVALIDATION: Duration = Duration::from_secs(1);
 const MOST_NAMED: usize = 16;
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// Places on the way past the cache, by group.
 #[derive(Debug, Default)]
@@ -83,6 +85,31 @@ fn head(client: &Client, parts: &Parts, url: &[u8]) -> Option<Vec<u8>> {
     line(CLIENT_HEADER, identity);
     head.extend_from_slice(b"\r\n");
     Some(head)
+}
+
+/// A request that went past the cache, although its rule has a policy: Cache-Status (RFC 9211) says so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bypassed {
+    why: &'static str,
+}
+
+impl Bypassed {
+    pub(crate) fn of(call: &Call<'_>, parts: &Parts) -> Option<Self> {
+        let has_policy = || call.table.rule(call.rule).is_some_and(|rule| rule.cache().is_some());
+        if !call.table.router().tells_cache_status() || !has_policy() {
+            return None;
+        }
+        let is_asked = matches!(parts.method, Method::GET | Method::HEAD);
+        Some(Self { why: if is_asked { "bypass" } else { "method" } })
+    }
+
+    /// Behind what caches before us said.
+    pub(crate) fn tell<B>(self, response: &mut http::Response<B>) {
+        let value = format!("varnish-gateway; fwd={}; fwd-status={}", self.why, response.status().as_u16());
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().append(CACHE_STATUS, value);
+        }
+    }
 }
 
 /// What a response to an unsafe method may have changed: the client's own host and URL.
@@ -182,6 +209,15 @@ pub(crate) async fn ask(client: &Client, parts: &Parts, url: &[u8]) -> Option<(r
         biased;
         answer = asked => answer,
         () = &mut gone => None,
+    }
+}
+
+/// Remembers why the cache did not answer, as far as Cache-Status says it.
+pub(crate) fn note(client: &Client, request: &Parts, headers: &HeaderMap) {
+    let ours = headers.get_all(CACHE_STATUS).iter().next_back();
+    if let (Some(said), Some(host)) = (ours, request.headers.get(header::HOST)) {
+        let (host, url) = (NormalHost::new(host.as_bytes()), request::url(&request.uri));
+        client.http.uncached.note(host.as_bytes(), &url, said.as_bytes());
     }
 }
 

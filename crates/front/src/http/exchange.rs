@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
 use router::answer::Own;
-use router::counters::{OTHER, PASS, Way};
+use router::counters::{MISS, OTHER, PASS, Way};
 use router::{Action, Routed, Url, random};
 
 use super::body::{AnswerBody, ClientBody};
@@ -256,7 +256,11 @@ async fn direct(
 ) -> Response<AnswerBody> {
     let upload = request.body.progress();
     record.goes(Way::Direct);
-    let sent = upstream::send(call, request, &mut record).await;
+    let status = cache::Bypassed::of(&call, &request.parts);
+    let mut sent = upstream::send(call, request, &mut record).await;
+    if let (Some(status), Ok(Sent { answered: (response, _), .. })) = (status, &mut sent) {
+        status.tell(response);
+    }
     if matches!(sent, Err(Failure::Upload)) && upload.is_some_and(|upload| upload.is_too_large()) {
         let mut response =
             response::with_body(request::too_large(), Some(call.table), Some(call.rule), record, PASS);
@@ -354,8 +358,12 @@ async fn ask_cache(
         record.because(Failure::Deadline.into());
         return response::with_body(failed(Failure::Deadline), Some(table), decided.rule, record, OTHER);
     };
-    if let Some((mut parts, reply)) = asked {
-        let result = cache::take_result(&mut parts.headers);
+    if let Some((mut answer, reply)) = asked {
+        let result = cache::take_result(&mut answer.headers);
+        if matches!(result, MISS | PASS) {
+            cache::note(client, &parts, &answer.headers);
+        }
+        let mut parts = answer;
         // ghost has edited it.
         if reply.has_hop_by_hop && response::unframe(&mut parts.headers).is_err() {
             return response::with_body(failed(Failure::Broken), Some(table), decided.rule, record, OTHER);

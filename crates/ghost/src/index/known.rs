@@ -66,6 +66,19 @@ impl<P: Hash + Eq + Clone> Known<P> {
         forgotten.into_iter().map(|(_, hash)| hash).collect()
     }
 
+    /// An origin has named one. False where there are too many that no configuration names: it is not known then.
+    pub fn learn_one(&self, hash: u64, parameters: &P, now: f64, most: usize) -> bool {
+        if self.contains(hash) {
+            return true;
+        }
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= most {
+            return false;
+        }
+        known.entry(hash).or_insert_with(|| Way { parameters: parameters.clone(), named: now });
+        true
+    }
+
     /// False for what was forgotten: an object that was kept so is found by no purge.
     pub fn contains(&self, hash: u64) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash)

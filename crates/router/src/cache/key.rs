@@ -3,6 +3,7 @@
 
 use smallvec::SmallVec;
 
+use super::query::Parameters;
 use crate::decision::Decision;
 
 /// A key that is being written. Most fit without an allocation.
@@ -12,24 +13,35 @@ pub struct Key(SmallVec<[u8; 512]>);
 impl Key {
     /// Without a policy, or where nothing was decided, the URL counts as it is.
     ///
+    /// `learned`: what the origin has said of this path by No-Vary-Search, with a number that no other word of it has.
+    ///
     /// `values` shows all values of a header of the request. `host` and `url` are the client's, or what user VCL made of them; `scheme` is the client's.
     pub fn new(
         decision: Option<&Decision<'_>>,
         scheme: &[u8],
         host: &[u8],
         url: &[u8],
+        learned: Option<(&Parameters, u64)>,
         values: impl Fn(&str, &mut dyn FnMut(&[u8])),
     ) -> Self {
         let mut key = Self::default();
         key.part(b'H', host);
         let cache = decision.and_then(Decision::cache);
-        match cache.and_then(|cache| cache.parameters.as_ref()) {
-            Some(parameters) => {
-                let mut normal: SmallVec<[u8; 512]> = SmallVec::new();
+        let mut normal: SmallVec<[u8; 512]> = SmallVec::new();
+        match (cache.and_then(|cache| cache.parameters.as_ref()), learned) {
+            (Some(parameters), _) => {
                 parameters.write(url, &mut normal);
                 key.part(b'U', &normal);
             }
-            None => key.part(b'U', url),
+            // By what the origin says: never the same as a URL that counts as it is, nor as one by another word of the origin.
+            (None, Some((parameters, id))) => {
+                parameters.write(url, &mut normal);
+                key.part(b'Q', &normal);
+                // In letters: a key is a C string.
+                let letters: [u8; 16] = std::array::from_fn(|at| b'a' + (id >> (4 * at) & 15) as u8);
+                key.part(b'I', &letters);
+            }
+            (None, None) => key.part(b'U', url),
         }
         // What an origin answers to http, often a redirect, is not for https.
         if scheme != b"http" {
@@ -44,6 +56,14 @@ impl Key {
         for name in cache.map(|cache| &*cache.key_headers).unwrap_or_default() {
             key.part(b'N', name.as_bytes());
             values(name, &mut |value| key.part(b'V', value));
+        }
+        if cache.is_some_and(|cache| cache.shares_authorized) {
+            // Objects of clients that say who they are, and of those that do not, are never the same.
+            let mut is_authorized = false;
+            values("authorization", &mut |_| is_authorized = true);
+            if is_authorized {
+                key.part(b'A', b"");
+            }
         }
         key
     }

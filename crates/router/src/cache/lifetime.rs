@@ -44,8 +44,10 @@ pub enum Rescue {
     /// As long as it is kept.
     #[default]
     WhileKept,
-    /// For so many seconds after it was fresh; 0: never.
+    /// For so many seconds after it was fresh.
     For(f64),
+    /// It must be validated before it is served again, whatever a client wants.
+    Never,
 }
 
 impl Cache {
@@ -71,7 +73,7 @@ impl Cache {
         if ttl <= 0.0 {
             let may_be_kept = can_be_validated && !self.overrules_the_origin();
             let keep = if may_be_kept { self.keep.unwrap_or(VALIDATION_SECONDS) } else { 0.0 };
-            return Keeping { age, ttl: 0.0, grace: 0.0, keep, rescue: Rescue::For(0.0) };
+            return Keeping { age, ttl: 0.0, grace: 0.0, keep, rescue: Rescue::Never };
         }
         // To be asked about before it is served again.
         let forbids_stale = says.forbids_stale && !self.overrules_the_origin();
@@ -82,11 +84,12 @@ impl Cache {
         };
         let may_rescue = if forbids_stale { 0.0 } else { says.stale_if_error.max(grace) };
         let (keep, rescue) = match self.keep {
-            Some(keep) if forbids_stale => (keep, Rescue::For(0.0)),
+            Some(keep) if forbids_stale => (keep, Rescue::Never),
             Some(keep) => (keep, Rescue::WhileKept),
             None => {
                 let to_validate = if can_be_validated { VALIDATION_SECONDS } else { 0.0 };
-                (to_validate.max(may_rescue - grace), Rescue::For(may_rescue))
+                let rescue = if forbids_stale { Rescue::Never } else { Rescue::For(may_rescue) };
+                (to_validate.max(may_rescue - grace), rescue)
             }
         };
         Keeping { age, ttl, grace, keep, rescue }
@@ -102,18 +105,36 @@ impl Cache {
 
     /// Whether a header forbids to keep the response for others. No policy overrules these.
     pub fn forbids(&self, answer: &impl Answer) -> bool {
+        self.forbidden_by(answer).is_some()
+    }
+
+    /// Which header forbids to keep the response for others, as a word for Cache-Status.
+    pub fn forbidden_by(&self, answer: &impl Answer) -> Option<&'static str> {
         let control = self.control(answer);
         let surrogate = surrogate(answer);
         // The status is understood, and so no-store, which is there for caches that do not know must-understand, is not meant.
         let understood = control.must_understand && keepable_by_word(answer.status());
         let is_not_shared = answer.is_authorized()
             && !(control.public || control.must_revalidate || control.s_maxage.is_some());
-        control.private
-            || (control.no_store && !understood)
-            || is_not_shared
-            || surrogate.is_some_and(|says| says.no_store)
-            || (answer.any_header("Set-Cookie", &mut |_| true) && !names_field(&control, b"Set-Cookie"))
-            || answer.any_header("Vary", &mut |value| field_names(value).any(|name| name == b"*"))
+        if control.private {
+            Some("private")
+        } else if control.no_store && !understood {
+            Some("no-store")
+        } else if is_not_shared {
+            Some("authorization")
+        } else if surrogate.is_some_and(|says| says.no_store) {
+            Some("surrogate-control")
+        } else if answer.any_header("Set-Cookie", &mut |_| true) && !names_field(&control, b"Set-Cookie") {
+            Some("set-cookie")
+        } else {
+            let varies_by_all = |value| field_names(value).any(|name| name == b"*");
+            answer.any_header("Vary", &mut |value| varies_by_all(value)).then_some("vary")
+        }
+    }
+
+    /// Why a response without a lifetime is not kept, as a word for Cache-Status.
+    pub fn not_kept_by(&self, status: u16) -> &'static str {
+        if keepable_by_word(status) { "no-lifetime" } else { "status" }
     }
 
     /// The targeted field that counts first; Surrogate-Control; Cache-Control.

@@ -11,6 +11,8 @@ pub struct Parameters {
     names: Box<[Box<[u8]>]>,
     /// Only these count; else all but these.
     only_these: bool,
+    /// So does the order of those that count.
+    ordered: bool,
 }
 
 impl Parameters {
@@ -21,7 +23,12 @@ impl Parameters {
             (None, None) => return None,
         };
         let names = names.iter().map(|name| name.as_bytes().into()).collect();
-        Some(Self { names, only_these })
+        Some(Self { names, only_these, ordered: false })
+    }
+
+    /// As No-Vary-Search has it.
+    pub(super) fn of_search(names: Vec<Box<[u8]>>, only_these: bool, ordered: bool) -> Self {
+        Self { names: names.into(), only_these, ordered }
     }
 
     /// Only what every parser reads as one pair of a name that does not count is left out. All else tells objects apart:
@@ -44,7 +51,7 @@ impl Parameters {
         let mut counting: SmallVec<[&[u8]; 32]> =
             pairs(query).filter(|pair| self.counts(pair, query)).collect();
         let before = |a: &[u8], b: &[u8]| folded(name_of(a)).cmp(folded(name_of(b)));
-        if !counting.iter().all(|pair| is_one_pair(pair) && is_plain(name_of(pair))) {
+        if self.ordered || !counting.iter().all(|pair| is_one_pair(pair) && is_plain(name_of(pair))) {
             // As they came.
         } else if counting.len() <= 64 {
             // Stable and without an allocation, which the standard library's stable sort is not; a query has few

@@ -3,8 +3,11 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use api::{BypassHeader, HeuristicParameters, PolicyTargetRef, VarnishCachePolicySpec};
-use model::{CacheKey, CachePolicy, Heuristic};
+use api::{
+    AuthorizedRequests, BypassHeader, ClientCacheControl, HeuristicParameters, NoVarySearch, NormalizedHeader,
+    PolicyTargetRef, VarnishCachePolicySpec,
+};
+use model::{CacheKey, CachePolicy, Heuristic, Normalize};
 
 use crate::listener::Fault;
 use crate::patterns::Meter;
@@ -75,6 +78,18 @@ fn read(
         query_params_exclude: query.and_then(|query| query.exclude.as_ref()).map(sorted),
     };
     let bypass = spec.bypass.iter().flat_map(|bypass| &bypass.headers);
+    let share_authorized = spec.authorization == Some(AuthorizedRequests::Share);
+    if share_authorized && bypass.clone().any(|header| header.name.eq_ignore_ascii_case("authorization")) {
+        return Err("spec: authorization: Share lets requests with Authorization ask the cache, which \
+                    bypass.headers forbids: remove one of them"
+            .to_owned());
+    }
+    let no_vary_search = spec.no_vary_search == Some(NoVarySearch::Obey);
+    if no_vary_search && query.is_some() {
+        return Err("spec: noVarySearch: Obey lets the origin say which query parameters count, which \
+                    cacheKey.queryParameters does: remove one of them"
+            .to_owned());
+    }
     Ok(CachePolicy {
         default_ttl_seconds: seconds("defaultTTL", spec.default_ttl.as_deref())?,
         forced_ttl_seconds: seconds("forcedTTL", spec.forced_ttl.as_deref())?,
@@ -89,7 +104,34 @@ fn read(
             .collect::<Result<_, _>>()?,
         cookies_pass: false,
         ignore_unsafe_methods: spec.invalidate_on_unsafe == Some(false),
+        obey_clients: spec.client_cache_control == Some(ClientCacheControl::Obey),
+        share_authorized,
+        no_vary_search,
+        normalize: spec.normalize.iter().flatten().map(normalize).collect::<Result<_, _>>()?,
     })
+}
+
+fn normalize(from: &NormalizedHeader) -> Result<Normalize, String> {
+    header_name("normalize.header", &from.header)?;
+    if !router::cache::may_be_normalized(from.header.as_bytes()) {
+        return Err(format!(
+            "spec.normalize.header: `{}` says more than which variant is wanted, or is normalized always: choose another one",
+            from.header
+        ));
+    }
+    let is_normal = |value: &String| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'+.^_`|~/-".contains(&b);
+        (1..=128).contains(&value.len()) && value.bytes().all(plain)
+    };
+    if let Some(value) = from.values.iter().find(|value| !is_normal(value)) {
+        return Err(format!(
+            "spec.normalize.values: `{value}` is not one value without parameters: write it as en or text/html"
+        ));
+    }
+    if from.values.is_empty() || from.values.len() > 32 {
+        return Err("spec.normalize.values: give 1 to 32 of them".to_owned());
+    }
+    Ok(Normalize { header: from.header.to_ascii_lowercase(), values: from.values.clone() })
 }
 
 fn seconds(field: &str, text: Option<&str>) -> Result<Option<f64>, String> {
@@ -183,8 +225,39 @@ mod tests {
     }
 
     #[test]
+    fn what_clients_send_may_count() {
+        let policy = of(&json!({"defaultTTL": "1m", "clientCacheControl": "Obey", "authorization": "Share",
+            "noVarySearch": "Obey", "normalize": [{"header": "Accept-Language", "values": ["en", "de-CH"]}]}))
+        .unwrap();
+        assert_eq!(
+            serde_json::to_value(&policy).unwrap(),
+            json!({"default_ttl_seconds": 60.0, "obey_clients": true, "share_authorized": true,
+                "normalize": [{"header": "accept-language", "values": ["en", "de-CH"]}], "no_vary_search": true})
+        );
+        let ignored = of(&json!({"defaultTTL": "1m", "clientCacheControl": "Ignore", "authorization": "Bypass"}));
+        assert_eq!(serde_json::to_value(ignored.unwrap()).unwrap(), json!({"default_ttl_seconds": 60.0}));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_said() {
         for (fields, part) in [
+            (
+                json!({"defaultTTL": "1m", "authorization": "Share", "bypass": {"headers": [{"name": "AUTHORIZATION"}]}}),
+                "which bypass.headers forbids",
+            ),
+            (
+                json!({"defaultTTL": "1m", "noVarySearch": "Obey", "cacheKey": {"queryParameters": {"include": ["a"]}}}),
+                "which cacheKey.queryParameters does",
+            ),
+            (
+                json!({"defaultTTL": "1m", "normalize": [{"header": "Accept-Encoding", "values": ["gzip"]}]}),
+                "`Accept-Encoding` says more than which variant",
+            ),
+            (
+                json!({"defaultTTL": "1m", "normalize": [{"header": "Accept-Language", "values": ["en, de"]}]}),
+                "`en, de` is not one value",
+            ),
+            (json!({"defaultTTL": "1m", "normalize": [{"header": "Accept", "values": []}]}), "give 1 to 32"),
             (
                 json!({"forcedTTL": "1m", "heuristic": {"fraction": "0.1", "max": "1h"}}),
                 "which forcedTTL overrules",

@@ -16,7 +16,7 @@ sub vcl_recv {
 		return (pass);
 	}
 	# With a cache policy a Cookie alone does not bypass the cache. An Ingress without one has none here.
-	if (req.http.Authorization || (req.http.Cookie && !router.caches())) {
+	if ((req.http.Authorization && !router.shares()) || (req.http.Cookie && !router.caches())) {
 		return (pass);
 	}
 	return (hash);

@@ -25,6 +25,13 @@ sub vcl_hash {
 	router.hash();
 }
 
+sub vcl_miss {
+	# The client wants an answer of the cache alone, or one that is not stored.
+	if (router.miss()) {
+		return (pass);
+	}
+}
+
 sub vcl_backend_fetch {
 	if (router.internal()) {
 		return (fetch);

@@ -143,7 +143,7 @@ fn what_must_be_revalidated_is_not_served_stale_unless_forced() {
         let kept = cache(&policy(Some(1.0), None)).keeping(&answer);
         assert_eq!(
             (kept.ttl, kept.grace, kept.keep, kept.rescue),
-            (10.0, 0.0, 7.0, Rescue::For(0.0)),
+            (10.0, 0.0, 7.0, Rescue::Never),
             "{control}"
         );
         let forced = cache(&policy(None, Some(9.0))).keeping(&answer);
@@ -155,7 +155,7 @@ fn what_must_be_revalidated_is_not_served_stale_unless_forced() {
         let kept = silent(&[("cache-control", control), ("etag", "\"1\"")]);
         assert_eq!(
             (kept.grace, kept.keep, kept.rescue),
-            (0.0, VALIDATION_SECONDS, Rescue::For(0.0)),
+            (0.0, VALIDATION_SECONDS, Rescue::Never),
             "{control}"
         );
     }
@@ -186,7 +186,7 @@ fn what_is_stale_at_once_is_kept_to_be_validated() {
         let kept = silent(&[("cache-control", control), ("etag", "\"1\"")]);
         assert_eq!(
             (kept.ttl, kept.grace, kept.keep, kept.rescue),
-            (0.0, 0.0, VALIDATION_SECONDS, Rescue::For(0.0))
+            (0.0, 0.0, VALIDATION_SECONDS, Rescue::Never)
         );
         assert_eq!(silent(&[("cache-control", control)]).keep, 0.0, "{control}");
     }

@@ -22,6 +22,9 @@ pub(super) fn describe_policy(schema: &mut Node) {
     let headers = spec.at("bypass.headers").items(1..=16).item();
     headers.at("name").format(format::header_name);
     headers.at("valueRegex").length(1..=1024);
+    let normalized = spec.at("normalize").items(1..=8).item();
+    normalized.at("header").format(format::header_name);
+    normalized.at("values").items(1..=32).item().length(1..=128);
 }
 
 pub(super) fn policy_rules(policy: &mut Value, violations: &mut Violations) {
@@ -41,6 +44,24 @@ pub(super) fn policy_rules(policy: &mut Value, violations: &mut Violations) {
     }
     if has(target, "sectionName") && text(target, "kind") != "HTTPRoute" {
         violations.add("spec.targetRef.sectionName", "names a rule, which only an HTTPRoute has; remove it");
+    }
+    let bypassed = list(&spec["bypass"], "headers").iter().map(|header| text(header, "name"));
+    if text(spec, "authorization") == "Share"
+        && bypassed.into_iter().any(|name| name.eq_ignore_ascii_case("authorization"))
+    {
+        violations
+            .add("spec.authorization", "must not be Share where bypass.headers has Authorization; remove one");
+    }
+    if text(spec, "noVarySearch") == "Obey" && has(&spec["cacheKey"], "queryParameters") {
+        violations
+            .add("spec.noVarySearch", "must not be Obey where cacheKey has queryParameters; remove one");
+    }
+    for normalized in list(spec, "normalize") {
+        let header = text(normalized, "header");
+        if !translate::may_be_normalized(header.as_bytes()) {
+            let what = "says more than which variant is wanted, or is normalized always; choose another header";
+            violations.add_value("spec.normalize.header", header, what);
+        }
     }
     let key = &spec["cacheKey"];
     let query = &key["queryParameters"];
