@@ -19,8 +19,8 @@ pub use cache_invalidation::{
 };
 pub use cache_policy::{
     AuthorizedRequests, BypassHeader, BypassParameters, CacheKeyParameters, ClientCacheControl,
-    HeuristicParameters, NoVarySearch, NormalizedHeader, PolicyTargetRef, QueryParameters, VarnishCachePolicy,
-    VarnishCachePolicySpec,
+    HeuristicParameters, NoVarySearch, NormalizedHeader, PolicyTargetRef, QueryParameters,
+    VarnishCachePolicy, VarnishCachePolicySpec,
 };
 pub use gateway_class_parameters::{
     DashboardParameters, DataPath, DisruptionBudgetParameters, DotSegments, DuplicateSlashes, Embedded,

@@ -44,6 +44,8 @@ pub struct Environment {
     pub work_dir: PathBuf,
     /// `HEALTH_ADDR`, by default :8081.
     pub health_address: SocketAddr,
+    /// `PEERS`: health addresses of other chaperones that serve the same, by comma. In a cluster they are found.
+    pub peers: Vec<SocketAddr>,
     /// `VARNISHD_EXTRA_ARGS`; several by semicolon.
     pub extra_args: Vec<String>,
     /// `UPGRADE_IDLE_SECONDS`, by default 300: a WebSocket on which nothing moves is closed after this time.
@@ -104,6 +106,12 @@ impl Environment {
             certificates_path: path("CERTIFICATES_PATH"),
             work_dir: text("WORK_DIR", "/var/run/varnish").into(),
             health_address: address("HEALTH_ADDR", &text("HEALTH_ADDR", ":8081"), Ipv4Addr::UNSPECIFIED)?,
+            peers: text("PEERS", "")
+                .split(',')
+                .map(str::trim)
+                .filter(|peer| !peer.is_empty())
+                .map(|peer| address("PEERS", peer, Ipv4Addr::LOCALHOST))
+                .collect::<Result<_, _>>()?,
             extra_args: list(&text("VARNISHD_EXTRA_ARGS", "")).map(str::to_owned).collect(),
             upgrade_idle: seconds("UPGRADE_IDLE_SECONDS", "300")?,
             upgrade_total: seconds("UPGRADE_TOTAL_SECONDS", "86400")?,

@@ -10,14 +10,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::event::Reporter;
 use crate::metrics::Scrapes;
+use crate::peers::{self, Peers};
 use crate::{Error, State, reload};
 
 /// A probe is asked every few seconds, and its asker has little patience.
@@ -28,7 +31,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Answers probes until the future is dropped.
-pub async fn serve(address: SocketAddr, reporter: Reporter) -> Result<(), Error> {
+pub async fn serve(address: SocketAddr, reporter: Reporter, peers: Option<Arc<Peers>>) -> Result<(), Error> {
     let failed = |source| Error::Port { socket: "health".to_owned(), address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let (scrapes, pulse) = (Arc::new(Scrapes::default()), Arc::new(Pulse::default()));
@@ -39,13 +42,16 @@ pub async fn serve(address: SocketAddr, reporter: Reporter) -> Result<(), Error>
             continue;
         };
         let (reporter, scrapes, pulse) = (reporter.clone(), Arc::clone(&scrapes), Arc::clone(&pulse));
+        let peers = peers.clone();
         tokio::spawn(async move {
-            let answer = service_fn(|request: Request<_>| {
+            let answer = service_fn(|request: Request<Incoming>| {
                 let path = request.uri().path().to_owned();
                 let state = reporter.state().borrow().clone();
                 let (watched, scrapes, pulse) = (reporter.state(), Arc::clone(&scrapes), Arc::clone(&pulse));
+                let peers = peers.clone().filter(|_| request.method() == Method::POST);
                 async move {
                     Ok::<_, Infallible>(match path.as_str() {
+                        peers::PATH if peers.is_some() => heard(peers, request, &watched).await,
                         "/metrics" => plain(scrapes.text(&[(None, watched)]).await),
                         _ => respond(&path, &state, &pulse).await,
                     })
@@ -58,6 +64,20 @@ pub async fn serve(address: SocketAddr, reporter: Reporter) -> Result<(), Error>
             let _ = tokio::time::timeout(LONGEST, conversation).await;
         });
     }
+}
+
+/// What a peer says is carried out.
+async fn heard(
+    peers: Option<Arc<Peers>>,
+    request: Request<Incoming>,
+    state: &watch::Receiver<State>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = match peers {
+        Some(peers) => peers.hear(request, state).await,
+        None => StatusCode::NOT_FOUND,
+    };
+    response
 }
 
 fn plain(text: Option<Bytes>) -> Response<Full<Bytes>> {

@@ -18,6 +18,7 @@ mod invalidate;
 mod limits;
 pub mod log;
 pub mod metrics;
+pub mod peers;
 mod ports;
 mod reload;
 mod routes;

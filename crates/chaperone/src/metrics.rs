@@ -161,6 +161,21 @@ fn own(to: &mut Families, state: &State) {
             read(counter),
         );
     }
+    let dropped = tally.http().map_or(0, |http| http.writes_not_told());
+    for (result, count) in [
+        ("told", read(&tally.peers_told)),
+        ("failed", read(&tally.peers_not_told)),
+        ("dropped", dropped),
+        ("heard", read(&tally.peers_heard)),
+        ("refused", read(&tally.peers_refused)),
+    ] {
+        to.counter(
+            "varnish_gateway_peer_invalidations_total",
+            "What unsafe methods changed, told to other pods and heard from them",
+            &[("result", result)],
+            count,
+        );
+    }
 }
 
 /// Spans of requests.

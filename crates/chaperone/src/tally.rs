@@ -31,6 +31,12 @@ pub(crate) struct Tally {
     pub(crate) failed_starts: AtomicU64,
     pub(crate) invalidated: AtomicU64,
     pub(crate) not_invalidated: AtomicU64,
+    /// Of writes of ours, for each peer.
+    pub(crate) peers_told: AtomicU64,
+    pub(crate) peers_not_told: AtomicU64,
+    /// Of writes of peers; and messages that were none.
+    pub(crate) peers_heard: AtomicU64,
+    pub(crate) peers_refused: AtomicU64,
     pub(crate) spans_exported: AtomicU64,
     pub(crate) spans_dropped: AtomicU64,
 }

@@ -147,8 +147,7 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
         for socket in sockets(&config, &state).values() {
             let here = socket_parts(socket).map(|(_, port)| port);
             if port.is_none() || port == here {
-                let mut one =
-                    explain(&router, &names, &faults, (&watched.name, socket), arrangement, &asked);
+                let mut one = explain(&router, &names, &faults, (&watched.name, socket), arrangement, &asked);
                 one.last = state.last_uncached(&asked.host, &asked.path).map(|last| explain::last(&last));
                 all.push(one);
             }

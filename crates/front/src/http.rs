@@ -46,21 +46,22 @@ mod wire;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use model::stats::Stats;
-use router::{NormalHost, Router};
 use router::counters::{Registry, Way};
-use tokio::sync::{Notify, watch};
+use router::{NormalHost, Router};
+use tokio::sync::{Notify, mpsc, watch};
 
 use self::health::Health;
 use self::table::Table;
 use self::tallies::Tallies;
 use crate::{BackendSide, Observer, Refusal};
 
+pub use self::cache::Write;
 pub(crate) use self::line::Line;
 pub(crate) use self::pool::{dial, is_exhausted, served_first};
 pub use self::reason::Reason;
@@ -68,6 +69,9 @@ pub(crate) use self::request::Client;
 pub use self::uncached::Uncached;
 pub use self::upstream::mirror::Mirrored;
 pub use self::upstream::session::SessionKey;
+
+/// Writes that wait to be told.
+const MOST_WRITES: usize = 1024;
 
 /// What all requests of one Gateway share. It outlives varnishd.
 #[derive(Debug)]
@@ -96,6 +100,10 @@ pub struct Http {
     /// Responses to unsafe methods that were sent although ghost had not answered.
     pub(crate) not_invalidated: AtomicU64,
     pub(crate) uncached: uncached::Recent,
+    /// Where writes are told, if anybody wants to know.
+    told: OnceLock<mpsc::Sender<Write>>,
+    /// Writes that nobody was told of, since too many wait.
+    pub(crate) not_told: AtomicU64,
     tunnel_idle: Duration,
     tunnel_total: Duration,
     tallies: Tallies,
@@ -133,6 +141,8 @@ impl Http {
             fallback_rooms: cache::Rooms::default(),
             not_invalidated: AtomicU64::new(0),
             uncached: uncached::Recent::default(),
+            told: OnceLock::new(),
+            not_told: AtomicU64::new(0),
             tunnel_idle,
             tunnel_total,
             tallies: Tallies::default(),
@@ -173,6 +183,18 @@ impl Http {
     /// Requests that were refused, failed or broke off.
     pub fn by_reason(&self, reason: Reason) -> u64 {
         self.tallies.by_reason(reason)
+    }
+
+    /// What unsafe methods change from now on. The first who asks gets it.
+    pub fn writes(&self) -> mpsc::Receiver<Write> {
+        let (sender, receiver) = mpsc::channel(MOST_WRITES);
+        let _ = self.told.set(sender);
+        receiver
+    }
+
+    /// Writes that were not told, since too many waited.
+    pub fn writes_not_told(&self) -> u64 {
+        self.not_told.load(Ordering::Relaxed)
     }
 
     /// The last request for this URL that the cache was asked for and did not answer alone, where it is known.

@@ -43,7 +43,7 @@ pub use config::{Action, Config, Host, HttpLimits, Limits, Listener, UdpLimits, 
 pub use counters::{Counters, Failure, Refusal, UpstreamFailure};
 pub use entrance::ProxyProtocol;
 pub use event::{Event, Shutdown};
-pub use http::{Http, Mirrored, Reason, SessionKey, Uncached};
+pub use http::{Http, Mirrored, Reason, SessionKey, Uncached, Write};
 pub use observe::{AccessLog, Finished, Observer, Upstream};
 pub use router::counters::Way;
 pub use router::forwarded::TrustedProxies as TrustedSources;

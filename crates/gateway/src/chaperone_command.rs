@@ -4,6 +4,7 @@ mod invalidations;
 mod kubernetes;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use certificate::Pem;
 use chaperone::environment::Environment;
+use chaperone::peers::Peers;
 use chaperone::{Desired, Event, LastGood, Pairs, Reporter, Settings};
 use dashboard::Board;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -19,7 +21,7 @@ use model::names::certificate_keys;
 use model::routing::Routing;
 use model::{Version, check_version};
 use source::files::Files;
-use source::kubernetes::{EndpointSlices, Pod};
+use source::kubernetes::{EndpointSlices, Pod, Scope, Signal, Store, never_same};
 use tokio::sync::watch;
 use translate::{EndpointIndex, resolve, resolve_tls};
 
@@ -60,7 +62,16 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
     let showing_locally = dashboard_page::run_local(&work_dir, Arc::clone(&board));
     let giving_way = give_way(&environment, desired.clone(), ports);
 
-    let health = chaperone::health::serve(environment.health_address, reporter.clone());
+    let peers = Peers::of_secret(environment.secret_path.as_deref());
+    let health = chaperone::health::serve(environment.health_address, reporter.clone(), peers.clone());
+    let (to_peers, addresses) = watch::channel(environment.peers.clone());
+    let for_peers = reporter.clone();
+    let telling = async {
+        match &peers {
+            Some(peers) => peers.tell(for_peers, addresses).await,
+            None => std::future::pending().await,
+        }
+    };
     let last_good = match &environment.gateway_name {
         Some(_) => {
             let kept = kubernetes::Kept::new(&work_dir);
@@ -74,7 +85,12 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
         match &environment.gateway_name {
             None => feed(&environment, to_varnishd, for_feed).await,
             Some(gateway) => {
-                feed_from_cluster(&environment, gateway, to_varnishd, for_feed, Arc::clone(&board)).await
+                let feeding =
+                    feed_from_cluster(&environment, gateway, to_varnishd, for_feed, Arc::clone(&board));
+                tokio::select! {
+                    done = feeding => done,
+                    () = find_peers(&environment, gateway, to_peers) => Ok(()),
+                }
             }
         }
     };
@@ -98,6 +114,7 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
         () = running => Ok(ExitCode::SUCCESS),
         failed = health => failed.context("HEALTH_ADDR").map(|()| ExitCode::FAILURE),
         failed = feeding => failed.map(|()| ExitCode::FAILURE),
+        () = telling => Ok(ExitCode::FAILURE),
         () = async { tokio::join!(showing, showing_locally, giving_way); } => Ok(ExitCode::FAILURE),
     };
     exporting.abort();
@@ -119,6 +136,39 @@ async fn give_way(
         ports.send_replace(of_varnishd.chain(tls.listeners.iter().map(|listener| listener.port)).collect());
         if desired.changed().await.is_err() {
             return std::future::pending().await;
+        }
+    }
+}
+
+/// The pods of the Gateway's own Service, as EndpointSlices have them. This one is among them: it knows what it has said itself.
+async fn find_peers(environment: &Environment, gateway: &str, to: watch::Sender<Vec<SocketAddr>>) {
+    let Ok(client) = source::kubernetes::connect().await else { return std::future::pending().await };
+    let signal = Signal::default();
+    let mut changed = signal.subscribe();
+    let scope = Scope::labels(format!("kubernetes.io/service-name={gateway}"));
+    let store: Store<EndpointSlice> = Store::watch(
+        kube::Api::namespaced(client, &environment.namespace),
+        &scope,
+        never_same,
+        signal,
+        Signal::default(),
+    );
+    store.synced().await;
+    let port = environment.health_address.port();
+    loop {
+        changed.mark_unchanged();
+        let objects = store.objects();
+        let texts = objects
+            .values()
+            .flat_map(|slice| slice.endpoints.iter().flatten())
+            .flat_map(|one| &one.addresses);
+        let mut all: Vec<SocketAddr> =
+            texts.filter_map(|text| Some(SocketAddr::new(text.parse().ok()?, port))).collect();
+        all.sort_unstable();
+        all.dedup();
+        to.send_replace(all);
+        if changed.changed().await.is_err() {
+            return;
         }
     }
 }

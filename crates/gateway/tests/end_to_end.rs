@@ -26,6 +26,7 @@ mod invalidation;
 mod lifecycle;
 mod limits;
 mod observe;
+mod peers;
 mod private_keys;
 mod proxy;
 mod reload;

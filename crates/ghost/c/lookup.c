@@ -31,7 +31,7 @@ gs_look(struct req *req, struct objcore **oc, struct objcore **expired, int stat
 {
 	struct gs_lookup *look = (void *)req->vcf;
 	struct objcore *o;
-	double fresh_for, grace;
+	double fresh_for, stale_for, grace;
 
 	if (state == 0) {
 		/* After a wait it begins again. */
@@ -54,10 +54,13 @@ gs_look(struct req *req, struct objcore **oc, struct objcore **expired, int stat
 			req->d_grace = 0.;
 		} else if (*oc == NULL && *expired != NULL && !((*expired)->flags & OC_F_HFM)) {
 			o = *expired;
-			grace = req->d_grace >= 0. ? req->d_grace : o->grace;
-			grace = ghost_takes_stale(look->vcf.priv, req->wrk, o, req->t_req - o->t_origin,
-			    req->t_req - (o->t_origin + o->ttl), grace);
-			if (grace >= 0.)
+			stale_for = req->t_req - (o->t_origin + o->ttl);
+			grace = req->d_grace >= 0. && req->d_grace < o->grace ? req->d_grace : o->grace;
+			grace = ghost_takes_stale(look->vcf.priv, req->wrk, o, req->t_req - o->t_origin, stale_for, grace);
+			/* More than the object's own grace Varnish does not give. */
+			if (grace >= 0. && stale_for <= grace)
+				*oc = o;
+			else if (grace >= 0.)
 				req->d_grace = grace;
 		}
 		look->refused = NULL;
@@ -92,7 +95,7 @@ gs_look_no_more(struct req *req)
 		req->vcf = NULL;
 }
 
-/* Has the request waited for another one that fetched the same? Varnish notes the time then. */
+/* For a hit: has the request waited for another one that fetched the same? Varnish notes the time then. */
 int
 gs_has_waited(VRT_CTX)
 {

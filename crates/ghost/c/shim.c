@@ -679,8 +679,48 @@ gs_not_reached(VRT_CTX, VCL_BACKEND be)
 	HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
 }
 
-/* In http1/cache_http1.h, which is not installed: reads the next head of the connection. */
-int V1F_FetchRespHdr(struct busyobj *);
+/* In http1/cache_http1.h, which is not installed. */
+htc_complete_f HTTP1_Complete;
+uint16_t HTTP1_DissectResponse(struct http_conn *, struct http *resp, const struct http *req);
+int V1F_Setup_Fetch(struct vfp_ctx *, struct http_conn *);
+
+/* Reads the next head of the connection, as V1F_FetchRespHdr() reads the first: that one does not take what came with the head before. */
+static int
+gs_next_head(struct busyobj *bo)
+{
+	struct http_conn *htc = bo->htc;
+	struct http *hp = bo->beresp;
+	size_t n = htc->pipeline_b == NULL ? 0 : (size_t)(htc->pipeline_e - htc->pipeline_b);
+	unsigned status;
+
+	if (WS_ReserveAll(bo->ws) < n + 1) {
+		WS_Release(bo->ws, 0);
+		return (-1);
+	}
+	htc->ws = bo->ws;
+	htc->rxbuf_b = WS_Reservation(bo->ws);
+	htc->rxbuf_e = htc->rxbuf_b + n;
+	if (n > 0)
+		memmove(htc->rxbuf_b, htc->pipeline_b, n);
+	*htc->rxbuf_e = '\0';
+	htc->pipeline_b = htc->pipeline_e = NULL;
+	if (HTC_RxStuff(htc, HTTP1_Complete, NULL, NULL, VTIM_real() + htc->first_byte_timeout, NAN,
+	    htc->between_bytes_timeout, (int)cache_param->http_resp_size) != HTC_S_COMPLETE)
+		return (-1);
+	if (HTTP1_DissectResponse(htc, hp, bo->bereq) != 0)
+		return (-1);
+	htc->doclose = http_DoConnection(hp, SC_RESP_CLOSE);
+	status = http_GetStatus(hp);
+	if (status < 200)
+		return (0);
+	if (strcmp(http_GetMethod(bo->bereq), "HEAD") == 0 || status == 304)
+		htc->body_status = BS_NONE;
+	else if (status == 204)
+		htc->body_status = htc->content_length > 0 || http_GetHdr(hp, H_Transfer_Encoding, NULL) ? BS_ERROR : BS_NONE;
+	if (htc->body_status != BS_NONE && htc->body_status != BS_ERROR)
+		return (V1F_Setup_Fetch(bo->vfc, htc) ? -1 : 0);
+	return (0);
+}
 
 /* As many informational answers of one request are read as the front reads. */
 #define GS_MOST_INFORMATIONAL 16
@@ -698,7 +738,7 @@ gs_heads(VRT_CTX, VCL_BACKEND be)
 	for (int n = 0; i == 0 && bo->beresp->status < 200 && bo->beresp->status != 101; n++) {
 		HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
 		if (n < GS_MOST_INFORMATIONAL)
-			i = V1F_FetchRespHdr(bo);
+			i = gs_next_head(bo);
 		else
 			i = -1;
 		if (i != 0) {

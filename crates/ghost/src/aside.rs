@@ -106,9 +106,8 @@ mod tests {
         assert!(PACE.permits(place, 1001.0));
         // A clock that was set back.
         assert!(PACE.permits(place, 900.0));
-        let others = (0..100).filter(|n| {
-            PACE.permits(Pace::place(b"shop.example.com", format!("/{n}").as_bytes()), 900.5)
-        });
+        let others = (0..100)
+            .filter(|n| PACE.permits(Pace::place(b"shop.example.com", format!("/{n}").as_bytes()), 900.5));
         assert!(others.count() > 90);
     }
 }

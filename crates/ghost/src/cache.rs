@@ -7,12 +7,12 @@
 use std::ffi::CStr;
 
 use model::names::{
-    CACHE_GROUPS_HEADER, CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, GHOST_PREFIX, NEVER_STALE, OMIT_HEADER,
-    RANGE_HEADER, RESCUE_HEADER, RESCUE_SECONDS_HEADER, SENT_HEADER, TAG_HEADERS, socket_parts,
+    CACHE_GROUPS_HEADER, CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, GHOST_PREFIX, NEVER_STALE,
+    OMIT_HEADER, RANGE_HEADER, RESCUE_HEADER, RESCUE_SECONDS_HEADER, SENT_HEADER, TAG_HEADERS, socket_parts,
 };
 use router::cache::{
-    Answer, Cache, Keeping, Key, Parameters, Rescue, Wanted, coalesced, field_names, invalidates, is_one_range,
-    no_vary_search,
+    Answer, Cache, Keeping, Key, Parameters, Rescue, Wanted, coalesced, field_names, invalidates,
+    is_one_range, no_vary_search,
 };
 use router::sent::OwnWord;
 use router::{Decision, NormalHost, Rule};
@@ -86,7 +86,7 @@ pub(crate) fn asked(request: Message<'_>) -> Option<Asked> {
 pub(crate) fn normalize(cache: &Cache, request: Message<'_>) {
     for normal in cache.normal() {
         let Some(first) = request.header(normal.name()) else { continue };
-        match normal.choose(request.headers(normal.name())) {
+        match normal.choose(|| request.headers(normal.name())) {
             Some(left) if left.as_bytes() == first && request.headers(normal.name()).nth(1).is_none() => {}
             Some(left) => request.set_header(normal.name(), left.as_bytes()),
             None => request.remove_header(normal.name()),

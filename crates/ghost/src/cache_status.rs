@@ -44,7 +44,13 @@ pub(crate) fn note_detail(beresp: Message<'_>, why: &str) {
 ///
 /// # Safety
 /// `ctx` must be the live context whose messages these are.
-pub(crate) unsafe fn tell(ctx: *const Ctx, result: u8, req: Message<'_>, resp: Message<'_>, key: Option<&Key>) {
+pub(crate) unsafe fn tell(
+    ctx: *const Ctx,
+    result: u8,
+    req: Message<'_>,
+    resp: Message<'_>,
+    key: Option<&Key>,
+) {
     let mut value = Line::default();
     // SAFETY: the caller's promise.
     let fresh_for = || unsafe { ffi::gs_fresh_for(ctx) }.floor().clamp(-1e9, 1e9) as i64;
@@ -59,9 +65,6 @@ pub(crate) unsafe fn tell(ctx: *const Ctx, result: u8, req: Message<'_>, resp: M
         stats::MISS => {
             let forward = resp.header(FORWARD_HEADER).and_then(|value| std::str::from_utf8(value).ok());
             value.write(format_args!("varnish-gateway; {}", forward.unwrap_or("fwd=miss")));
-            if has_waited() {
-                value.write(format_args!("; collapsed=?0"));
-            }
             // SAFETY: as above.
             if unsafe { ffi::gs_is_stored(ctx) } == 1 {
                 value.write(format_args!("; stored"));

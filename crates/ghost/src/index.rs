@@ -14,7 +14,9 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, NEVER_STALE, RESCUE_SECONDS_HEADER};
+use model::names::{
+    CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, NEVER_STALE, RESCUE_SECONDS_HEADER,
+};
 use router::cache::Parameters;
 
 use crate::ffi::{self, RawObject, RawWorker};

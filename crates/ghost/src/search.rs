@@ -84,9 +84,13 @@ pub(crate) fn mark(request: Message<'_>, id: u64) {
 
 fn marked(request: Message<'_>) -> Option<u64> {
     let letters = request.header(SEARCH_HEADER)?;
-    Some(letters.iter().take(16).enumerate().fold(0, |id, (at, letter)| {
-        id | u64::from(letter.wrapping_sub(b'a') & 15) << (4 * at)
-    }))
+    Some(
+        letters
+            .iter()
+            .take(16)
+            .enumerate()
+            .fold(0, |id, (at, letter)| id | u64::from(letter.wrapping_sub(b'a') & 15) << (4 * at)),
+    )
 }
 
 /// How the response to a request is kept.

@@ -401,7 +401,9 @@ unsafe extern "C" fn vmod_router_shares(ctx: *const Ctx, ghost: *const Ghost) ->
     guarded(ctx, 0, || {
         // SAFETY: Varnish passes a live context and our object.
         let task = unsafe { Task::existing(ctx, &*ghost) };
-        u32::from(task.and_then(|task| task.decision()?.cache()).is_some_and(|cache| cache.shares_authorized()))
+        u32::from(
+            task.and_then(|task| task.decision()?.cache()).is_some_and(|cache| cache.shares_authorized()),
+        )
     })
 }
 

@@ -6,7 +6,7 @@
 mod request;
 
 use proptest::prelude::*;
-use router::cache::Key;
+use router::cache::{Answer, Key, no_vary_search};
 use router::{Request, Router};
 use serde_json::json;
 
@@ -30,6 +30,8 @@ fn router() -> Router {
          "cache_policy": policy},
         {"route_name": "d/split", "path_match": {"type": "PathPrefix", "value": "/split"}, "backend_groups": split,
          "cache_policy": {"default_ttl_seconds": 60}},
+        {"route_name": "d/shared", "path_match": {"type": "PathPrefix", "value": "/shared"}, "backend_groups": group,
+         "cache_policy": {"default_ttl_seconds": 60, "share_authorized": true}},
     ]}}});
     Router::compile(&serde_json::from_value(config).unwrap()).unwrap().router
 }
@@ -79,6 +81,51 @@ fn different_requests_have_different_keys() {
     let split = of("/split", &[]);
     assert_ne!(key(&router, &split, 0).as_bytes(), key(&router, &split, u64::MAX).as_bytes());
     assert!(router.decide(&split, u64::MAX).cache().is_some());
+}
+
+#[test]
+fn who_is_authorized_is_not_in_the_key_but_that_somebody_is() {
+    let router = router();
+    let shared = |headers| key(&router, &of("/shared", headers), 0).as_bytes().to_owned();
+    assert_eq!(shared(&[("authorization", "a")]), shared(&[("Authorization", "b")]));
+    assert_ne!(shared(&[("authorization", "a")]), shared(&[]));
+    let asks = |url, headers| router.decide(&of(url, headers), 0).asks_cache(&of(url, headers), false);
+    assert!(asks("/shared", &[("authorization", "a")]));
+    assert!(!asks("/", &[("authorization", "a")]));
+}
+
+#[test]
+fn what_an_origin_has_said_of_a_query_is_a_key_of_its_own() {
+    struct Said(&'static str);
+    impl Answer for Said {
+        fn status(&self) -> u16 {
+            200
+        }
+        fn any_header<'s>(&'s self, name: &str, seen: &mut dyn FnMut(&'s [u8]) -> bool) -> bool {
+            name.eq_ignore_ascii_case("No-Vary-Search") && seen(self.0.as_bytes())
+        }
+        fn now(&self) -> f64 {
+            0.0
+        }
+        fn waited(&self) -> f64 {
+            0.0
+        }
+    }
+    let router = router();
+    let parameters = no_vary_search(&Said("params=(\"utm\")")).unwrap();
+    let learned = |url: &str, id: u64| {
+        let request = of(url, &[]);
+        let decision = router.decide(&request, 0);
+        let key =
+            Key::new(Some(&decision), b"http", b"a.com", url.as_bytes(), Some((&parameters, id)), |_, _| {});
+        key.as_bytes().to_owned()
+    };
+    assert_eq!(learned("/split?a=1&utm=1", 7), learned("/split?utm=2&a=1", 7));
+    assert_ne!(learned("/split?a=1", 7), learned("/split?a=1", 8));
+    assert_ne!(learned("/split?a=1", 7), learned("/split?a=2", 7));
+    assert_ne!(learned("/split?a=1", 7), key(&router, &of("/split?a=1", &[]), 0).as_bytes());
+    // A key is a C string.
+    assert!(learned("/split?a=1", 0x0100).iter().all(|byte| *byte != 0));
 }
 
 #[test]

@@ -61,8 +61,8 @@ pub use notice::{Notice, Severity};
 pub use parameters::DEFAULT_DATA_PATH;
 pub use referenced::referenced_secrets;
 pub use refused::REFUSED_ANNOTATION;
-pub use router::cache::may_be_normalized;
 pub use resolve::{TlsGroups, resolve, resolve_tls, tls_key};
+pub use router::cache::may_be_normalized;
 use serde::Serialize;
 pub use snapshot::{Key, Snapshot};
 pub use status::{

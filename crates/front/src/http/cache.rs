@@ -15,9 +15,9 @@ use http::request::Parts;
 use http::{Method, StatusCode, response};
 use model::names::{ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, INVALIDATE_METHOD};
 use model::stats::CACHE_RESULTS;
-use router::{NormalHost, Rule};
 use router::cache::{invalidates, same_origin_url};
 use router::counters::OTHER;
+use router::{NormalHost, Rule};
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -162,6 +162,47 @@ impl Written {
         request.extend_from_slice(b"\r\n");
         request
     }
+}
+
+/// What an unsafe method has changed, for others who store the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// In lower case, without port.
+    pub host: String,
+    /// Paths with their queries, of this host.
+    pub urls: Vec<String>,
+    pub groups: Vec<String>,
+}
+
+/// Longer ones are not told to others.
+const LONGEST_TOLD: usize = 2048;
+
+impl Written {
+    /// Tells those who want to know, without waiting for them.
+    pub(crate) fn tell(&self, client: &Client, headers: &HeaderMap) {
+        let Some(to) = client.http.told.get() else { return };
+        let text = |bytes: &[u8]| {
+            let is_plain = bytes.len() <= LONGEST_TOLD && bytes.iter().all(u8::is_ascii_graphic);
+            std::str::from_utf8(bytes).ok().filter(|_| is_plain).map(str::to_owned)
+        };
+        let (host, scheme) = (self.host.as_bytes(), client.scheme().as_bytes());
+        let named = [header::LOCATION, header::CONTENT_LOCATION];
+        let named = named.iter().flat_map(|name| headers.get_all(name)).take(MOST_NAMED);
+        let named = named.filter_map(|value| same_origin_url(value.as_bytes(), scheme, host, &self.url));
+        let urls = std::iter::once(self.url.clone()).chain(named).filter_map(|url| text(&url)).collect();
+        let groups = headers.get_all(GROUP_INVALIDATION_HEADER).iter().take(MOST_NAMED);
+        let groups = groups.flat_map(|value| tags(value.as_bytes())).filter_map(text).collect();
+        let Some(host) = text(NormalHost::new(host).as_bytes()) else { return };
+        if to.try_send(Write { host, urls, groups }).is_err() {
+            client.http.not_told.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The words of a list of strings, as ghost reads them: groups are tags.
+fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let words = list.split(|b| matches!(b, b',' | b' ' | b'\t' | b'"'));
+    words.filter(|word| !word.is_empty()).take(MOST_NAMED)
 }
 
 /// Tells ghost, and waits until what is stored is gone; not longer than [`INVALIDATION`].

@@ -272,6 +272,7 @@ async fn direct(
     {
         // Before the client knows: what it asks for next must not be what it has just changed.
         cache::invalidate(client, &order).await;
+        written.tell(client, response.headers());
     }
     deliver(sent, client, call, record)
 }

@@ -82,9 +82,8 @@ fn authorized_requests_share_only_what_the_origin_shares() {
 
 #[test]
 fn one_value_of_a_header_is_left_for_the_cache_and_the_origin() {
-    let site = Site::with_policy(
-        "  defaultTTL: 1h\n  normalize: [{header: Accept-Language, values: [en, de]}]",
-    );
+    let site =
+        Site::with_policy("  defaultTTL: 1h\n  normalize: [{header: Accept-Language, values: [en, de]}]");
     let origin = &site.origins[0];
     origin.answer_with(200, &["Vary: Accept-Language"]);
     for (sent, left, cache) in [
@@ -125,7 +124,9 @@ fn explain_says_why_a_url_was_a_miss() {
     let site = Site::with_policy("  defaultTTL: 1h");
     let explain = |path: &str| {
         let mut command = Program::command();
-        command.args(["explain", "--host", HOST, "--path", path, "--state-dir"]).arg(site.scene.path("state"));
+        command
+            .args(["explain", "--host", HOST, "--path", path, "--state-dir"])
+            .arg(site.scene.path("state"));
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
     assert!(!explain("/a").contains("last:"), "{}", explain("/a"));

@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use api::{
-    AuthorizedRequests, BypassHeader, ClientCacheControl, HeuristicParameters, NoVarySearch, NormalizedHeader,
-    PolicyTargetRef, VarnishCachePolicySpec,
+    AuthorizedRequests, BypassHeader, ClientCacheControl, HeuristicParameters, NoVarySearch,
+    NormalizedHeader, PolicyTargetRef, VarnishCachePolicySpec,
 };
 use model::{CacheKey, CachePolicy, Heuristic, Normalize};
 
@@ -234,7 +234,8 @@ mod tests {
             json!({"default_ttl_seconds": 60.0, "obey_clients": true, "share_authorized": true,
                 "normalize": [{"header": "accept-language", "values": ["en", "de-CH"]}], "no_vary_search": true})
         );
-        let ignored = of(&json!({"defaultTTL": "1m", "clientCacheControl": "Ignore", "authorization": "Bypass"}));
+        let ignored =
+            of(&json!({"defaultTTL": "1m", "clientCacheControl": "Ignore", "authorization": "Bypass"}));
         assert_eq!(serde_json::to_value(ignored.unwrap()).unwrap(), json!({"default_ttl_seconds": 60.0}));
     }
 

@@ -41,8 +41,13 @@ impl fmt::Debug for SessionKey {
 impl SessionKey {
     /// Of a secret that serves another purpose, too.
     pub fn of_secret(secret: &[u8]) -> Self {
+        Self::for_purpose(secret, b"varnish-gateway session persistence")
+    }
+
+    /// Of a secret that serves other purposes, too: what is signed for one is not signed for another.
+    pub fn for_purpose(secret: &[u8], purpose: &[u8]) -> Self {
         let secret = Sha256::digest(secret).into();
-        Self::new(Self::new(secret).sign(&[b"varnish-gateway session persistence"]))
+        Self::new(Self::new(secret).sign(&[purpose]))
     }
 
     /// HMAC-SHA256 (RFC 2104).
@@ -56,7 +61,7 @@ impl SessionKey {
     }
 
     /// Each part with its length: no two lists are the same bytes.
-    fn sign(&self, parts: &[&[u8]]) -> [u8; 32] {
+    pub fn sign(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut inner = self.inner.clone();
         for part in parts {
             inner.update((part.len() as u64).to_be_bytes());

@@ -49,8 +49,10 @@ pub(super) fn policy_rules(policy: &mut Value, violations: &mut Violations) {
     if text(spec, "authorization") == "Share"
         && bypassed.into_iter().any(|name| name.eq_ignore_ascii_case("authorization"))
     {
-        violations
-            .add("spec.authorization", "must not be Share where bypass.headers has Authorization; remove one");
+        violations.add(
+            "spec.authorization",
+            "must not be Share where bypass.headers has Authorization; remove one",
+        );
     }
     if text(spec, "noVarySearch") == "Obey" && has(&spec["cacheKey"], "queryParameters") {
         violations
@@ -59,7 +61,8 @@ pub(super) fn policy_rules(policy: &mut Value, violations: &mut Violations) {
     for normalized in list(spec, "normalize") {
         let header = text(normalized, "header");
         if !translate::may_be_normalized(header.as_bytes()) {
-            let what = "says more than which variant is wanted, or is normalized always; choose another header";
+            let what =
+                "says more than which variant is wanted, or is normalized always; choose another header";
             violations.add_value("spec.normalize.header", header, what);
         }
     }

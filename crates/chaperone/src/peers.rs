@@ -1,0 +1,254 @@
+//! Other pods of the Gateway hear what an unsafe method has changed here: best effort, past the API server.
+//!
+//! Takes what the front has invalidated ([`front::Write`]), and tells every peer in batches, by a POST to its health port. A message is
+//! signed with a key that is derived from the secret that all pods of a Gateway mount; whatever is not signed, is old, or is our own is
+//! ignored. Guarantees that no response waits for a peer, and that a peer that is slow or gone delays no other. Never tells what a peer
+//! told us.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use front::{SessionKey, Write};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use model::invalidation::{Invalidation, MOST_AT_ONCE, Order};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::event::Reporter;
+use crate::{State, invalidate};
+
+/// By which peers are told.
+pub(crate) const PATH: &str = "/peers/invalidate";
+const SIGNATURE: &str = "x-varnish-gateway-signature";
+const PURPOSE: &[u8] = b"varnish-gateway peers";
+
+/// Writes that come within this time are told together.
+const GATHER: Duration = Duration::from_millis(50);
+/// A peer that has not taken a message within this time is not told.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Clocks of pods differ; a message that somebody has recorded is of use to nobody after this time.
+const OLDEST: u64 = 60;
+const MOST_PEERS: usize = 256;
+const LARGEST: usize = 1 << 20;
+/// Messages that are carried out at once; others wait, or are refused with their connection.
+const AT_ONCE: usize = 4;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Message {
+    /// The process that tells it.
+    from: u64,
+    /// Seconds since 1970.
+    at: u64,
+    order: Order,
+}
+
+/// What messages are signed with, and by whom.
+#[derive(Debug)]
+pub struct Peers {
+    key: SessionKey,
+    own: u64,
+    room: Semaphore,
+}
+
+impl Peers {
+    /// `secret` is a file that all pods of the Gateway have. Without one there are no peers.
+    pub fn of_secret(secret: Option<&Path>) -> Option<Arc<Self>> {
+        let secret = std::fs::read(secret?).ok().filter(|secret| !secret.is_empty())?;
+        let key = SessionKey::for_purpose(&secret, PURPOSE);
+        Some(Arc::new(Self { key, own: router::random::next(), room: Semaphore::new(AT_ONCE) }))
+    }
+
+    fn signature(&self, body: &[u8]) -> String {
+        self.key.sign(&[body]).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The order in a message that a peer has signed lately; an empty one where it is our own.
+    fn read(&self, body: &[u8], signature: &str, now: u64) -> Option<Order> {
+        // Of the same length always; how many bytes agree shows in the time, and says nothing of the key.
+        let expected = self.signature(body);
+        let differs = expected.bytes().zip(signature.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
+        if signature.len() != expected.len() || differs != 0 {
+            return None;
+        }
+        let message: Message = serde_json::from_slice(body).ok()?;
+        let is_new = message.at.abs_diff(now) <= OLDEST;
+        is_new.then_some(if message.from == self.own { Order::default() } else { message.order })
+    }
+
+    /// Carries out what a peer tells.
+    pub(crate) async fn hear(
+        &self,
+        request: Request<Incoming>,
+        state: &watch::Receiver<State>,
+    ) -> StatusCode {
+        let tally = Arc::clone(&state.borrow().tally);
+        let signature = request.headers().get(SIGNATURE).and_then(|value| value.to_str().ok());
+        let Some(signature) = signature.map(str::to_owned) else { return StatusCode::FORBIDDEN };
+        let Ok(_place) = self.room.try_acquire() else { return StatusCode::SERVICE_UNAVAILABLE };
+        let body = timeout(PATIENCE, Limited::new(request.into_body(), LARGEST).collect());
+        let Ok(Ok(body)) = body.await else { return StatusCode::BAD_REQUEST };
+        let Some(order) = self.read(&body.to_bytes(), &signature, now()) else {
+            tally.peers_refused.fetch_add(1, Ordering::Relaxed);
+            return StatusCode::FORBIDDEN;
+        };
+        tally.peers_heard.fetch_add(order.invalidations.len() as u64, Ordering::Relaxed);
+        if !order.invalidations.is_empty() {
+            invalidate(state, &order.invalidations).await;
+        }
+        StatusCode::NO_CONTENT
+    }
+
+    /// Tells peers of writes until it is dropped.
+    pub async fn tell(&self, reporter: Reporter, addresses: watch::Receiver<Vec<SocketAddr>>) {
+        let state = reporter.state();
+        let tally = Arc::clone(&state.borrow().tally);
+        let mut writes = loop {
+            if let Some(http) = tally.http() {
+                break http.writes();
+            }
+            sleep(Duration::from_millis(200)).await;
+        };
+        loop {
+            let Some(order) = gather(&mut writes).await else { return std::future::pending().await };
+            let all = addresses.borrow().clone();
+            let count = order.invalidations.len() as u64;
+            let message = Message { from: self.own, at: now(), order };
+            let Ok(body) = serde_json::to_vec(&message) else { continue };
+            let signature = self.signature(&body);
+            let body = Bytes::from(body);
+            let mut sending = JoinSet::new();
+            for address in all.into_iter().take(MOST_PEERS) {
+                let (body, signature) = (body.clone(), signature.clone());
+                sending.spawn(async move {
+                    let sent = timeout(PATIENCE, send(address, body, &signature)).await;
+                    matches!(sent, Ok(Ok(StatusCode::NO_CONTENT)))
+                });
+            }
+            while let Some(sent) = sending.join_next().await {
+                let counter = if sent.unwrap_or(false) { &tally.peers_told } else { &tally.peers_not_told };
+                counter.fetch_add(count, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// What comes within [`GATHER`] after the first, by host.
+async fn gather(writes: &mut mpsc::Receiver<Write>) -> Option<Order> {
+    let mut all = vec![writes.recv().await?];
+    sleep(GATHER).await;
+    while all.len() < MOST_AT_ONCE
+        && let Ok(more) = writes.try_recv()
+    {
+        all.push(more);
+    }
+    let mut by_host: BTreeMap<String, Invalidation> = BTreeMap::new();
+    for Write { host, urls, groups } in all {
+        let of_host = by_host
+            .entry(host.clone())
+            .or_insert_with(|| Invalidation { hostname: Some(host), ..Invalidation::default() });
+        of_host.paths.extend(urls);
+        of_host.tags.extend(groups);
+    }
+    let each = by_host.into_values().map(|mut one| {
+        for list in [&mut one.paths, &mut one.tags] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        one
+    });
+    Some(Order { invalidations: each.collect() })
+}
+
+async fn send(address: SocketAddr, body: Bytes, signature: &str) -> Result<StatusCode, Failed> {
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let request = Request::post(PATH)
+        .header(hyper::header::HOST, address.to_string())
+        .header(hyper::header::CONNECTION, "close")
+        .header(SIGNATURE, signature)
+        .body(Full::new(body))?;
+    // It ends with the sender.
+    tokio::spawn(connection);
+    Ok(sender.send_request(request).await?.status())
+}
+
+/// Why does not matter: the peer is not told.
+struct Failed;
+
+impl<E: std::error::Error> From<E> for Failed {
+    fn from(_: E) -> Self {
+        Self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peers(secret: &str) -> Arc<Peers> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), secret).unwrap();
+        Peers::of_secret(Some(file.path())).unwrap()
+    }
+
+    #[test]
+    fn only_messages_of_peers_are_taken_and_only_new_ones() {
+        let (here, there, stranger) = (peers("secret"), peers("secret"), peers("other"));
+        let order = Order {
+            invalidations: vec![Invalidation { paths: vec!["/a".to_owned()], ..Invalidation::default() }],
+        };
+        let message = |from: u64, at: u64| Message { from, at, order: order.clone() };
+        let read = |message: &Message, signer: &Peers| {
+            let body = serde_json::to_vec(message).unwrap();
+            here.read(&body, &signer.signature(&body), 1000)
+        };
+        let good = message(there.own, 1000);
+        assert_eq!(read(&good, &there), Some(order.clone()));
+        assert_eq!(read(&good, &stranger), None);
+        assert_eq!(read(&message(here.own, 1000), &here), Some(Order::default()), "our own");
+        for at in [900, 1100] {
+            assert_eq!(read(&message(there.own, at), &there), None);
+        }
+        let body = serde_json::to_vec(&good).unwrap();
+        for signature in ["", "00", &"0".repeat(64), &there.signature(b"")] {
+            assert_eq!(here.read(&body, signature, 1000), None, "{signature}");
+        }
+        assert!(Peers::of_secret(None).is_none());
+        assert!(Peers::of_secret(Some(Path::new("/nowhere"))).is_none());
+    }
+
+    #[tokio::test]
+    async fn writes_are_gathered_by_host() {
+        let (sender, mut writes) = mpsc::channel(8);
+        let write = |host: &str, url: &str| Write {
+            host: host.to_owned(),
+            urls: vec![url.to_owned()],
+            groups: vec!["all".to_owned()],
+        };
+        for (host, url) in [("b", "/2"), ("a", "/1"), ("b", "/1"), ("b", "/2")] {
+            sender.try_send(write(host, url)).unwrap();
+        }
+        let order = gather(&mut writes).await.unwrap();
+        let all: Vec<_> = order
+            .invalidations
+            .iter()
+            .map(|one| (one.hostname.as_deref().unwrap(), one.paths.join(" "), one.tags.join(" ")))
+            .collect();
+        assert_eq!(all, [("a", "/1".into(), "all".into()), ("b", "/1 /2".into(), "all".to_owned())]);
+    }
+}
