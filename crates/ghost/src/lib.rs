@@ -27,6 +27,7 @@ mod guard;
 mod index;
 mod invalidate;
 mod journal;
+mod lookup;
 mod message;
 mod object;
 mod preamble;

@@ -1,5 +1,7 @@
 //! What VCL calls. Every function stops a panic at its border ([`crate::guard`]).
 
+mod reading;
+
 use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
@@ -18,8 +20,8 @@ use crate::table::Table;
 use crate::task::Task;
 use crate::tunnel::{asks_for_websocket, tokens};
 use crate::{
-    answer, cache, cache_status, client, conditions, forwarded, journal, retire, sent, stats, target, trace,
-    writes,
+    answer, cache, cache_status, client, conditions, forwarded, journal, lookup, retire, sent, stats, target,
+    trace, writes,
 };
 
 #[unsafe(no_mangle)]
@@ -173,9 +175,9 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             task.sent = sent::leave_out_overrides(message, task.rule(), task.sent);
         }
         if asks && let Some(cache) = task.decision().and_then(Decision::cache) {
-            cache::normalize(cache, message);
+            lookup::normalize(cache, message);
             if untouched && seldom & sent::CACHE_CONTROL != 0 && cache.obeys_clients() {
-                task.asked = cache::asked(message);
+                task.asked = lookup::asked(message);
             }
         }
     }
@@ -232,6 +234,12 @@ fn chosen_director(ghost: &Ghost, table: &Table, decision: &Decision<'_>) -> Dir
         Action::Preflight => ghost.preflight.raw(),
         _ => ghost.no_backend.raw(),
     })
+}
+
+/// Does the request go to an origin past the cache of its rule, because of its path?
+fn bypasses(decision: &Decision<'_>) -> bool {
+    let forwards = matches!(decision.action(), Action::Forward { .. });
+    forwards && decision.is_ambiguous() && decision.rule().is_some_and(|rule| rule.cache().is_some())
 }
 
 /// Makes the response the client's own: what is stored stays as the origin sent it.
@@ -382,7 +390,7 @@ unsafe extern "C" fn vmod_router_hash(ctx: *const Ctx, ghost: *const Ghost) {
         let (task, message) = unsafe { (Task::existing(ctx, &*ghost), Message::new(ffi::gs_req(ctx))) };
         if let Some(message) = message {
             // SAFETY: as above.
-            unsafe { cache::hash(ctx, task, message) };
+            unsafe { lookup::hash(ctx, task, message) };
         }
     });
 }
@@ -484,7 +492,7 @@ unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, ghost: *const Ghost) -> 
 unsafe extern "C" fn vmod_router_internal(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
     guarded(ctx, 0, || {
         // SAFETY: Varnish passes a live context and our object.
-        let (ghost, director) = unsafe { (&*ghost, director(ctx)) };
+        let (ghost, director) = unsafe { (&*ghost, reading::director(ctx)) };
         let is_control = ghost.control().map(OwnedDirector::raw) == Some(director);
         u32::from(is_control || ghost.invalidated.raw() == director)
     })
@@ -501,17 +509,19 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         let result = unsafe { cache::tell(ctx, tells_status, resp) };
         cache::show_range(resp);
         if let Some(task) = &task {
-            if let Some(cache) = task.decision().and_then(Decision::cache) {
-                if result != stats::PASS {
-                    cache.consumed_fields().for_each(|name| resp.remove_header(name));
-                }
+            let cache = task.decision().and_then(Decision::cache);
+            if let Some(cache) = cache.filter(|_| result != stats::PASS) {
+                cache.consumed_fields().for_each(|name| resp.remove_header(name));
+            }
+            if tells_status
+                && (cache.is_some() || task.decision().is_some_and(bypasses))
                 // SAFETY: as above.
-                if tells_status && let Some(req) = unsafe { Message::new(ffi::gs_req(ctx)) } {
-                    // SAFETY: as above.
-                    let key = task.shows_key.then(|| unsafe { cache::key(ctx, Some(task), req) });
-                    // SAFETY: as above.
-                    unsafe { cache_status::tell(ctx, result, req, resp, key.as_ref()) };
-                }
+                && let Some(req) = unsafe { Message::new(ffi::gs_req(ctx)) }
+            {
+                // SAFETY: as above.
+                let key = task.shows_key.then(|| unsafe { lookup::key(ctx, Some(task), req) });
+                // SAFETY: as above.
+                unsafe { cache_status::tell(ctx, result, req, resp, key.as_ref()) };
             }
             // SAFETY: as above.
             unsafe { edit_response(ctx, task, &mut resp) };
@@ -563,111 +573,4 @@ unsafe extern "C" fn vmod_router_count(ctx: *const Ctx, ghost: *const Ghost) {
         }
         client::tell_front(task, resp);
     });
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn vmod_router_backend(ctx: *const Ctx, ghost: *const Ghost) -> Director {
-    guarded(ctx, std::ptr::null(), || {
-        // SAFETY: Varnish passes a live context and our object.
-        unsafe {
-            if ffi::gs_on_backend_side(ctx) == 1 {
-                return ffi::gs_bereq_backend(ctx);
-            }
-            // Not what is hinted at now: user VCL may want to come back to it.
-            let ghost = &*ghost;
-            match Task::existing(ctx, ghost).and_then(|task| Some((task.table(), task.decision()?))) {
-                Some((table, decision)) => chosen_director(ghost, table, decision),
-                None => ffi::gs_hinted(ctx),
-            }
-        }
-    })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn vmod_router_route_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
-    guarded(ctx, std::ptr::null(), || text(ctx, ghost, |chosen| chosen.rule.map(router::Rule::route_name)))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn vmod_router_rule_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
-    guarded(ctx, std::ptr::null(), || text(ctx, ghost, |chosen| chosen.rule?.rule_name()))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn vmod_router_listener_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
-    guarded(ctx, std::ptr::null(), || text(ctx, ghost, |chosen| chosen.listener))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn vmod_router_group_name(ctx: *const Ctx, ghost: *const Ghost) -> *const c_char {
-    guarded(ctx, std::ptr::null(), || text(ctx, ghost, |chosen| chosen.group))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn vmod_router_rule_index(ctx: *const Ctx, ghost: *const Ghost) -> i64 {
-    guarded(ctx, -1, || {
-        // SAFETY: Varnish passes a live context and our object.
-        unsafe { chosen(ctx, &*ghost) }.and_then(|c| c.rule).map_or(-1, |rule| i64::from(rule.rule_index()))
-    })
-}
-
-/// What was decided, on whichever side of Varnish we are asked.
-#[derive(Default)]
-struct Chosen<'a> {
-    rule: Option<&'a router::Rule>,
-    listener: Option<&'a str>,
-    group: Option<&'a str>,
-}
-
-/// # Safety
-/// `ctx` must be a live context.
-unsafe fn chosen<'a>(ctx: *const Ctx, ghost: &'a Ghost) -> Option<Chosen<'a>> {
-    // SAFETY: the director lives as long as the fetch, the task's state as long as the task.
-    unsafe {
-        if ffi::gs_on_backend_side(ctx) == 1 {
-            let director = ffi::gs_bereq_backend(ctx);
-            return match target::of_director(director) {
-                Some(target) => Some(Chosen {
-                    rule: Some(target.rule()),
-                    group: Some(target.group_name()),
-                    ..Chosen::default()
-                }),
-                None => Some(Chosen { rule: answer::of_director(director)?.rule(), ..Chosen::default() }),
-            };
-        }
-        let decision = Task::existing(ctx, ghost)?.decision()?;
-        let rule = decision.rule();
-        let group = match (decision.action(), rule) {
-            (Action::Forward { group }, Some(rule)) => Some(rule.groups()[group].name()),
-            _ => None,
-        };
-        Some(Chosen { rule, listener: decision.listener().map(router::Listener::name), group })
-    }
-}
-
-fn text<'a>(
-    ctx: *const Ctx,
-    ghost: *const Ghost,
-    of: impl FnOnce(Chosen<'a>) -> Option<&'a str>,
-) -> *const c_char {
-    // SAFETY: Varnish passes a live context and our object.
-    let chosen = unsafe { chosen(ctx, &*ghost) };
-    // SAFETY: as above.
-    chosen.and_then(of).map_or(std::ptr::null(), |text| unsafe { copied(ctx, text) })
-}
-
-/// # Safety
-/// `ctx` must be a live context.
-unsafe fn copied(ctx: *const Ctx, text: &str) -> *const c_char {
-    // SAFETY: the workspace lives as long as the task.
-    unsafe { ffi::gs_ws_copy(ctx, text.as_ptr(), text.len()) }
-}
-
-/// # Safety
-/// `ctx` must be a live context.
-unsafe fn director(ctx: *const Ctx) -> Director {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if ffi::gs_on_backend_side(ctx) == 1 { ffi::gs_bereq_backend(ctx) } else { ffi::gs_hinted(ctx) }
-    }
 }
