@@ -32,6 +32,8 @@ struct Layer {
     health: Box<[Box<[Arc<health::Group>]>]>,
     /// And of those that get copies of its requests.
     mirrors: Box<[Box<[Arc<health::Group>]>]>,
+    /// The same for backendRefs with mirrors of their own, by rule and group.
+    backend_mirrors: HashMap<(u32, usize), Box<[Arc<health::Group>]>>,
     /// Of the rules that have them; empty where none has.
     sessions: Box<[Option<Box<Sessions>>]>,
     /// Rules that need the front for misses, by identity and host.
@@ -49,6 +51,13 @@ impl RuleId {
     pub(crate) fn of(decision: &Decision<'_>) -> Option<Self> {
         decision.rule_id().map(|id| Self { id, of_base: decision.is_of_base() })
     }
+}
+
+/// Whose mirrors: those of a rule, or those of one of its groups alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MirrorsOf {
+    pub(crate) rule: RuleId,
+    pub(crate) group: Option<usize>,
 }
 
 /// A listener of a [`Table`].
@@ -73,11 +82,15 @@ impl Layer {
         }
         let groups =
             |rule: &Rule| rule.groups().iter().map(|group| health.group(rule.route_name(), group)).collect();
-        let copies = |rule: &Rule| {
-            let of_rule = |mirror: &router::Mirror| health.mirror(rule.route_name(), mirror.group());
-            rule.mirrors().iter().map(of_rule).collect()
+        let copies = |rule: &Rule, mirrors: &[router::Mirror]| -> Box<[Arc<health::Group>]> {
+            mirrors.iter().map(|mirror| health.mirror(rule.route_name(), mirror.group())).collect()
         };
-        let mirrors = router.rules().iter().map(copies).collect();
+        let mirrors = router.rules().iter().map(|rule| copies(rule, rule.mirrors())).collect();
+        let of_groups = router.rules().iter().zip(0..).flat_map(|(rule, id)| {
+            let groups = rule.groups().iter().enumerate().filter(|(_, group)| !group.mirrors().is_empty());
+            groups.map(move |(at, group)| ((id, at), copies(rule, group.mirrors())))
+        });
+        let backend_mirrors = of_groups.collect();
         let health = router.rules().iter().map(groups).collect();
         let needs_front = |rule: &&Rule| (0..rule.groups().len()).any(|group| rule.needs_front(group));
         let by_identity = router.rules().iter().zip(0..).filter(|(rule, _)| needs_front(rule));
@@ -89,7 +102,16 @@ impl Layer {
         } else {
             Box::default()
         };
-        Self { router, counters, routes: routes.into(), health, mirrors, sessions, by_identity }
+        Self {
+            router,
+            counters,
+            routes: routes.into(),
+            health,
+            mirrors,
+            backend_mirrors,
+            sessions,
+            by_identity,
+        }
     }
 }
 
@@ -132,10 +154,23 @@ impl Table {
         Some(Target { group: self.rule(at)?.groups().get(group)?, health })
     }
 
-    /// The Service that gets copies by this mirror of a rule.
-    pub(crate) fn mirror(&self, at: RuleId, mirror: usize) -> Option<Target<'_>> {
-        let health = self.layer(at.of_base).mirrors.get(at.id as usize)?.get(mirror)?;
-        Some(Target { group: self.rule(at)?.mirrors().get(mirror)?.group(), health })
+    /// The mirrors of a rule, or of one of its groups.
+    pub(crate) fn mirrors(&self, of: MirrorsOf) -> &[router::Mirror] {
+        let Some(rule) = self.rule(of.rule) else { return &[] };
+        match of.group {
+            None => rule.mirrors(),
+            Some(group) => rule.groups().get(group).map_or(&[], |group| group.mirrors()),
+        }
+    }
+
+    /// The Service that gets copies by one of these mirrors.
+    pub(crate) fn mirror(&self, of: MirrorsOf, at: usize) -> Option<Target<'_>> {
+        let (layer, id) = (self.layer(of.rule.of_base), of.rule.id);
+        let known = match of.group {
+            None => layer.mirrors.get(id as usize)?,
+            Some(group) => layer.backend_mirrors.get(&(id, group))?,
+        };
+        Some(Target { group: self.mirrors(of).get(at)?.group(), health: known.get(at)? })
     }
 
     /// The sessions of a rule that has them.

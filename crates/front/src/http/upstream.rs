@@ -35,7 +35,7 @@ use super::origin::{self, Failure, Patience, Sent, Target, Try};
 use super::record::{Record, Watch};
 use super::request::{self, EditedRequest};
 use super::response;
-use super::table::{RuleId, Table};
+use super::table::{MirrorsOf, RuleId, Table};
 
 /// How much is read of an answer that is discarded, so that its connection can carry another request.
 const MOST_DRAINED: u64 = 64 << 10;
@@ -113,11 +113,11 @@ pub(crate) async fn send(call: Call<'_>, request: Prepared, record: &mut Record)
     let rule = call.table.rule(call.rule).ok_or(Failure::Unreachable)?;
     let target = call.table.target(call.rule, call.group).ok_or(Failure::Unreachable)?;
     // A tunnel has one end.
-    let feeds = if call.pooled && !rule.mirrors().is_empty() {
-        mirror::begin(call.http, call.table, call.rule, &parts, !body.is_empty())
-    } else {
-        Vec::new()
-    };
+    let mut feeds = Vec::new();
+    if call.pooled && !rule.mirrors().is_empty() {
+        let of = MirrorsOf { rule: call.rule, group: None };
+        feeds = mirror::begin(call.http, call.table, of, &parts, !body.is_empty());
+    }
     if let Some(edits) = target.group.edits() {
         let mut edited = EditedRequest { parts: &mut parts, failed: false };
         edits.edit_request(url.as_str().as_bytes(), &mut edited);
@@ -127,7 +127,11 @@ pub(crate) async fn send(call: Call<'_>, request: Prepared, record: &mut Record)
         request::remove_internals(&mut parts.headers);
         request::name_us(&mut parts.headers, call.table);
     }
-    if rule.is_plain() && call.deadline.is_none() {
+    if call.pooled && !target.group.mirrors().is_empty() {
+        let of = MirrorsOf { rule: call.rule, group: Some(call.group) };
+        feeds.extend(mirror::begin(call.http, call.table, of, &parts, !body.is_empty()));
+    }
+    if rule.is_plain() && call.deadline.is_none() && feeds.is_empty() {
         let mut one = Try { pooled: call.pooled, ..Try::default() };
         let request = Request::from_parts(parts, body);
         let began = Instant::now();

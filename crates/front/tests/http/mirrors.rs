@@ -88,6 +88,66 @@ async fn every_mirror_gets_what_the_origin_gets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_mirror_of_one_backend_gets_what_that_backend_gets() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    let (of_rule, of_backend) = (Origin::start().await, Origin::start().await);
+    let front = Front::with(&[origin.address], |config| {
+        let set = vec![Header { name: "X-Backend".into(), value: "one".into() }];
+        let modifier = HeaderModifier { set, ..HeaderModifier::default() };
+        let rule = rule(config);
+        let mut second = rule.backend_groups[0].clone();
+        second.backends = vec![ghost::Endpoint { address: other.address.ip(), port: other.address.port() }];
+        second.name = Some("test/other:80".into());
+        rule.backend_groups[0].filters =
+            Some(Filters { request_header_modifier: Some(modifier), ..Filters::default() });
+        rule.backend_groups[0].mirrors = vec![mirror(of_backend.address, None)];
+        rule.backend_groups.push(second);
+        rule.mirrors = vec![mirror(of_rule.address, None)];
+    })
+    .await;
+    let post =
+        b"POST /shop HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+    for request in [GET, post].repeat(30) {
+        assert_eq!(status(&front.say(request).await), 200);
+    }
+    let at_origin = requests(&origin);
+    assert!(at_origin > 0 && requests(&other) > 0, "both get requests");
+    until("a copy for the rule's mirror, and one for the backend's", || {
+        front.http.mirrored(Mirrored::Answered) as usize == 60 + at_origin
+    })
+    .await;
+    assert_eq!((requests(&of_rule), requests(&of_backend)), (60, at_origin));
+    let seen = of_backend.seen().concat();
+    assert_eq!(
+        seen.matches("x-backend: one\r\n").count(),
+        at_origin,
+        "with the filters of the backendRef: {seen}"
+    );
+    assert_eq!(
+        seen.matches("\r\n\r\nhello").count(),
+        origin.seen().concat().matches("\r\n\r\nhello").count()
+    );
+    assert!(!of_rule.seen().concat().contains("x-backend"), "filters of a backendRef are for it alone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_rule_copies_bodies_to_the_mirror_of_its_backend() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    let front = Front::with(&[origin.address], |config| {
+        rule(config).backend_groups[0].mirrors = vec![mirror(other.address, None)];
+    })
+    .await;
+    let body = "x".repeat(100_000);
+    let post = format!(
+        "POST /shop HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    assert_eq!(status(&front.say(post.as_bytes()).await), 200);
+    until("a copy", || front.http.mirrored(Mirrored::Answered) == 1).await;
+    assert!(other.seen().concat().ends_with(&body) && origin.seen().concat().ends_with(&body));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_mirror_answers_reaches_nobody() {
     let (origin, other) = (Origin::start().await, Origin::start().await);
     let front = front(&origin, &[other.address]).await;

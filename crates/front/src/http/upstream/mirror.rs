@@ -21,7 +21,7 @@ use super::super::body::{BoxError, ClientBody, Progress};
 use super::super::deadline::{Limit, Until};
 use super::super::origin::{self, Failure, Patience, Try};
 use super::super::record::Watch;
-use super::super::table::{RuleId, Table};
+use super::super::table::{MirrorsOf, Table};
 use super::drain;
 use super::upload::{Memory, Taken};
 
@@ -118,21 +118,20 @@ impl Drop for Place {
     }
 }
 
-/// Sends copies of the request to the mirrors of its rule, each in a task of its own. `parts`: with the edits of the rule.
-/// Returns the queues that take the body as it comes in; none where no copy is sent.
+/// Sends copies of the request to these mirrors of its rule or of its backendRef, each in a task of its own. `parts`: with the
+/// edits made so far. Returns the queues that take the body as it comes in; none where no copy is sent.
 pub(crate) fn begin(
     http: &Arc<Http>,
     table: &Arc<Table>,
-    rule: RuleId,
+    of: MirrorsOf,
     parts: &Parts,
     has_body: bool,
 ) -> Vec<Feed> {
-    let mirrors = table.rule(rule).map_or(&[][..], |rule| rule.mirrors());
+    let mirrors = table.mirrors(of);
     let mut feeds = Vec::new();
     for at in (0..mirrors.len()).filter(|at| mirrors[*at].takes(random::next())) {
         let shared = &http.upstream.mirrors;
-        let Some(target) = table.mirror(rule, at).filter(|target| !target.group.endpoints().is_empty())
-        else {
+        let Some(target) = table.mirror(of, at).filter(|target| !target.group.endpoints().is_empty()) else {
             shared.count(Mirrored::NoEndpoint);
             continue;
         };
@@ -153,7 +152,7 @@ pub(crate) fn begin(
         *request.headers_mut() = parts.headers.clone();
         let table = Arc::clone(table);
         drop(tokio::spawn(async move {
-            let outcome = carry(&place.http, &table, (rule, at), request).await;
+            let outcome = carry(&place.http, &table, (of, at), request).await;
             place.http.upstream.mirrors.count(outcome);
         }));
     }
@@ -163,10 +162,10 @@ pub(crate) fn begin(
 async fn carry(
     http: &Http,
     table: &Table,
-    (rule, at): (RuleId, usize),
+    (of, at): (MirrorsOf, usize),
     request: Request<ClientBody>,
 ) -> Mirrored {
-    let Some(target) = table.mirror(rule, at) else { return Mirrored::NoEndpoint };
+    let Some(target) = table.mirror(of, at) else { return Mirrored::NoEndpoint };
     let until = Until { at: Instant::now() + LONGEST, limit: Limit::Request, is_fault: false };
     let mut one = Try { pooled: true, until: Some(until), ..Try::default() };
     let patience = Patience::from(table.router().timeouts());
