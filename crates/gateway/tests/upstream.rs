@@ -5,8 +5,8 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Ask, Origin, Program, Scene, cache_policy, class, free_port, front_carries_http, gateway, get, route,
-    service, wait_for,
+    Ask, Origin, Program, Scene, cache_policy, class, free_port, front_carries_http, gateway, get,
+    parameters, route, service, wait_for,
 };
 
 struct Site {
@@ -81,6 +81,66 @@ fn a_cached_rule_keeps_its_time_and_what_is_cached_is_served_at_once() {
     });
     assert_eq!(hit.text(), "slow");
     assert_eq!(get(site.port, "a", "/page").status, 200);
+}
+
+/// Past its time and within keep, with an origin that takes longer than the rule allows.
+fn a_stale_object_is_served_in_place_of_504(class: &str) {
+    let (port, origin) = (free_port(), Origin::new("slow"));
+    origin.release();
+    let rules = "
+  rules:
+  - name: kept
+    timeouts: {request: 700ms}
+    matches: [{path: {value: /hold/kept}}]
+    backendRefs: [{name: shop, port: 80}]
+  - name: by-try
+    timeouts: {backendRequest: 700ms}
+    matches: [{path: {value: /hold/by-try}}]
+    backendRefs: [{name: shop, port: 80}]
+  - name: without
+    timeouts: {request: 700ms}
+    matches: [{path: {value: /hold/without}}]
+    backendRefs: [{name: shop, port: 80}]
+";
+    let policy = |name: &str, spec: &str| {
+        cache_policy(name, "shop", spec).replace("name: shop}", &format!("name: shop, sectionName: {name}}}"))
+    };
+    let manifests = [
+        class.to_owned(),
+        gateway("web", &[port]),
+        service("shop", &[origin.address()]),
+        route("shop", rules),
+        policy("kept", "  forcedTTL: 500ms\n  grace: 0s\n  keep: 1h"),
+        policy("by-try", "  forcedTTL: 500ms\n  grace: 0s\n  keep: 1h"),
+        policy("without", "  forcedTTL: 500ms\n  grace: 0s\n  keep: 0s"),
+    ];
+    let scene = Scene::new(&manifests.concat());
+    let _program = scene.serve();
+    for path in ["/hold/kept", "/hold/by-try", "/hold/without"] {
+        assert_eq!(get(port, "a", path).status, 200, "{path}");
+    }
+    origin.hold();
+    std::thread::sleep(Duration::from_secs(1));
+    for (path, status) in
+        [("/hold/kept", 200), ("/hold/by-try", 200), ("/hold/without", 504), ("/hold/kept/new", 504)]
+    {
+        let began = Instant::now();
+        let answer = get(port, "a", path);
+        let took = began.elapsed();
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.header("x-cache") == Some("STALE"), status == 200, "{path}: {answer:?}");
+        assert!(took >= Duration::from_millis(600) && took < Duration::from_secs(4), "{path}: {took:?}");
+    }
+}
+
+#[test]
+fn a_stale_object_is_served_where_the_time_of_the_rule_ends() {
+    a_stale_object_is_served_in_place_of_504(&class());
+}
+
+#[test]
+fn a_stale_object_is_served_where_the_time_ends_and_every_request_goes_through_varnishd() {
+    a_stale_object_is_served_in_place_of_504(&parameters("{dataPath: Varnish}"));
 }
 
 #[test]

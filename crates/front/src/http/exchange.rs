@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
@@ -25,6 +26,7 @@ use super::table::{ListenerId, RuleId, Table};
 use super::tunnel::{self, ClientSide};
 use super::upstream::session::Found;
 use super::upstream::{self, Call};
+use super::varnishd::Reply;
 
 /// What was decided, without a borrow of the table.
 #[derive(Debug)]
@@ -339,6 +341,10 @@ pub(crate) fn failed(why: Failure) -> Own {
     }
 }
 
+/// The miss that varnishd waits for ends with the request's time. For this time the front then waits for what varnishd makes of it: a
+/// stale response, where the cache policy allows one.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
 /// By varnishd; or to the origin where it is not there.
 async fn ask_cache(
     client: &Arc<Client>,
@@ -353,9 +359,13 @@ async fn ask_cache(
         traced.write(&mut parts.headers, false);
     }
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
-    let asked = within(decided.deadline, cache::ask(client, &parts, &request::url(&parts.uri))).await;
-    let Ok(asked) = asked else {
-        // What varnishd fetches meanwhile is stored for the next request.
+    let patience = decided.deadline.map(|until| Until { at: until.at + LAST_MOMENT, ..until });
+    let asked = within(patience, cache::ask(client, &parts, &request::url(&parts.uri))).await;
+    let is_late = decided.deadline.is_some_and(|until| until.is_over());
+    let is_timeout = |asked: &Option<(http::response::Parts, Reply)>| {
+        is_late && asked.as_ref().is_some_and(|(parts, _)| parts.status == StatusCode::GATEWAY_TIMEOUT)
+    };
+    let Some(asked) = asked.ok().filter(|asked| !is_timeout(asked)) else {
         record.because(Failure::Deadline.into());
         return response::with_body(failed(Failure::Deadline), Some(table), decided.rule, record, OTHER);
     };
@@ -371,7 +381,9 @@ async fn ask_cache(
         }
         record.answered(table, decided.rule, parts.status.as_u16(), result);
         let idle = Patience::from(table.router().timeouts()).idle;
-        return Response::from_parts(parts, AnswerBody::of_cache(reply, (idle, decided.deadline), record));
+        // A stale response that comes in place of 504 has begun after the end.
+        let until = decided.deadline.filter(|_| !is_late);
+        return Response::from_parts(parts, AnswerBody::of_cache(reply, (idle, until), record));
     }
     // No origin was asked yet.
     record.goes(Way::Own);

@@ -109,6 +109,11 @@ impl Origin {
         *self.shared.manner.lock().unwrap() = Manner { status, headers };
     }
 
+    /// Holds answers to `/hold…` again.
+    pub(crate) fn hold(&self) {
+        *self.shared.released.0.lock().unwrap() = false;
+    }
+
     /// Answers what was held, and holds nothing any more.
     pub(crate) fn release(&self) {
         *self.shared.released.0.lock().unwrap() = true;
