@@ -4,9 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{
-    Ask, Scene, cache_policy, class, free_port, gateway, get, parameters, route_to, service,
+    Ask, Authority, Leaf, Scene, cache_policy, class, free_port, gateway, get, parameters, route_to, service,
 };
 
 /// An origin that speaks HTTP/2 with prior knowledge, and nothing else. Answers with the request's body, or `h2`.
@@ -15,6 +18,113 @@ struct H2Origin {
     /// Methods and paths.
     seen: Arc<Mutex<Vec<String>>>,
     _runtime: tokio::runtime::Runtime,
+}
+
+/// What a TLS server has agreed on with its clients, one for each connection.
+type Agreed = Arc<Mutex<Vec<String>>>;
+
+/// A TLS server that takes `h2` and `http/1.1` by ALPN, `h2` rather.
+fn tls(leaf: &Leaf) -> tokio_rustls::TlsAcceptor {
+    let chain = CertificateDer::pem_slice_iter(leaf.chain.as_bytes()).collect::<Result<Vec<_>, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    tokio_rustls::TlsAcceptor::from(Arc::new(config))
+}
+
+/// Answers with the protocol that was agreed on.
+fn negotiating(leaf: &Leaf) -> (SocketAddr, Agreed, tokio::runtime::Runtime) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let (address, acceptor) = (listener.local_addr().unwrap(), tls(leaf));
+    let agreed = Agreed::default();
+    let of_server = Arc::clone(&agreed);
+    runtime.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, agreed) = (acceptor.clone(), Arc::clone(&of_server));
+            tokio::spawn(async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec).unwrap_or_default();
+                let protocol = String::from_utf8(protocol).unwrap();
+                agreed.lock().unwrap().push(protocol.clone());
+                if protocol != "h2" {
+                    let mut buffer = [0; 4096];
+                    while let Ok(1..) = stream.read(&mut buffer).await {
+                        let head = format!(
+                            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{protocol}",
+                            protocol.len()
+                        );
+                        let _ = stream.write_all(head.as_bytes()).await;
+                    }
+                    return;
+                }
+                let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+                while let Some(Ok((_, mut respond))) = connection.accept().await {
+                    if let Ok(mut send) = respond.send_response(http::Response::new(()), false) {
+                        let _ = send.send_data(Bytes::from_static(b"h2"), true);
+                    }
+                }
+            });
+        }
+    });
+    (address, agreed, runtime)
+}
+
+#[test]
+fn a_backend_with_tls_is_offered_what_its_app_protocol_says() {
+    let ca = Authority::new();
+    let leaf = ca.leaf(&["shop.internal"]);
+    let policy = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: shop}
+spec:
+  targetRefs: [{group: '', kind: Service, name: shop}]
+  validation: {hostname: shop.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}
+---
+";
+    for (app_protocol, expected) in
+        [("h2", "h2"), ("kubernetes.io/h2c", "h2"), ("https", "http/1.1"), ("", "http/1.1")]
+    {
+        for data_path in ["Auto", "Varnish"] {
+            let (port, (endpoint, agreed, _runtime)) = (free_port(), negotiating(&leaf));
+            let said = if app_protocol.is_empty() {
+                String::new()
+            } else {
+                format!(", appProtocol: {app_protocol}")
+            };
+            let shop = service("shop", &[endpoint]).replacen("port: 80", &format!("port: 80{said}"), 1);
+            let class = parameters(&format!("{{dataPath: {data_path}}}"));
+            let kept = route_to("kept", "/kept", "shop");
+            let scene = Scene::new(
+                &[
+                    &class,
+                    &gateway("web", &[port]),
+                    &shop,
+                    &route_to("shop", "/", "shop"),
+                    &kept,
+                    &cache_policy("kept", "kept", "  defaultTTL: 1h"),
+                    &ca.config_map("ca"),
+                    policy,
+                ]
+                .concat(),
+            );
+            let _program = scene.serve();
+            for path in ["/", "/kept"] {
+                let answer = get(port, "shop.example.com", path);
+                let got = (answer.status, answer.text());
+                assert_eq!(got, (200, expected.to_owned()), "{app_protocol} {data_path} {path}");
+            }
+            let agreed = agreed.lock().unwrap().clone();
+            assert!(agreed.iter().all(|one| one == expected), "{app_protocol} {data_path}: {agreed:?}");
+        }
+    }
 }
 
 impl H2Origin {

@@ -207,6 +207,57 @@ async fn a_body_that_is_larger_is_sent_once_and_not_kept() {
     assert_eq!((front.http.retries(), front.http.retries_without_body()), (0, 2));
 }
 
+/// Takes uploads, counts their bytes, and is busy.
+async fn sink() -> (SocketAddr, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (requests, bytes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (of_requests, of_bytes) = (Arc::clone(&requests), Arc::clone(&bytes));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            of_requests.fetch_add(1, Ordering::Relaxed);
+            let of_bytes = Arc::clone(&of_bytes);
+            tokio::spawn(async move {
+                let (mut buffer, mut tail) = (vec![0; 1 << 20], Vec::new());
+                while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+                    of_bytes.fetch_add(count, Ordering::Relaxed);
+                    tail.extend_from_slice(&buffer[count.saturating_sub(5)..count]);
+                    tail.drain(..tail.len().saturating_sub(5));
+                    if tail == b"0\r\n\r\n" {
+                        let _ = stream.write_all(BUSY).await;
+                    }
+                }
+            });
+        }
+    });
+    (address, requests, bytes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_of_one_gib_is_sent_once_and_takes_no_memory() {
+    const PART: usize = 1 << 20;
+    const PARTS: usize = 1 << 10;
+    let (endpoint, requests, bytes) = sink().await;
+    let front = front(&[endpoint], retry(5, &[503])).await;
+    let mut client = front.connect().await;
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
+    let part = [format!("{PART:x}\r\n").as_bytes(), &vec![b'x'; PART], b"\r\n"].concat();
+    let mut most_kept = 0;
+    for _ in 0..PARTS {
+        client.write_all(&part).await.unwrap();
+        most_kept = most_kept.max(front.http.kept_upload_bytes());
+    }
+    client.write_all(b"0\r\n\r\n").await.unwrap();
+    let mut answer = vec![0; 4096];
+    let count = client.read(&mut answer).await.unwrap();
+    assert_eq!(status(&String::from_utf8_lossy(&answer[..count])), 503);
+    assert_eq!((requests.load(Ordering::Relaxed), front.http.retries()), (1, 0), "it is sent once");
+    assert!(bytes.load(Ordering::Relaxed) >= PART * PARTS, "all of it has come");
+    assert_eq!(front.http.retries_without_body(), 1);
+    assert!(most_kept <= 64 << 10, "{most_kept} bytes were kept");
+    assert_eq!(front.http.kept_upload_bytes(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_storm_stays_within_its_budget() {
     let origin = Origin::start().await;
