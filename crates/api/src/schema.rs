@@ -40,6 +40,14 @@ pub(crate) fn not_zero() -> Value {
     )])
 }
 
+/// The rule for a time that must not be zero, and not long.
+pub(crate) fn up_to_one_hour() -> Value {
+    rules(&[(
+        "duration(self) > duration('0s') && duration(self) <= duration('1h')",
+        "must be longer than zero, and 1h at most",
+    )])
+}
+
 /// The rule for headers that ghost keeps for itself. `name` is where the list's item has the header's name.
 pub(crate) fn no_ghost_headers(name: &str) -> Value {
     let item = name.split('.').next().unwrap_or(name);

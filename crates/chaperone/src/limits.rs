@@ -20,7 +20,11 @@ pub(crate) fn limits(routing: &Routing) -> front::Limits {
         connections_per_address: of_clients.connections_per_address,
         hello_bytes: count(of_tls.client_hello_bytes, default.hello_bytes),
         idle_timeout: seconds(of_tls.idle_seconds, default.idle_timeout),
-        udp: default.udp,
+        udp: front::UdpLimits {
+            sessions: count(of_clients.udp_sessions, default.udp.sessions),
+            idle_timeout: seconds(of_clients.udp_idle_seconds, default.udp.idle_timeout),
+            established_timeout: seconds(of_clients.udp_established_seconds, default.udp.established_timeout),
+        },
         http: front::HttpLimits {
             head_timeout: seconds(of_clients.header_seconds, http.head_timeout),
             idle_timeout: seconds(of_clients.idle_seconds, http.idle_timeout),
@@ -81,6 +85,9 @@ mod tests {
                 stall_seconds: Some(8.0),
                 streams: Some(9),
                 resets: Some(10),
+                udp_sessions: Some(11),
+                udp_idle_seconds: Some(12.5),
+                udp_established_seconds: Some(13.0),
             }),
             ..Routing::default()
         };
@@ -98,6 +105,12 @@ mod tests {
             resets: 10,
         };
         assert_eq!(limits.http, expected);
+        let udp = front::UdpLimits {
+            sessions: 11,
+            idle_timeout: Duration::from_millis(12_500),
+            established_timeout: Duration::from_secs(13),
+        };
+        assert_eq!(limits.udp, udp);
     }
 
     #[test]

@@ -233,6 +233,31 @@ fn a_gateway_of_streams_alone_drains_its_connections() {
 }
 
 #[test]
+fn sessions_of_udp_are_limited_as_parameters_say() {
+    let (port, a) = (free_port(), echo("a"));
+    let limits = "{limits: {maxUdpSessions: 1, udpIdleTimeout: 2s, udpEstablishedTimeout: 2s}}";
+    let all = [
+        parameters(limits),
+        gateway_of("web", &[listener("UDP", port)]),
+        both("a", a, ""),
+        stream_route("UDPRoute", "udp", "{name: a, port: 7}"),
+    ];
+    let scene = Scene::new(&all.concat());
+    let _program = scene.serve();
+    // The first client has the only place, and keeps it while it talks.
+    let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    first.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    first.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let mut buffer = [0; 16];
+    until("the first client", || first.send(b"1").is_ok() && first.recv(&mut buffer).is_ok());
+    first.send(b"2").unwrap();
+    assert_eq!(first.recv(&mut buffer).unwrap(), 2);
+    assert_eq!(by_udp(port), None, "there is no place for a second one");
+    // Silent for two seconds, its place is free.
+    until("the second client", || by_udp(port).as_deref() == Some("a?"));
+}
+
+#[test]
 fn a_service_can_ask_for_the_proxy_protocol() {
     let port = free_port();
     let backend = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

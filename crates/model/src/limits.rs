@@ -32,6 +32,15 @@ pub struct ClientLimits {
     /// HTTP/2 streams that the client of one connection may reset within a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resets: Option<u32>,
+    /// Sessions of one UDP listener at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp_sessions: Option<u32>,
+    /// A UDP session that no datagram passes ends after this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp_idle_seconds: Option<f64>,
+    /// The same once its client has sent a datagram after an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp_established_seconds: Option<f64>,
 }
 
 /// PROXY protocol from load balancers.

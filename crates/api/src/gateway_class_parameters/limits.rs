@@ -8,7 +8,7 @@ use crate::schema;
 /// Limits for clients. Each is a field of its own: a Gateway that sets one keeps the others of its class. A change applies to
 /// connections that are accepted after it; nothing is restarted.
 ///
-/// With `dataPath: Varnish` only `maxConnections` and `maxConnectionsPerAddress` apply, to HTTPS and TLS listeners. The other
+/// With `dataPath: Varnish` only `maxConnections`, `maxConnectionsPerAddress` and those of UDP apply, to listeners that are not HTTP. The other
 /// limits are varnishd's then; the Gateway's condition `ParametersValid` names those that are not in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -73,6 +73,20 @@ pub struct LimitParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_resets_per_second: Option<i32>,
+    /// Sessions of one UDP listener of one pod; 16384 where absent. All UDP listeners of a pod together have 20480, and a quarter of
+    /// the file descriptors that it may open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 20_480))]
+    pub max_udp_sessions: Option<i32>,
+    /// A UDP session that no datagram passes ends after this time, 1h at most; 30s where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::up_to_one_hour()))]
+    pub udp_idle_timeout: Option<String>,
+    /// The same once the client has sent a datagram after an answer; 120s where absent. Such sessions are never replaced by new
+    /// clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::up_to_one_hour()))]
+    pub udp_established_timeout: Option<String>,
 }
 
 /// PROXY protocol, version 1 or 2, from load balancers. It counts for all listeners of a Gateway, before TLS. The client's address

@@ -16,6 +16,9 @@ use crate::workload::quantity;
 const NEEDS_FRONT: &str = "since varnishd owns the plain HTTP ports: set dataPath: Auto and remove userVCLConfigMapRef, logging \
                            and tracing";
 
+/// UDP sessions are silent for this time at most.
+const LONGEST_UDP_SECONDS: f64 = 3600.0;
+
 /// Each limit is a field of its own. `http_in_front`: the front carries HTTP.
 pub(super) fn client_limits(
     layers: Layers<'_>,
@@ -38,6 +41,10 @@ pub(super) fn client_limits(
         stall_seconds: read.time("stallTimeout", |l| l.stall_timeout.as_ref()),
         streams: read.count("maxConcurrentStreams", |l| l.max_concurrent_streams.as_ref(), 1..=10_000),
         resets: read.count("maxResetsPerSecond", |l| l.max_resets_per_second.as_ref(), 1..=100_000),
+        udp_sessions: read.any_count("maxUdpSessions", |l| l.max_udp_sessions.as_ref(), 1..=20_480),
+        udp_idle_seconds: read.udp_time("udpIdleTimeout", |l| l.udp_idle_timeout.as_ref()),
+        udp_established_seconds: read
+            .udp_time("udpEstablishedTimeout", |l| l.udp_established_timeout.as_ref()),
     };
     let unused = read.unused;
     if !unused.is_empty() {
@@ -160,6 +167,24 @@ impl<'a> Reader<'a, '_> {
         if seconds.is_none() {
             self.problems.push(format!(
                 "limits.{name}: `{text}` is not a duration, or zero: write it as 3s500ms or 1m (the default is in use)"
+            ));
+        }
+        seconds
+    }
+
+    /// Of UDP sessions, whoever carries HTTP. One that stays for long takes a port from new clients.
+    fn udp_time(
+        &mut self,
+        name: &str,
+        of: impl Fn(&'a LimitParameters) -> Option<&'a String>,
+    ) -> Option<f64> {
+        let text = self.field(of)?;
+        let parsed = gateway_api::Duration::from_str(text).ok();
+        let seconds = parsed.map(|d| Duration::new(d.as_secs(), d.subsec_nanos()).as_secs_f64());
+        let seconds = seconds.filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST_UDP_SECONDS);
+        if seconds.is_none() {
+            self.problems.push(format!(
+                "limits.{name}: `{text}` is not a duration between 1ms and 1h: write it as 45s or 5m (the default is in use)"
             ));
         }
         seconds
