@@ -2,6 +2,7 @@
 
 mod dashboard;
 mod data_path;
+mod external_names;
 mod ingress;
 mod limits;
 mod logging;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::dashboard::DashboardParameters;
 pub use self::data_path::DataPath;
+pub use self::external_names::ExternalNames;
 pub use self::ingress::{HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters};
 pub use self::limits::{LimitParameters, ProxyProtocolMode, ProxyProtocolParameters};
 pub use self::logging::{LogMode, LoggingParameters};
@@ -150,6 +152,12 @@ pub struct GatewayClassParametersSpec {
     /// class: networks of the two are not mixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<ProxyProtocolParameters>,
+    /// Whether Services of type ExternalName may be backends. `Deny`, the default: they are refused. `PublicOnly`: pods look the
+    /// name up by DNS, and use public addresses. `Allow`: private addresses, too. Whoever may create a Service in the namespace of a
+    /// route then decides which hosts pods send requests to. Loopback and link-local addresses, and metadata of clouds, are refused
+    /// always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_names: Option<ExternalNames>,
     /// Networks (`10.0.0.0/8`, `fd00::/8`, or one address) whose X-Forwarded-* headers are believed.
     /// Without any, what clients send in these headers is overwritten.
     #[serde(default, skip_serializing_if = "Option::is_none")]

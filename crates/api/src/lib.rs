@@ -24,7 +24,7 @@ pub use cache_policy::{
 };
 pub use gateway_class_parameters::{
     DashboardParameters, DataPath, DisruptionBudgetParameters, DotSegments, DuplicateSlashes, Embedded,
-    EncodedSeparators, GatewayClassParameters, GatewayClassParametersSpec, HostlessRules,
+    EncodedSeparators, ExternalNames, GatewayClassParameters, GatewayClassParametersSpec, HostlessRules,
     ImplementationSpecific, IngressMerge, IngressParameters, LimitParameters, LogMode, LoggingParameters,
     MetricsParameters, PathParameters, ProxyProtocolMode, ProxyProtocolParameters, ResourceParameters,
     ServiceParameters, ServiceType, StorageParameters, StorageType, TimeoutParameters, TlsParameters,

@@ -67,9 +67,34 @@ async fn text(of: &[Source]) -> Option<String> {
             all.common = label.into_iter().collect();
             one(&mut all, now, counted.as_ref().map(|sample| &*sample.stats), counters.as_deref());
         }
+        all.common.clear();
+        names(&mut all);
         all.text()
     });
     written.await.ok()
+}
+
+/// Of the process: several Gateways may have the same names.
+fn names(to: &mut Families) {
+    let counts = dns::counts();
+    to.gauge(
+        "varnish_gateway_dns_names",
+        "Names of ExternalName Services that are looked up",
+        &[],
+        counts.names,
+    );
+    let lookups = "Lookups of these names by their results";
+    for (result, count) in
+        [("answered", counts.answered), ("no_address", counts.no_address), ("failed", counts.failed)]
+    {
+        to.counter("varnish_gateway_dns_lookups_total", lookups, &[("result", result)], count);
+    }
+    to.counter(
+        "varnish_gateway_dns_addresses_refused_total",
+        "Addresses in answers that are not used: loopback, link-local and the like",
+        &[],
+        counts.refused,
+    );
 }
 
 fn one(to: &mut Families, state: &State, counted: Option<&Stats>, counters: Option<&[Counter]>) {

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use translate::{EndpointIndex, resolve, resolve_tls};
 
 use crate::cli::ChaperoneArguments;
+use crate::external::Externals;
 use crate::serve::tell;
 use crate::{dashboard_page, loop_id, observe, signals, vmod};
 
@@ -190,6 +191,7 @@ async fn feed_from_cluster(
         reporter: reporter.clone(),
         kept: kubernetes::Kept::new(&absolute(&environment.work_dir)),
         http_in_front: environment.http_in_front,
+        externals: Externals::new(dns::Settings::default()),
     };
     let Some(pod) = environment.pod_name.clone() else { return feeder.run(to_varnishd).await };
     let state = reporter.state();
@@ -306,9 +308,12 @@ async fn feed(
         pairs: Pairs::default(),
         told: HashSet::new(),
         reporter,
+        externals: Externals::new(dns::Settings::default()),
     };
+    let mut looked_up = reader.externals.changes();
     loop {
         endpoints_changed.mark_unchanged();
+        looked_up.mark_unchanged();
         let desired = reader.read().await?;
         to_varnishd.send_if_modified(|old| {
             let new = *old != desired;
@@ -319,6 +324,7 @@ async fn feed(
             tokio::select! {
                 () = watch.changed() => break,
                 Ok(()) = endpoints_changed.changed() => break,
+                Ok(()) = looked_up.changed() => break,
                 () = tokio::time::sleep(LOOK_FOR_CERTIFICATES), if reader.ends_tls() => {
                     if reader.read_certificates() != reader.certificates {
                         break;
@@ -370,6 +376,7 @@ struct Reader<'a> {
     /// What was wrong at the last look, so that it is told once.
     told: HashSet<String>,
     reporter: Reporter,
+    externals: Externals,
 }
 
 impl Reader<'_> {
@@ -440,8 +447,14 @@ impl Reader<'_> {
             routing.http_in_front = self.environment.http_in_front;
         }
         self.read_endpoints(&mut wrong).await;
+        let external = self.routing.as_ref().and_then(|routing| routing.external_names.as_ref());
+        self.externals.want(external);
+        if !self.reporter.state().borrow().serving {
+            self.externals.settle().await;
+        }
+        let slices = self.externals.beside(external, self.slices.clone());
         let listeners = self.routing.as_ref().map(Routing::listener_ports).unwrap_or_default();
-        let index = EndpointIndex::new(self.slices.iter().map(AsRef::as_ref))
+        let index = EndpointIndex::new(slices.iter().map(AsRef::as_ref))
             .refusing(self.environment.own_ports())
             .refusing(listeners);
         let known = self.routing.as_ref().filter(|_| self.knows_endpoints);

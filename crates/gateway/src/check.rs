@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use translate::{GatewayPlan, Key};
+use translate::{EndpointIndex, GatewayPlan, Key};
 
 use crate::cli::{CheckArguments, Varnish};
 use crate::compile_vcl::{Compiled, compile, refused_arguments};
@@ -24,6 +24,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     let endpoints = input::endpoints(&snapshot);
     let mut notices = translation.notices.clone();
     for (key, plan) in &translation.gateways {
+        let endpoints = with_names(plan, &endpoints);
         notices.extend(input::ghost(plan, &endpoints).1);
         notices.extend(translate::resolve_tls(&plan.routing, &endpoints).1);
         let arrangement = plan.routing.arrangement();
@@ -54,6 +55,14 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
         n => writeln!(to, "{n} problems.")?,
     }
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Names of Services are not looked up here: what runs may see others than this machine.
+fn with_names(plan: &GatewayPlan, endpoints: &EndpointIndex) -> EndpointIndex {
+    let external = plan.routing.external_names.iter().flat_map(|external| &external.services);
+    let slices: Vec<_> =
+        external.map(|(service, name)| translate::external_slice(service, name, None)).collect();
+    endpoints.clone().replacing(&slices)
 }
 
 fn mark(good: bool) -> &'static str {

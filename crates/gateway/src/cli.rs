@@ -198,6 +198,12 @@ pub(crate) struct ServeArguments {
     /// How long requests may take to finish after Ctrl-C or SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) drain_timeout: Duration,
+    /// Ask this server for the names of ExternalName Services, instead of those of /etc/resolv.conf. May be given several times.
+    #[arg(long = "dns-server", value_name = "ADDRESS:PORT")]
+    pub(crate) dns_servers: Vec<SocketAddr>,
+    /// Let names of ExternalName Services lead to this machine itself: for trials.
+    #[arg(long)]
+    pub(crate) allow_loopback_names: bool,
     #[command(flatten)]
     pub(crate) observe: ObserveArguments,
     #[command(flatten)]
@@ -242,6 +248,17 @@ pub(crate) struct ProxyArguments {
     pub(crate) observe: ObserveArguments,
     #[command(flatten)]
     pub(crate) dashboard: DashboardArguments,
+}
+
+impl ServeArguments {
+    /// How names of ExternalName Services are looked up.
+    pub(crate) fn dns(&self) -> dns::Settings {
+        dns::Settings {
+            servers: self.dns_servers.clone(),
+            allow_loopback: self.allow_loopback_names,
+            ..dns::Settings::default()
+        }
+    }
 }
 
 /// A page for people, on loopback unless somebody says otherwise.

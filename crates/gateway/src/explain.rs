@@ -11,7 +11,7 @@ use router::Router;
 
 use crate::cli::ExplainArguments;
 use crate::running::{Running, qualified};
-use crate::{cli, input, progress, verdict};
+use crate::{cli, external, input, progress, verdict};
 
 pub(crate) async fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let asked = Asked {
@@ -27,7 +27,7 @@ pub(crate) async fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode>
         working.finish_and_clear();
         (all, running.remedy())
     } else {
-        (of_files(&arguments, &asked)?, "`varnish-gateway check` says more.".to_owned())
+        (of_files(&arguments, &asked).await?, "`varnish-gateway check` says more.".to_owned())
     };
     let mut to = io::stdout().lock();
     for one in &all {
@@ -40,7 +40,7 @@ pub(crate) async fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result<Vec<Explained>> {
+async fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result<Vec<Explained>> {
     let target = &arguments.target;
     ensure!(
         !target.names_cluster() && target.state_dir.is_none(),
@@ -53,6 +53,8 @@ fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result<Vec<E
         writeln!(to, "problem: {problem}")?;
     }
     let endpoints = input::endpoints(&snapshot);
+    let external = translation.gateways.values().filter_map(|plan| plan.routing.external_names.as_ref());
+    let mut externals = external::look_up(external).await;
     let faults = verdict::unresolved(&translation.statuses);
     let wanted = target.gateway.as_ref().map(|gateway| qualified(gateway, "default"));
     let names: Vec<String> = translation.gateways.keys().map(ToString::to_string).collect();
@@ -66,7 +68,7 @@ fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result<Vec<E
             continue;
         }
         let key = key.to_string();
-        let (config, _) = input::ghost(plan, &endpoints);
+        let (config, _) = input::ghost(plan, &externals.endpoints_of(&plan.routing, &endpoints));
         let compiled = Router::compile(&config)?;
         let names = dashboard::names::of_routing(&plan.routing);
         let of_tls = plan.routing.tls_listeners.iter().map(|listener| listener.socket.as_str());

@@ -10,6 +10,7 @@ mod console;
 mod crds;
 mod dashboard_page;
 mod explain;
+mod external;
 mod input;
 mod invalidate_command;
 mod log_file;

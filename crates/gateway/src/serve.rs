@@ -24,6 +24,7 @@ use translate::{EndpointIndex, GatewayPlan, Infra, Key, Notice, resolve_tls};
 
 use crate::cli::ServeArguments;
 use crate::compile_vcl::refused_arguments;
+use crate::external::Externals;
 use crate::serve::instance::{Ended, Instance};
 use crate::serve::invalidations::New;
 use crate::serve::news::News;
@@ -41,6 +42,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let mut files = Files::new(arguments.files.files.clone());
     let mut changes = files.watch()?;
     let dashboard_port = watch::Sender::default();
+    let externals = Externals::new(arguments.dns());
+    let mut looked_up = externals.changes();
     let mut machine = Machine {
         state: state.path(),
         vmod: vmod::find(arguments.varnish.vmod.as_deref()),
@@ -58,6 +61,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         board: Arc::clone(&board),
         invalidations: invalidations::Seen::default(),
         running: control::Running::default(),
+        externals,
     };
     let (arguments, ports) = (Arc::clone(&machine.arguments), machine.ports.subscribe());
     let state_dir = machine.state.clone();
@@ -88,6 +92,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     loop {
         tokio::select! {
             () = changes.changed() => machine.apply(files.load()).await,
+            // As long as the machine lives.
+            _ = looked_up.changed() => machine.apply(Loaded { changed: true, ..files.load() }).await,
             _ = shutdown.wait_for(|s| *s > Shutdown::Run) => break,
         }
     }
@@ -124,6 +130,7 @@ struct Machine {
     former: BTreeMap<Key, Arc<str>>,
     news: News,
     invalidations: invalidations::Seen,
+    externals: Externals,
     /// For whoever asks from outside.
     running: control::Running,
     board: Arc<Board>,
@@ -162,6 +169,11 @@ impl Machine {
             plan.routing.http_in_front = self.instances.get(key).is_some_and(|i| i.infra.http_in_front);
         }
         let endpoints = input::endpoints(&snapshot).refusing(self.own_ports(&translation));
+        let external = |plan: &GatewayPlan| plan.routing.external_names.clone();
+        self.externals.want(&translation.gateways.values().filter_map(external).collect::<Vec<_>>());
+        if self.instances.is_empty() {
+            self.externals.settle().await;
+        }
         let mut notices = std::mem::take(&mut translation.notices);
         let has_now = |key: &Key, port| self.instances.get(key).is_some_and(|i| i.has_port(port));
         let settled = shared_ports::settle(&snapshot, &mut translation.gateways, has_now);
@@ -181,7 +193,8 @@ impl Machine {
         self.stop_changed(&translation.gateways, &fronts);
         let mut lacking = Vec::new();
         for (key, plan) in &translation.gateways {
-            let (mut ghost, of_endpoints) = input::ghost(plan, &endpoints);
+            let (mut ghost, of_endpoints) =
+                input::ghost(plan, &self.externals.endpoints_of(&plan.routing, &endpoints));
             self.arguments.observe.ask(&mut ghost, plan.routing.http_in_front);
             ghost.gateway_id = Some(loop_id::of(&key.to_string()));
             notices.extend(of_endpoints);
@@ -237,7 +250,8 @@ impl Machine {
         let mut fronts = BTreeMap::new();
         for (key, plan) in plans {
             let pairs = self.pairs.entry(key.clone()).or_default();
-            let (groups, found) = resolve_tls(&plan.routing, endpoints);
+            let endpoints = self.externals.endpoints_of(&plan.routing, endpoints);
+            let (groups, found) = resolve_tls(&plan.routing, &endpoints);
             notices.extend(found);
             let mut tls = pairs.tls(&plan.routing, &plan.certificates, &groups, self.arguments.bind);
             notices.extend(

@@ -71,8 +71,11 @@ pub(crate) fn unresolved(statuses: &Statuses) -> BTreeMap<String, String> {
     let routes = statuses
         .routes()
         .flat_map(|(kind, all)| all.iter().map(move |(key, status)| (format!("{kind} {key}"), status)));
-    // Every parent is told the same.
-    let routes = routes.filter_map(|(object, status)| Some((object, &status.parents.first()?.conditions)));
+    // Most is the same for all parents; whether a Gateway uses ExternalName Services is its own decision.
+    let is_bad =
+        |parent: &&ParentStatus| parent.conditions.iter().any(|one| one.kind == RESOLVED_REFS && !one.status);
+    let routes =
+        routes.filter_map(|(object, status)| Some((object, &status.parents.iter().find(is_bad)?.conditions)));
     let ingresses =
         statuses.ingresses.iter().map(|(key, status)| (format!("Ingress {key}"), &status.conditions));
     let fault = |(object, conditions): (String, &Vec<Condition>)| {

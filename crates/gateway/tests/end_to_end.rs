@@ -19,6 +19,7 @@ mod chaperone_env;
 mod check;
 mod dashboard;
 mod explain;
+mod external_names;
 mod files;
 mod h2_backends;
 mod ingress;

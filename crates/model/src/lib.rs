@@ -6,6 +6,7 @@
 
 mod data_path;
 mod difference;
+mod external;
 pub mod filters;
 pub mod ghost;
 pub mod identity;
@@ -24,6 +25,7 @@ mod upstream;
 mod version;
 
 pub use data_path::{Arrangement, ThroughVarnishd};
+pub use external::{ExternalName, ExternalNames, ExternalPort};
 pub use limits::{ClientLimits, ProxyProtocol};
 pub use miss::MissFor;
 pub use paths::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths};

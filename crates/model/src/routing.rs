@@ -8,9 +8,10 @@ use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
 use crate::names::{ADMIN_PORT, HEALTH_PORT, socket_parts};
 use crate::{
-    Arrangement, BackendTls, Balancing, CachePolicy, ClientLimits, ClientValidation, Fraction, Listener,
-    ListenerTls, Paths, Protocol, ProxyProtocol, Retry, RouteKind, RuleTimeouts, SessionPersistence,
-    StreamListener, ThroughVarnishd, Timeouts, TlsBackend, TlsLimits, TlsListener, VERSION,
+    Arrangement, BackendTls, Balancing, CachePolicy, ClientLimits, ClientValidation, ExternalNames, Fraction,
+    Listener, ListenerTls, Paths, Protocol, ProxyProtocol, Retry, RouteKind, RuleTimeouts,
+    SessionPersistence, StreamListener, ThroughVarnishd, Timeouts, TlsBackend, TlsLimits, TlsListener,
+    VERSION,
 };
 
 /// The whole file.
@@ -60,6 +61,9 @@ pub struct Routing {
     /// Where absent no PROXY header is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// Services that are names of hosts elsewhere. Absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_names: Option<ExternalNames>,
     /// How backends with TLS are verified, by the name that routes have in `backend_tls`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub backend_tls: BTreeMap<String, BackendTls>,
@@ -143,7 +147,8 @@ impl Routing {
             .collect()
     }
 
-    fn tls_backends(&self) -> impl Iterator<Item = &TlsBackend> {
+    /// Of TLSRoutes, TCPRoutes and UDPRoutes.
+    pub fn tls_backends(&self) -> impl Iterator<Item = &TlsBackend> {
         let of_tls =
             self.tls_listeners.iter().flat_map(|listener| &listener.hosts).flat_map(|host| &host.backends);
         of_tls.chain(self.stream_listeners.iter().flat_map(|listener| &listener.backends))
@@ -223,6 +228,7 @@ impl Default for Routing {
             tls_limits: None,
             client_limits: None,
             proxy_protocol: None,
+            external_names: None,
             backend_tls: BTreeMap::new(),
             authorities: BTreeMap::new(),
             base: None,

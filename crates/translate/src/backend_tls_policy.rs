@@ -83,7 +83,10 @@ impl<'a> Policies<'a> {
             let known = |section: &str| ports.iter().any(|port| port.name.as_deref() == Some(section));
             if sections.keys().flatten().any(|section| !known(section)) {
                 let doubtful = ports.iter().filter(|port| !service_port::is_plain(port));
-                let names = doubtful.map(|port| port.name.as_deref().unwrap_or_default()).collect();
+                // Of a Service without ports, every number is one without name.
+                let none = ports.is_empty().then_some("");
+                let names =
+                    doubtful.map(|port| port.name.as_deref().unwrap_or_default()).chain(none).collect();
                 policies.meant.insert(service.clone(), names);
             }
         }

@@ -10,7 +10,9 @@ use model::ghost::Endpoint;
 use crate::notice::Notice;
 
 /// The label by which an EndpointSlice belongs to a Service of its namespace.
-const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// On slices that stand for a name: the name. Empty: nobody has looked it up.
+pub(crate) const EXTERNAL_NAME_ANNOTATION: &str = "gateway.varnish-software.com/external-name";
 
 /// The ready endpoints of all Services. A Service has as many slices as it needs: for more than a hundred pods, for
 /// each family of addresses, for each set of ports.
@@ -28,6 +30,8 @@ pub(crate) struct Slices {
     slices: Vec<Slice>,
     /// About slices and addresses that cannot be used.
     pub(crate) notices: Vec<Notice>,
+    /// The name that the addresses are of. Empty: nobody has looked it up.
+    pub(crate) external_name: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -88,6 +92,14 @@ impl EndpointIndex {
         index
     }
 
+    /// With these slices in place of all others of the same Services.
+    pub fn replacing<'a>(mut self, slices: impl IntoIterator<Item = &'a EndpointSlice>) -> Self {
+        for (namespace, services) in Self::new(slices).services {
+            self.services.entry(namespace).or_default().extend(services);
+        }
+        self
+    }
+
     /// With the ports of this machine that are the gateway's own, and trust whoever connects by loopback: no route leads to them.
     pub fn refusing(mut self, own: impl IntoIterator<Item = u16>) -> Self {
         self.own.extend(own);
@@ -111,6 +123,10 @@ impl Slices {
             let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
             format!("EndpointSlice {namespace}/{}", slice.metadata.name.as_deref().unwrap_or_default())
         };
+        let annotations = slice.metadata.annotations.as_ref();
+        if let Some(name) = annotations.and_then(|annotations| annotations.get(EXTERNAL_NAME_ANNOTATION)) {
+            self.external_name = Some(name.clone());
+        }
         if slice.address_type == "FQDN" {
             self.notices.push(Notice::warning(
                 object(),

@@ -195,6 +195,11 @@ impl<'a> Gateway<'a> {
         crate::ingress::owner(self.object).map(|owner| owner.name.as_str())
     }
 
+    /// May its routes lead to Services of type ExternalName?
+    pub(crate) fn external_names(&self) -> api::ExternalNames {
+        self.parameters.external_names
+    }
+
     pub(crate) fn ingress_options(&self) -> &crate::ingress::Options {
         &self.parameters.ingress
     }

@@ -16,6 +16,7 @@ mod certificates;
 mod claims;
 mod client_validation;
 mod endpoints;
+mod external_name;
 pub mod features;
 mod gateway;
 mod gateway_class;
@@ -54,6 +55,7 @@ use std::sync::Arc;
 pub use addresses::Addresses;
 use backend_tls_policy::Policies;
 pub use endpoints::EndpointIndex;
+pub use external_name::external_slice;
 use grants::Grants;
 pub use infra::{Infra, Socket};
 pub use ingress::OWNER_KIND as INGRESS_CLASS;
@@ -130,8 +132,9 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let stream_route::Statuses { tcp: tcp_routes, udp: udp_routes } = streams;
     let mut ingresses = ingress::translate(snapshot, &made, &mut gateways);
     patterns::enforce(snapshot, &mut gateways, &mut http_routes, &mut grpc_routes, &mut ingresses);
-    let routes =
+    let mut routes =
         Statuses { http_routes, grpc_routes, tls_routes, tcp_routes, udp_routes, ..Statuses::default() };
+    external_name::enforce(snapshot, &mut gateways, &mut routes, &mut ingresses);
     let backend_tls_policies = backend_tls.apply(snapshot, &routes, &mut gateways, &mut notices);
     let cache_policies = cache_policy::translate(snapshot, &ingresses, &mut gateways);
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    DashboardParameters, DataPath, GatewayClassParameters, GatewayClassParametersSpec, LogMode,
-    ServiceParameters, TimeoutParameters, TlsParameters, UserVclConfigMapRef,
+    DashboardParameters, DataPath, ExternalNames, GatewayClassParameters, GatewayClassParametersSpec,
+    LogMode, ServiceParameters, TimeoutParameters, TlsParameters, UserVclConfigMapRef,
 };
 use model::names::API_GROUP;
 use model::{
@@ -99,6 +99,7 @@ pub(crate) struct Parameters<'a> {
     pub(crate) tls_limits: Option<TlsLimits>,
     pub(crate) client_limits: Option<ClientLimits>,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
+    pub(crate) external_names: ExternalNames,
     pub(crate) trusted_proxies: Vec<String>,
     pub(crate) cache_status_header: bool,
     pub(crate) route_metrics: bool,
@@ -201,6 +202,7 @@ impl<'a> Parameters<'a> {
                 &mut problems,
                 &mut warnings,
             ),
+            external_names: layers.field(|spec| spec.external_names.as_ref()).copied().unwrap_or_default(),
             trusted_proxies: trusted_proxies(layers, &mut problems),
             cache_status_header: layers
                 .field(|spec| spec.cache_status_header.as_ref())

@@ -346,7 +346,7 @@ fn tell_route(
 }
 
 /// Adds a condition, or to the message of one that is there.
-fn add(
+pub(crate) fn add(
     conditions: &mut Vec<Condition>,
     kind: &str,
     status: bool,

@@ -234,6 +234,8 @@ impl<'a> Resolver<'a> {
             self.notices.extend(slices.notices.iter().cloned());
             slices.find(port, port_name, without.transport())
         });
+        let external_name =
+            self.endpoints.service(namespace, service).and_then(|slices| slices.external_name.clone());
         let wanted = match (port_name, port) {
             (Some(""), _) => "a port without name".to_owned(),
             (Some(name), _) => format!("a port named {name}"),
@@ -269,6 +271,14 @@ impl<'a> Resolver<'a> {
                     "Its EndpointSlices lack {wanted} (ports: {there}): name their ports as the Service does"
                 )
             }
+            Found::NoneReady if external_name.as_deref() == Some("") => {
+                let message = "is of type ExternalName: its name is looked up when the Gateway runs";
+                return Err(Notice::info(format!("Service {namespace}/{service}"), message));
+            }
+            Found::NoneReady if external_name.is_some() => format!(
+                "Its externalName {} has no address that may be used: check that the name can be looked up where the Gateway runs",
+                external_name.unwrap_or_default()
+            ),
             Found::NoneReady => {
                 "All its endpoints are unready, or its EndpointSlices are empty: check its pods".to_owned()
             }
@@ -347,6 +357,40 @@ mod tests {
         assert_eq!(groups["udp-55"].iter().map(|group| group.weight).collect::<Vec<_>>(), [1, 2]);
         let texts: Vec<String> = notices.iter().map(ToString::to_string).collect();
         assert!(texts.len() == 1 && texts[0].contains("datagrams are dropped"), "{texts:?}");
+    }
+
+    #[test]
+    fn a_name_of_a_service_has_its_addresses_in_place_of_slices_that_claim_to_be_its_own() {
+        let routing: Routing = serde_json::from_value(json!({
+            "version": 2,
+            "external_names": {"services": {"shop/web": {"host": "api.example", "ports": [{"port": 8443}]}}},
+            "vhosts": {"*": {"routes": [
+                {"route_name": "shop/web", "service": "web", "namespace": "shop", "port": 8443, "port_name": "", "weight": 1}
+            ]}},
+        }))
+        .unwrap();
+        let name = &routing.external_names.as_ref().unwrap().services["shop/web"];
+        let resolved = |addresses: Option<&[std::net::IpAddr]>| {
+            let external = crate::external_slice("shop/web", name, addresses);
+            let index = EndpointIndex::new(&[slice("10.0.0.1", 80)]).replacing([&external]);
+            let (config, notices) = resolve(&routing, &index);
+            let backends = config.vhosts["*"].routes[0].backend_groups[0].backends.clone();
+            (backends, notices.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+        };
+        let addresses = ["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
+        let (backends, notices) = resolved(Some(&addresses));
+        assert_eq!(
+            backends.iter().map(|one| (one.address, one.port)).collect::<Vec<_>>(),
+            addresses.map(|one| (one, 8443))
+        );
+        assert_eq!(notices, "");
+        let (backends, notices) = resolved(Some(&[]));
+        assert!(
+            backends.is_empty() && notices.contains("Its externalName api.example has no address"),
+            "{notices}"
+        );
+        let (backends, notices) = resolved(None);
+        assert!(backends.is_empty() && notices.contains("is looked up when the Gateway runs"), "{notices}");
     }
 
     #[test]

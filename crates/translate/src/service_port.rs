@@ -1,9 +1,12 @@
 //! The port of a Service that a backend names.
 
+use std::borrow::Cow;
+
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use model::Protocol;
 use model::names::PROXY_V2_APP_PROTOCOL;
 
+use crate::external_name;
 use crate::listener::Fault;
 use crate::snapshot::{Key, Snapshot};
 
@@ -28,7 +31,7 @@ pub(crate) fn find<'a>(
     service: &Key,
     wanted: Option<Wanted<'_>>,
     snapshot: &'a Snapshot,
-) -> Result<&'a ServicePort, Fault> {
+) -> Result<Cow<'a, ServicePort>, Fault> {
     find_for("TCP", service, wanted, snapshot)
 }
 
@@ -38,24 +41,34 @@ pub(crate) fn find_for<'a>(
     service: &Key,
     wanted: Option<Wanted<'_>>,
     snapshot: &'a Snapshot,
-) -> Result<&'a ServicePort, Fault> {
+) -> Result<Cow<'a, ServicePort>, Fault> {
     let Some(object) = snapshot.services.get(service) else {
         return Err(Fault {
             reason: "BackendNotFound",
             message: format!("Service {service} does not exist: create it, or correct the name"),
         });
     };
-    if object.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName")) {
-        // The spec advises against them: they lead to wherever their owner points (CVE-2021-25740).
-        return Err(Fault {
-            reason: "UnsupportedProtocol",
-            message: format!(
-                "Service {service} is of type ExternalName, which is not supported: \
-                 use a Service with EndpointSlices"
-            ),
-        });
+    let has_ports =
+        object.spec.as_ref().is_some_and(|spec| spec.ports.as_ref().is_some_and(|all| !all.is_empty()));
+    if external_name::host(object).is_some() && !has_ports {
+        // Its ports are those of the host. Whether a Gateway uses it at all is judged later.
+        return of_host(transport, service, wanted).map(Cow::Owned);
     }
-    port(transport, service, object, wanted)
+    port(transport, service, object, wanted).map(Cow::Borrowed)
+}
+
+/// A port of a Service that has none: any number will do.
+fn of_host(transport: &str, service: &Key, wanted: Option<Wanted<'_>>) -> Result<ServicePort, Fault> {
+    let number = match wanted {
+        Some(Wanted::Number(number)) if (1..=i32::from(u16::MAX)).contains(&number) => number,
+        _ => {
+            let message = format!(
+                "Service {service} of type ExternalName has no ports: name a port by its number, or add it to the Service"
+            );
+            return Err(Fault { reason: "BackendNotFound", message });
+        }
+    };
+    Ok(ServicePort { port: number, protocol: Some(transport.to_owned()), ..ServicePort::default() })
 }
 
 /// Does the server of a TCP port want a PROXY v2 header before the bytes of each connection?

@@ -166,7 +166,7 @@ fn backends(
             let wanted = Some(Wanted::Number(target.port.into()));
             let port = service_port::find(&target.service, wanted, snapshot).ok()?;
             let has_policy = backend_tls.cover(&target.service, &target.port_name);
-            service_port::check_tls(&target.service, port, has_policy).err()
+            service_port::check_tls(&target.service, &port, has_policy).err()
         });
         let target = target.map(|target| TlsBackend {
             weight,

@@ -239,7 +239,11 @@ impl Status {
 impl Plan {
     fn new(snapshot: &Snapshot, plan: &GatewayPlan) -> Self {
         let slices = snapshot.endpoint_slices.values().map(AsRef::as_ref);
-        let (config, found) = translate::resolve(&plan.routing, &EndpointIndex::new(slices));
+        let external = plan.routing.external_names.iter().flat_map(|external| &external.services);
+        let external: Vec<_> =
+            external.map(|(service, name)| translate::external_slice(service, name, None)).collect();
+        let index = EndpointIndex::new(slices).replacing(&external);
+        let (config, found) = translate::resolve(&plan.routing, &index);
         assert_eq!(config.listeners, plan.routing.listeners);
         let with_endpoints = !snapshot.endpoint_slices.is_empty();
         let groups = config.vhosts.iter().filter(|_| with_endpoints);

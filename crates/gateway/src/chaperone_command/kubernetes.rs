@@ -21,6 +21,8 @@ use source::kubernetes::{Pod, Stored};
 use tokio::sync::watch;
 use translate::{EndpointIndex, TlsGroups, packing, resolve, resolve_tls, workload};
 
+use crate::external::Externals;
+
 /// Between tries to tell the operator something.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 /// After something could not be read.
@@ -43,11 +45,13 @@ pub(super) struct Feeder {
     pub(super) kept: Kept,
     /// `HTTP_IN_FRONT`
     pub(super) http_in_front: bool,
+    pub(super) externals: Externals,
 }
 
 impl Feeder {
-    pub(super) async fn run(self, to_varnishd: watch::Sender<Desired>) -> anyhow::Result<()> {
+    pub(super) async fn run(mut self, to_varnishd: watch::Sender<Desired>) -> anyhow::Result<()> {
         let mut changed = self.pod.changed();
+        let mut looked_up = self.externals.changes();
         let mut state = self.reporter.state();
         let mut last =
             Last { http_in_front: self.http_in_front, own_ports: self.own_ports.clone(), ..Last::default() };
@@ -63,6 +67,7 @@ impl Feeder {
         loop {
             if feed {
                 changed.mark_unchanged();
+                looked_up.mark_unchanged();
                 match self.feed(&mut last, &to_varnishd).await {
                     Ok(keep) => {
                         pending = keep;
@@ -88,6 +93,8 @@ impl Feeder {
                     Ok(()) => true,
                     Err(_) => return Ok(()),
                 },
+                // As long as `externals` lives.
+                _ = looked_up.changed() => true,
                 _ = state.changed() => false,
                 () = tokio::time::sleep(FEED_RETRY), if failed => true,
             };
@@ -96,7 +103,7 @@ impl Feeder {
 
     /// What to keep of it once it is served.
     async fn feed(
-        &self,
+        &mut self,
         last: &mut Last,
         to_varnishd: &watch::Sender<Desired>,
     ) -> anyhow::Result<Option<KeptConfiguration>> {
@@ -111,6 +118,12 @@ impl Feeder {
         }
         let taken = begun.elapsed();
         let slices = self.pod.endpoint_slices(&last.namespaces()).await;
+        let external = last.routing.as_ref().and_then(|routing| routing.external_names.as_ref());
+        self.externals.want(external);
+        if !last.complete {
+            self.externals.settle().await;
+        }
+        let slices = self.externals.beside(external, slices);
         let certificates = certificates(&self.pod.certificates().await);
         // A pod that starts without endpoints would be ready, answer 500, and take the place of a good pod. One that starts again
         // serves what it kept, and would lose it. Later on, a namespace that is new holds nobody else's changes back.

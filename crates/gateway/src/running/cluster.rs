@@ -25,6 +25,7 @@ use self::top::Watched;
 use super::qualified;
 use crate::api_server::{self, is_absent, is_forbidden};
 use crate::cli::Target;
+use crate::external;
 
 pub(crate) struct Cluster {
     client: Client,
@@ -197,7 +198,9 @@ impl Cluster {
                 }
             }
         }
-        let (ghost, _) = resolve(&routing, &EndpointIndex::new(slices.iter()));
+        let mut externals = external::look_up(&routing.external_names).await;
+        let index = EndpointIndex::new(slices.iter());
+        let (ghost, _) = resolve(&routing, &externals.endpoints_of(&routing, &index));
         Ok((ghost, routing, hash))
     }
 

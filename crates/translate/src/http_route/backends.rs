@@ -141,10 +141,10 @@ pub(crate) fn target(
     // What the bytes of a TLSRoute are is not for us to know.
     let has_policy = backend_tls.cover(&service, port.name.as_deref().unwrap_or_default());
     let protocol = match route_kind {
-        RouteKind::HttpRoute => service_port::check_protocol(&service, port, has_policy)?,
+        RouteKind::HttpRoute => service_port::check_protocol(&service, &port, has_policy)?,
         // Backends of calls speak HTTP/2, whatever appProtocol says.
         RouteKind::GrpcRoute => {
-            service_port::check_protocol(&service, port, has_policy)?;
+            service_port::check_protocol(&service, &port, has_policy)?;
             Protocol::Http2
         }
         _ => Protocol::default(),

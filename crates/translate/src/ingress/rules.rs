@@ -281,8 +281,9 @@ impl Reader<'_> {
         });
         let port = service_port::find(&key, wanted, self.snapshot)
             .and_then(|port| {
-                let has_policy = backend_tls_policy::is_for(&key, port, self.snapshot);
-                service_port::check_protocol(&key, port, has_policy).map(|protocol| (port, protocol))
+                let has_policy = backend_tls_policy::is_for(&key, &port, self.snapshot);
+                let protocol = service_port::check_protocol(&key, &port, has_policy)?;
+                Ok((port, protocol))
             })
             .map_err(|fault| {
                 let message = format!("{}: {} (its requests get 503)", here(), fault.message);
@@ -294,9 +295,9 @@ impl Reader<'_> {
             priority: path_match.as_ref().map_or(0, |path| priority(path, None, 0, 0)),
             path_match,
             kind: RouteKind::Ingress,
-            service: port.map(|_| key.name),
-            namespace: port.map(|_| key.namespace),
-            port: port.and_then(|port| u16::try_from(port.port).ok()),
+            service: port.as_ref().map(|_| key.name),
+            namespace: port.as_ref().map(|_| key.namespace),
+            port: port.as_ref().and_then(|port| u16::try_from(port.port).ok()),
             port_name: port.map(|port| port.name.clone().unwrap_or_default()),
             protocol: protocol.unwrap_or_default(),
             route_name: self.route_name.clone(),

@@ -108,6 +108,7 @@ async fn start(answers: &Answers, work_dir: &Path) -> Starting {
         reporter,
         kept: Kept::new(work_dir),
         http_in_front: false,
+        externals: Externals::new(dns::Settings::default()),
     };
     let (to, desired) = watch::channel(Desired::default());
     Starting { desired, state, _running: tokio::spawn(feeder.run(to)) }
