@@ -345,6 +345,8 @@ mod tests {
             all.common = vec![("gateway".to_owned(), gateway.to_owned())];
             one(&mut all, &state, Some(&stats), Some(&counters));
         }
+        all.common.clear();
+        names(&mut all);
         all.text()
     }
 
