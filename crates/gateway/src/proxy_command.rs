@@ -36,6 +36,8 @@ pub(crate) async fn run(arguments: ProxyArguments) -> anyhow::Result<ExitCode> {
         state_dir: arguments.state_dir,
         bind: arguments.listen.address,
         internal_ports: None,
+        dns_servers: Vec::new(),
+        allow_loopback_names: false,
         drain_timeout: arguments.drain_timeout,
         observe: arguments.observe,
         dashboard: arguments.dashboard,
