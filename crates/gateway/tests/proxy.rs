@@ -79,6 +79,7 @@ fn what_is_printed_is_what_serve_runs() {
     for expected in [
         "kind: BackendTLSPolicy",
         "externalName: shop.example.com",
+        "externalNames: Allow",
         "hostname: \"*.b.example\"",
         "PRIVATE KEY",
     ] {

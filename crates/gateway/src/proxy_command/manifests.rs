@@ -5,6 +5,20 @@ use std::fmt;
 
 use super::target::{Host, RouteTo, Target};
 
+/// Names of origins are looked up only where the class says so.
+const NAMES: &str = "  parametersRef:
+    group: gateway.varnish-software.com
+    kind: GatewayClassParameters
+    name: proxy
+---
+apiVersion: gateway.varnish-software.com/v1alpha1
+kind: GatewayClassParameters
+metadata:
+  name: proxy
+spec:
+  externalNames: Allow
+";
+
 /// A host, or all of them, and a path.
 type Place<'a> = (Option<&'a str>, &'a str);
 
@@ -28,7 +42,13 @@ metadata:
   name: varnish
 spec:
   controllerName: varnish-software.com/gateway
----
+",
+        )?;
+        if self.targets().any(|target| matches!(target.host, Host::Name(_))) {
+            f.write_str(NAMES)?;
+        }
+        f.write_str(
+            "---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata:
@@ -40,7 +60,7 @@ spec:
         )?;
         self.listeners(f)?;
         let mut services: BTreeMap<&Target, String> = BTreeMap::new();
-        for target in self.to.iter().chain(self.routes.iter().map(|route| &route.to)) {
+        for target in self.targets() {
             let next = format!("origin-{}", services.len() + 1);
             services.entry(target).or_insert(next);
         }
@@ -88,6 +108,10 @@ stringData:
 }
 
 impl<'a> Plan<'a> {
+    fn targets(&self) -> impl Iterator<Item = &'a Target> {
+        self.to.iter().chain(self.routes.iter().map(|route| &route.to))
+    }
+
     fn listeners(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let port = self.port;
         if self.tls.is_empty() {
