@@ -1,16 +1,20 @@
 //! `check`: what would become of every object.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use source::files::Files;
+use translate::vcl;
 use translate::{EndpointIndex, GatewayPlan, Key};
 
 use crate::cli::{CheckArguments, Varnish};
 use crate::compile_vcl::{Compiled, compile, refused_arguments};
-use crate::{input, shared_ports, verdict};
+use crate::input::{self, Input};
+use crate::{shared_ports, verdict};
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
-    let (mut translation, snapshot, problems) = input::read(&arguments.files)?;
+    let Input { files, mut translation, snapshot, problems } = input::read(&arguments.files)?;
     let mut to = io::stdout().lock();
     let mut bad = 0_usize;
     for problem in &problems {
@@ -30,6 +34,10 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
         let arrangement = plan.routing.arrangement();
         writeln!(to, "note: Gateway {key}: data path {} ({})", arrangement.name(), arrangement.why())?;
         bad += usize::from(!check_vcl(&mut to, key, plan, &arguments.varnish)?);
+    }
+    let vcls = translation.gateways.values().filter_map(|plan| plan.main_vcl.as_deref());
+    for note in vcls.flat_map(|main_vcl| other_engines(main_vcl, &files)).collect::<BTreeSet<_>>() {
+        writeln!(to, "note: {}", note.text)?;
     }
     for (at, notice) in notices.iter().enumerate() {
         if !notices[..at].contains(notice) {
@@ -67,6 +75,29 @@ fn with_names(plan: &GatewayPlan, endpoints: &EndpointIndex) -> EndpointIndex {
 
 fn mark(good: bool) -> &'static str {
     if good { "ok:" } else { "problem:" }
+}
+
+/// Ordered by place.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct EngineNote {
+    place: String,
+    line: usize,
+    text: String,
+}
+
+/// What engines do not read alike in user VCL. The one that is installed has compiled it; these notes are for the day on which another
+/// one has to.
+fn other_engines(main_vcl: &str, files: &Files) -> Vec<EngineNote> {
+    let Some(user) = vcl::user_part(main_vcl) else { return Vec::new() };
+    let (object, key) = user.origin.split_once(',').unwrap_or((user.origin, ""));
+    let file = files.file_of(object).map(|file| format!(" in {}", file.display())).unwrap_or_default();
+    let place = format!("{object}{file},{key}");
+    let note = |found: &vcl::engines::Finding<'_>| EngineNote {
+        place: place.clone(),
+        line: found.line,
+        text: format!("{place}, {found}"),
+    };
+    vcl::engines::differences(user.text).iter().map(note).collect()
 }
 
 fn check_vcl(to: &mut impl Write, key: &Key, plan: &GatewayPlan, varnish: &Varnish) -> anyhow::Result<bool> {

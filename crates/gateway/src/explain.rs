@@ -10,8 +10,9 @@ use model::names::socket_parts;
 use router::Router;
 
 use crate::cli::ExplainArguments;
+use crate::input::{self, Input};
 use crate::running::{Running, qualified};
-use crate::{cli, external, input, progress, verdict};
+use crate::{cli, external, progress, verdict};
 
 pub(crate) async fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let asked = Asked {
@@ -47,7 +48,7 @@ async fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result
         "-f is about files, --state-dir, --kubeconfig, --context and --namespace are about what runs: leave one out"
     );
     let files = cli::Files { files: arguments.files.clone(), ingress_class: arguments.ingress_class.clone() };
-    let (translation, snapshot, problems) = input::read(&files)?;
+    let Input { translation, snapshot, problems, .. } = input::read(&files)?;
     let mut to = io::stdout().lock();
     for problem in problems.iter().filter(|p| p.is_error()) {
         writeln!(to, "problem: {problem}")?;

@@ -16,17 +16,25 @@ pub(crate) fn default_data_path() -> anyhow::Result<Option<DataPath>> {
     parsed.context(DEFAULT_DATA_PATH_ENV)
 }
 
-/// Reads the files once.
-pub(crate) fn read(files: &cli::Files) -> anyhow::Result<(Translation, Snapshot, Vec<Problem>)> {
-    let Loaded { mut snapshot, mut problems, .. } = Files::new(files.files.clone()).load();
+/// Files, read once.
+pub(crate) struct Input {
+    pub(crate) files: Files,
+    pub(crate) translation: Translation,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) problems: Vec<Problem>,
+}
+
+pub(crate) fn read(arguments: &cli::Files) -> anyhow::Result<Input> {
+    let mut files = Files::new(arguments.files.clone());
+    let Loaded { mut snapshot, mut problems, .. } = files.load();
     for problem in &mut problems {
         if let Some(message) = problem.message.strip_suffix(READ_LATER) {
             problem.message = format!("{message}: correct what -f names");
         }
     }
-    snapshot.ingress_settings.class.clone_from(&files.ingress_class);
+    snapshot.ingress_settings.class.clone_from(&arguments.ingress_class);
     snapshot.default_data_path = default_data_path()?;
-    Ok((translate::translate(&snapshot), snapshot, problems))
+    Ok(Input { files, translation: translate::translate(&snapshot), snapshot, problems })
 }
 
 /// One Gateway's ghost.json, and what to tell people of its endpoints.

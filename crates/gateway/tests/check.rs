@@ -149,6 +149,22 @@ fn vcl_that_does_not_compile_is_told_in_the_users_lines() {
 }
 
 #[test]
+fn vcl_that_engines_read_differently_is_a_note_with_file_object_and_line() {
+    let vcl = user_vcl(
+        "vcl 4.1;\n# req.max_age\nsub vcl_deliver {\n  unset resp.http.X-Varnish;\n}\nsub vcl_recv {\n  set req.http.a = req.url.lower();\n}",
+    );
+    // Both Gateways have the same VCL: it is reported once.
+    let scene = Scene::new(&[vcl, gateway("web", &[8080]), gateway("more", &[8081])].concat());
+    let (good, text) = check(&scene, &[]);
+    assert!(good, "these are no problems: {text}");
+    let place = "note: ConfigMap default/my-vcl in ";
+    has(&text, &[place, ".yaml, key user.vcl, line 4: resp.http.X-Varnish: on 9.0", "`X-Vinyl`"]);
+    has(&text, &[place, "line 7: req.url.lower: ", "CVE-2026-93894", "std.tolower()"]);
+    assert_eq!(text.matches(place).count(), 2, "{text}");
+    assert!(!text.contains("max_age"), "{text}");
+}
+
+#[test]
 fn refused_arguments_and_missing_configmaps_are_problems() {
     let class = parameters("{userVCLConfigMapRef: {name: nowhere}, varnishdExtraArgs: [-n, /x]}");
     let (good, text) = check(&Scene::new(&(class + &gateway("web", &[8080]))), &[]);

@@ -4,6 +4,9 @@
 //! VCL runs in four cases only: requests on ghost's own loopback socket, a fetch whose answer no client waits for
 //! (`vcl_backend_fetch`), a request whose Cache-Control keeps it from fetching or storing (`vcl_miss`), and a restart that serves a stale object (`vcl_deliver`). In vcl_synth and vcl_backend_error it never returns.
 
+pub mod engines;
+mod tokens;
+
 const PREAMBLE: &str = include_str!("vcl/preamble.vcl");
 const POSTAMBLE: &str = include_str!("vcl/postamble.vcl");
 /// Only behind user VCL, which may have changed the answer's status.
@@ -30,6 +33,14 @@ pub fn main_vcl(user: Option<&UserVcl<'_>>) -> String {
     });
     let count = if user.is_some() { COUNT } else { "" };
     format!("{PREAMBLE}\n{}{POSTAMBLE}{count}", user.unwrap_or_default())
+}
+
+/// The user's part of a main.vcl. Its lines are those of its origin.
+pub fn user_part(main_vcl: &str) -> Option<UserVcl<'_>> {
+    let begin = main_vcl.find(&format!("\n{USER_BEGIN}"))? + 1 + USER_BEGIN.len();
+    let (origin, text) = main_vcl[begin..].split_once('\n')?;
+    let end = text.rfind(&format!("{USER_END}\n"))?;
+    Some(UserVcl { origin, text: &text[..end] })
 }
 
 /// User VCL may begin with `vcl 4.1;` like any VCL, but only one may stand in a file. It becomes blanks, so that
@@ -132,6 +143,15 @@ mod tests {
 
     fn merged() -> String {
         main_vcl(Some(&UserVcl { origin: "ConfigMap a/b, key user.vcl", text: USER }))
+    }
+
+    #[test]
+    fn the_users_part_is_found_again() {
+        assert_eq!(user_part(&main_vcl(None)), None);
+        let vcl = merged();
+        let user = user_part(&vcl).unwrap();
+        assert_eq!(user.origin, "ConfigMap a/b, key user.vcl");
+        assert_eq!(user.text, without_version(USER) + "\n");
     }
 
     #[test]

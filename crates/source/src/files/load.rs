@@ -30,6 +30,8 @@ pub struct Loaded {
 pub struct Files {
     paths: Vec<PathBuf>,
     files: HashMap<PathBuf, File>,
+    /// Those of the last load, in the order in which they were read.
+    order: Vec<PathBuf>,
     /// The objects of the last load, with age and generation.
     objects: Option<HashMap<ObjectId, Object>>,
 }
@@ -38,7 +40,7 @@ impl Files {
     /// `paths` are files and directories. A directory means its `*.yaml`, `*.yml` and `*.json`, without hidden ones
     /// and without those of directories in it. Nothing is read yet, and nothing needs to exist yet.
     pub fn new(paths: Vec<PathBuf>) -> Self {
-        Self { paths, files: HashMap::new(), objects: None }
+        Self { paths, files: HashMap::new(), order: Vec::new(), objects: None }
     }
 
     /// Reads everything again; never fails as a whole. Blocks for as long as reading takes.
@@ -83,7 +85,15 @@ impl Files {
         }
         changed |= objects.len() != earlier.len();
         self.objects = Some(objects);
+        self.order = paths;
         Loaded { snapshot, problems, changed }
+    }
+
+    /// The file that an object of the last load stands in: `ConfigMap default/vcl`.
+    pub fn file_of(&self, object: &str) -> Option<&Path> {
+        let holds = |file: &File| file.objects().iter().any(|(id, _)| id.to_string() == object);
+        // Of several, the first one is in use.
+        self.order.iter().find(|path| self.files.get(*path).is_some_and(holds)).map(PathBuf::as_path)
     }
 
     /// Begins to watch the paths. Do so before the first [`Files::load`]: what changes in between is then noticed.

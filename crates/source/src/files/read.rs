@@ -54,6 +54,10 @@ enum Content {
 }
 
 impl File {
+    pub(crate) fn objects(&self) -> &[(ObjectId, Object)] {
+        &self.objects
+    }
+
     /// The objects in use, in the order of the file.
     pub(crate) fn objects_mut(&mut self) -> &mut [(ObjectId, Object)] {
         &mut self.objects

@@ -1,0 +1,99 @@
+//! The engine that is installed compiles the cases of `crates/translate/tests/engines`, or refuses them, as they say. `scripts/engine`
+//! runs this on the other engines.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "whatever goes wrong here must fail the test"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+/// `varnishd`, or `vinyld` where that is all there is; and its version as cases name it.
+fn engine() -> (&'static str, String) {
+    for daemon in ["varnishd", "vinyld"] {
+        let said = match Command::new(daemon).arg("-V").output() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            said => said.unwrap(),
+        };
+        let text = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
+        let (_, version) = text.split([' ', ')']).nth(1).unwrap().rsplit_once('-').expect(&text);
+        let mut parts = version.split('.');
+        return (daemon, format!("{}.{}", parts.next().unwrap(), parts.next().unwrap()));
+    }
+    panic!("neither varnishd nor vinyld is installed: apt-get install varnish");
+}
+
+fn cases() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../translate/tests/engines");
+    let mut cases: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    cases
+}
+
+#[test]
+fn vcl_compiles_where_its_case_says_so() {
+    let (daemon, version) = engine();
+    if !["7.1", "7.7", "9.0"].contains(&version.as_str()) {
+        eprintln!("{daemon} {version} is none of the engines that the cases name");
+        return;
+    }
+    // varnishd's compiler runs as its own user, who may not reach the checkout.
+    let dir = tempfile::Builder::new().prefix("ghost-engines.").tempdir().unwrap();
+    let mode = |mode| <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
+    fs::set_permissions(dir.path(), mode(0o755)).unwrap();
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let text = fs::read_to_string(&case).unwrap();
+        let named = text.lines().find_map(|line| line.strip_prefix("# compiles on: ")).expect("a header");
+        let expected = named.split(", ").any(|one| one == version);
+        let copy = dir.path().join(case.file_name().unwrap());
+        fs::write(&copy, text).unwrap();
+        fs::set_permissions(&copy, mode(0o644)).unwrap();
+        let said = Command::new(daemon)
+            .arg("-C")
+            .arg("-f")
+            .arg(&copy)
+            .arg("-n")
+            .arg(dir.path().join("n"))
+            .output()
+            .unwrap();
+        if said.status.success() != expected {
+            let message: Vec<&[u8]> = said.stderr.split(|byte| *byte == b'\n').take(5).collect();
+            let message = String::from_utf8_lossy(&message.join(&b' ')).into_owned();
+            wrong.push(format!("{}: {} {message}", case.display(), said.status));
+        }
+    }
+    assert!(wrong.is_empty(), "{daemon} {version}:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn vcl_is_read_as_the_docs_say() {
+    let (_, version) = engine();
+    // Header of the engine's own, that of the others, ACL entry in the log, cookie.get_string(), req.http.Via,
+    // Content-Length of a POST without a body
+    let [own, other, entry, cookies, via, length] = match version.as_str() {
+        "7.1" => ["X-Varnish", "X-Vinyl", "10.1.0.0", "a=1; b=2;", "^$", "^$"],
+        "7.7" => ["X-Varnish", "X-Vinyl", "10.1.0.0", "a=1; b=2", "Varnish", "^$"],
+        "9.0" => ["X-Vinyl", "X-Varnish", "10.0.0.0", "a=1; b=2", "Vinyl-Cache", "^0$"],
+        other => return eprintln!("{other} is none of the engines that the docs name"),
+    };
+    let said = Command::new("varnishtest")
+        .args(["-t", "60", "-D", &format!("its_own_header={own}"), "-D", &format!("another_header={other}")])
+        .args([
+            "-D",
+            &format!("entry={entry}"),
+            "-D",
+            &format!("cookies={cookies}"),
+            "-D",
+            &format!("via={via}"),
+        ])
+        .args(["-D", &format!("length_of_none={length}")])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines.vtc"))
+        .output()
+        .expect("varnishtest comes with varnishd: apt-get install varnish");
+    assert!(said.status.success(), "{version}:\n{}", String::from_utf8_lossy(&said.stdout));
+}

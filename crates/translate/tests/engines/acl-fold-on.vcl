@@ -1,0 +1,8 @@
+# difference: acl-fold
+# compiles on: 7.7, 9.0
+vcl 4.1;
+backend none none;
+acl inside +fold { "10.0.0.0"/8; }
+sub vcl_recv {
+  if (client.ip ~ inside) { return (pass); }
+}

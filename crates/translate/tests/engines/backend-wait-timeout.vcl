@@ -1,0 +1,9 @@
+# difference: fields-since-7.7
+# compiles on: 7.7, 9.0
+vcl 4.1;
+backend none none;
+backend origin {
+  .host = "127.0.0.1";
+  .wait_timeout = 1s;
+}
+sub vcl_recv { set req.backend_hint = origin; }

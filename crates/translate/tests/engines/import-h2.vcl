@@ -1,0 +1,8 @@
+# difference: functions-since-7.7
+# compiles on: 7.7, 9.0
+vcl 4.1;
+backend none none;
+import h2;
+sub vcl_recv {
+  set req.http.a = h2.is();
+}

@@ -1,0 +1,7 @@
+# difference: refresh
+# compiles on: 9.0
+vcl 4.1;
+backend none none;
+sub vcl_backend_refresh {
+  if (obj_stale.status == 200) { return (obj_stale); }
+}

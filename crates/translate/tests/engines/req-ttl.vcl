@@ -1,0 +1,7 @@
+# difference: req-ttl
+# compiles on: 7.1, 7.7, 9.0
+vcl 4.1;
+backend none none;
+sub vcl_recv {
+  set req.ttl = 1m;
+}

@@ -1,0 +1,7 @@
+# difference: variables-since-9.0
+# compiles on: 9.0
+vcl 4.1;
+backend none none;
+sub vcl_backend_fetch {
+  set bereq.retry_connect = false;
+}

@@ -1,0 +1,12 @@
+# difference: none
+# compiles on: 7.1, 7.7, 9.0
+vcl 4.1;
+backend none none;
+sub vcl_synth {
+  synthetic("a page");
+  return (deliver);
+}
+sub vcl_backend_error {
+  synthetic("a page");
+  return (deliver);
+}

@@ -1,0 +1,8 @@
+# difference: none
+# compiles on: 7.1, 7.7, 9.0
+vcl 4.1;
+backend none none;
+import std;
+sub vcl_recv {
+  set req.http.a = std.toupper(req.url) + std.tolower(req.http.b);
+}

@@ -1,0 +1,8 @@
+# difference: std-conversions
+# compiles on: 7.1, 7.7
+vcl 4.1;
+backend none none;
+import std;
+sub vcl_recv {
+  set req.http.a = std.time2integer(now, 0);
+}

@@ -1,0 +1,7 @@
+# difference: via
+# compiles on: 7.1, 7.7, 9.0
+vcl 4.1;
+backend none none;
+sub vcl_recv {
+  if (req.http.via) { return (pass); }
+}
