@@ -32,6 +32,8 @@ impl Names {
     }
 }
 
+const VINYL: &str = "Vinyl Cache";
+
 /// What `-V` prints: `vinyld (vinyl-cache-9.0.1 revision 42…)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Engine {
@@ -56,10 +58,14 @@ impl Engine {
         }
         let product = match name {
             "varnish" => "Varnish Cache",
-            "vinyl-cache" => "Vinyl Cache",
+            "vinyl-cache" => VINYL,
             other => other,
         };
         Some(Self { product: product.to_owned(), version: version.to_owned() })
+    }
+
+    fn is_vinyl(&self) -> bool {
+        self.product == VINYL
     }
 
     /// Asks the program for its version.
@@ -99,6 +105,19 @@ pub fn chosen() -> Option<&'static Engine> {
     CHOSEN.get()?.engine.as_ref()
 }
 
+/// A format of varnishncsa, with the name that this engine gives to its own fields: `%{Varnish:hitmiss}x`, `%{Vinyl:hitmiss}x`. A
+/// wrong name makes the program end.
+pub(crate) fn log_format(format: &str) -> String {
+    // A sidecar runs no daemon, and asks the tool itself.
+    static ASKED: OnceLock<Option<Engine>> = OnceLock::new();
+    let engine = chosen().or_else(|| ASKED.get_or_init(|| Engine::of(Path::new(&tool("ncsa")))).as_ref());
+    if engine.is_some_and(Engine::is_vinyl) { vinyl_format(format) } else { format.to_owned() }
+}
+
+fn vinyl_format(format: &str) -> String {
+    format.replace("%{Varnish:", "%{Vinyl:")
+}
+
 /// One of the engine's tools: `stat`, `ncsa`.
 pub(crate) fn tool(suffix: &str) -> String {
     CHOSEN.get().map_or(Names::Varnish, |chosen| chosen.names).program(suffix)
@@ -134,6 +153,17 @@ mod tests {
         for other in ["", "varnishd", "varnishd (varnish-trunk revision 1)", "bash: varnishd (not-found)"] {
             assert_eq!(engine(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn formats_name_fields_as_the_engine_does() {
+        let vinyl = Engine::parse("varnishncsa (vinyl-cache-9.0.1)").unwrap();
+        assert!(vinyl.is_vinyl());
+        assert!(!Engine::parse("varnishncsa (varnish-7.7.0 revision 1)").unwrap().is_vinyl());
+        assert_eq!(
+            vinyl_format("%h %{Varnish:hitmiss}x %{Varnish:handling}x"),
+            "%h %{Vinyl:hitmiss}x %{Vinyl:handling}x"
+        );
     }
 
     #[test]

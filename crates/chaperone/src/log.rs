@@ -222,7 +222,7 @@ pub async fn follow(source: &Source, arguments: &[String], mut take: impl FnMut(
 
 /// What varnishncsa is to say so that [`Entry::parse`] understands it. `query` is one of VSL's.
 pub fn arguments(query: Option<&str>) -> Vec<String> {
-    let mut all = vec!["-j".to_owned(), "-F".to_owned(), entry::FORMAT.to_owned()];
+    let mut all = vec!["-j".to_owned(), "-F".to_owned(), engine::log_format(entry::FORMAT)];
     if let Some(query) = query {
         all.extend(["-q".to_owned(), query.to_owned()]);
     }

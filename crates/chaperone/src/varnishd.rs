@@ -12,6 +12,7 @@ use model::names::{
     CONTROL_SOCKET_ENV, CONTROL_TOKEN_ENV, FRONT_PROOF_ENV, FRONT_SOCKET, GHOST_CONFIG_ENV, GHOST_INDEX_ENV,
     GHOST_STORAGE_ENV, HTTPS_SOCKET, UPGRADE_TOTAL_ENV,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::Notify;
@@ -22,6 +23,9 @@ use crate::{Error, Settings, confine, storage};
 
 /// Lines that say why varnishd ended.
 const REMEMBERED: usize = 20;
+/// How long the child may take to end, and then the manager.
+const CHILD_ENDS: Duration = Duration::from_secs(2);
+const MANAGER_ENDS: Duration = Duration::from_secs(10);
 /// Longer lines of its output are cut into several.
 const LONGEST_LINE: u64 = 64 << 10;
 
@@ -114,13 +118,32 @@ impl Varnishd {
         Arc::clone(&self.child_news)
     }
 
-    /// Ends manager and child: by the end of its standard input, by force if need be.
+    /// Ends manager and child: by the end of its standard input, by force if need be. Requests had their time before: draining is over.
     pub(crate) async fn stop(mut self) {
         drop(self.stdin.take());
-        if tokio::time::timeout(Duration::from_secs(10), self.process.wait()).await.is_err() {
-            tracing::warn!("varnishd did not end within 10 s, and is killed");
+        if self.has_ended_within(CHILD_ENDS).await {
+            return;
+        }
+        // The child of Vinyl Cache waits for its clients, without a limit. Without its child the manager ends by itself.
+        for child in self.children() {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        if !self.has_ended_within(MANAGER_ENDS).await {
+            tracing::warn!("varnishd did not end within {MANAGER_ENDS:?}, and is killed");
             let _ = self.process.kill().await;
         }
+    }
+
+    async fn has_ended_within(&mut self, patience: Duration) -> bool {
+        tokio::time::timeout(patience, self.process.wait()).await.is_ok()
+    }
+
+    /// The manager has one thread.
+    fn children(&self) -> Vec<Pid> {
+        let Some(manager) = self.process.id() else { return Vec::new() };
+        let children = std::fs::read_to_string(format!("/proc/{manager}/task/{manager}/children"));
+        let children = children.unwrap_or_default();
+        children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
     }
 }
 

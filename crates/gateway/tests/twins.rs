@@ -38,10 +38,10 @@ impl Twins {
 }
 
 /// Headers of responses that differ by design. ADR 49 says why.
-const RESPONSE_MAY_DIFFER: [&str; 7] =
-    ["age", "connection", "date", "server", "transfer-encoding", "via", "x-varnish"];
+const RESPONSE_MAY_DIFFER: [&str; 8] =
+    ["age", "connection", "date", "server", "transfer-encoding", "via", "x-varnish", "x-vinyl"];
 /// Headers of requests that differ by design: Varnish names itself in Via, and gives each request a number.
-const REQUEST_MAY_DIFFER: [&str; 2] = ["via", "x-varnish"];
+const REQUEST_MAY_DIFFER: [&str; 3] = ["via", "x-varnish", "x-vinyl"];
 
 /// What a client gets, as far as it must be the same. Ports are replaced by a word.
 #[derive(Debug, PartialEq, Eq, Clone)]
@@ -72,7 +72,11 @@ struct Request {
 
 impl Request {
     fn of(seen: &Seen, port: u16) -> Self {
-        let headers = lines(&seen.headers, &REQUEST_MAY_DIFFER, port);
+        let mut headers = lines(&seen.headers, &REQUEST_MAY_DIFFER, port);
+        // Varnish Cache 7.7 removes it where the body is empty, 7.1 keeps it, Vinyl Cache 9.0 adds it.
+        if seen.body.is_empty() {
+            headers.remove("content-length: 0");
+        }
         Self { line: format!("{} {}", seen.method, seen.target), headers, body: seen.body.clone() }
     }
 }
