@@ -2,8 +2,8 @@
 CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
-.PHONY: help setup build demo docs test-docs test test-rust test-browser test-h2spec test-trixie test-forky test-engines bless bench bench-router bench-cluster fmt lint deny clean deploy-render docker docker-push bump release test-chart \
-  test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
+.PHONY: help setup build demo docs test-docs test test-rust test-browser test-h2spec test-trixie test-forky test-engines bless bench bench-engines bench-router bench-cluster fmt lint deny clean deploy-render docker docker-push bump release test-chart \
+  test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-engine-upgrade test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
 
 help: ## Show the habits
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 26
@@ -49,22 +49,22 @@ test-engines: setup ## All .vtc and end-to-end tests on Varnish Cache 7.1 (this 
 	scripts/engine forky
 	scripts/engine forky --end-to-end
 
-images: ## Build the container images, without docker and registry (FAST=1: quicker to build, slower to run)
-	scripts/images $(if $(FAST),--fast)
+images: ## Build the container images, without docker and registry (FAST=1: quicker to build, slower to run; ENGINE=vinyl-9: that one, too)
+	scripts/images $(if $(FAST),--fast) $(if $(ENGINE),--engine $(ENGINE))
 
 # A registry of yours: make docker-push REGISTRY=registry.example.com/team
 REGISTRY ?= ghcr.io/varnish
 TAG ?= $(shell scripts/bump --print)
 PROFILE ?= release
 PLATFORMS ?= linux/amd64,linux/arm64
-IMAGES = operator chaperone
-# Base images by digest: RUST=rust@sha256:… DEBIAN=debian@sha256:…
-BASES = $(if $(RUST),--build-arg RUST=$(RUST)) $(if $(DEBIAN),--build-arg DEBIAN=$(DEBIAN))
+IMAGES = operator chaperone chaperone-vinyl-9
+# Base images by digest: RUST=rust@sha256:… DEBIAN=debian@sha256:… FORKY=debian@sha256:…
+BASES = $(if $(RUST),--build-arg RUST=$(RUST)) $(if $(DEBIAN),--build-arg DEBIAN=$(DEBIAN)) $(if $(FORKY),--build-arg FORKY=$(FORKY))
 
-docker: ## Build both images with docker, for this machine's architecture (REGISTRY=, TAG=, PROFILE=fast)
+docker: ## Build the images with docker, for this machine's architecture (REGISTRY=, TAG=, PROFILE=fast)
 	for i in $(IMAGES); do docker build --build-arg PROFILE=$(PROFILE) $(BASES) -f images/Dockerfile.$$i -t $(REGISTRY)/gateway-$$i:$(TAG) . || exit; done
 
-docker-push: ## Build both images with docker buildx for PLATFORMS, and push them to REGISTRY
+docker-push: ## Build the images with docker buildx for PLATFORMS, and push them to REGISTRY
 	for i in $(IMAGES); do docker buildx build --platform $(PLATFORMS) --provenance=mode=max --sbom=true --build-arg PROFILE=$(PROFILE) $(BASES) -f images/Dockerfile.$$i -t $(REGISTRY)/gateway-$$i:$(TAG) --push . || exit; done
 
 bump: ## Write a new version everywhere: VERSION=0.2.0, or PART=patch, minor or major
@@ -96,6 +96,9 @@ bench-ingress: setup ## Measure 5,000 Ingresses in a cluster, and write docs/res
 test-faults: setup ## Faults on a whole cluster, under load: rolling pods, no API server, a dead container
 	scripts/test-faults $(if $(NO_BUILD),--no-build)
 
+test-engine-upgrade: setup ## Pods with Varnish Cache 7 become pods with Vinyl Cache 9 and back, in a cluster, under load (FAST=1, NO_BUILD=1)
+	scripts/test-faults --engines $(if $(NO_BUILD),--no-build)
+
 test-chart: setup ## The Helm chart by real helm: two releases, upgrade under load, uninstall (FAST=1, NO_BUILD=1, KEEP=1)
 	scripts/test-chart
 
@@ -122,6 +125,9 @@ bless: ## Regenerate golden files, schemas, CRDs and deploy/00-prereqs.yaml
 
 bench: setup ## Measure, and write docs/results
 	scripts/bench
+
+bench-engines: setup ## Varnish Cache 7.1, 7.7 and Vinyl Cache 9.0 side by side: hits, pass, vcl.load, memory; into docs/results (needs root)
+	scripts/bench-engines
 
 bench-tls: build ## TLS against hitch and nginx, into docs/results
 	scripts/bench-tls

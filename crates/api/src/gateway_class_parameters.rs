@@ -2,6 +2,7 @@
 
 mod dashboard;
 mod data_path;
+mod engine;
 mod external_names;
 mod ingress;
 mod limits;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::dashboard::DashboardParameters;
 pub use self::data_path::DataPath;
+pub use self::engine::Engine;
 pub use self::external_names::ExternalNames;
 pub use self::ingress::{HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters};
 pub use self::limits::{LimitParameters, ProxyProtocolMode, ProxyProtocolParameters};
@@ -88,7 +90,11 @@ use crate::schema;
 ),
 ])))]
 pub struct GatewayClassParametersSpec {
-    /// The image of the pods, instead of the operator's `GATEWAY_IMAGE`.
+    /// The cache engine of the pods: `varnish-7` (Varnish Cache 7.7, the default) or `vinyl-9` (Vinyl Cache 9.0). It chooses the image,
+    /// the operator's `GATEWAY_IMAGE` or `GATEWAY_IMAGE_VINYL_9`; where `image` is set too, it says which engine is in that image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// The image of the pods, instead of the operator's `GATEWAY_IMAGE` or `GATEWAY_IMAGE_VINYL_9`. Name the engine in it by `engine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024), extend("pattern" = "^\\S+$"))]
     pub image: Option<String>,

@@ -97,6 +97,7 @@ pub(crate) async fn run(
 
 fn options(settings: &Settings) -> workload::Options {
     workload::Options {
+        vinyl_image: settings.vinyl_image.clone(),
         image_pull_secrets: settings.image_pull_secrets.clone(),
         log_level: settings.log_level.clone(),
         cluster_role: settings.cluster_role.clone(),

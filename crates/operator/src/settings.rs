@@ -12,12 +12,15 @@ use crate::Error;
 
 /// Of the same release.
 const IMAGE: &str = concat!("ghcr.io/varnish/gateway-chaperone:", env!("CARGO_PKG_VERSION"));
+const VINYL_IMAGE: &str = concat!("ghcr.io/varnish/gateway-chaperone-vinyl-9:", env!("CARGO_PKG_VERSION"));
 const LEASE: &str = "varnish-gateway-operator";
 
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// `GATEWAY_IMAGE`: the data plane, unless GatewayClassParameters name another.
     pub image: String,
+    /// `GATEWAY_IMAGE_VINYL_9`: the same for GatewayClassParameters with `engine: vinyl-9`.
+    pub vinyl_image: String,
     /// `IMAGE_PULL_SECRETS`, by comma.
     pub image_pull_secrets: Vec<String>,
     /// `POD_NAMESPACE`: where the Lease is; without it, nobody else is waited for.
@@ -59,6 +62,7 @@ impl Settings {
         let namespace = get("POD_NAMESPACE");
         Ok(Self {
             image: get("GATEWAY_IMAGE").unwrap_or_else(|| IMAGE.to_owned()),
+            vinyl_image: get("GATEWAY_IMAGE_VINYL_9").unwrap_or_else(|| VINYL_IMAGE.to_owned()),
             image_pull_secrets: list("IMAGE_PULL_SECRETS"),
             watch_namespaces: Namespaces::only(list("WATCH_NAMESPACES")),
             namespace,
@@ -133,6 +137,8 @@ mod tests {
     fn defaults_and_lists() {
         let set = settings(&[("IMAGE_PULL_SECRETS", "a, b,"), ("GATEWAY_IMAGE", "gw:1")]).unwrap();
         assert_eq!(set.image, "gw:1");
+        assert_eq!(set.vinyl_image, VINYL_IMAGE);
+        assert_eq!(settings(&[("GATEWAY_IMAGE_VINYL_9", "vinyl:1")]).unwrap().vinyl_image, "vinyl:1");
         assert_eq!(set.image_pull_secrets, ["a", "b"]);
         assert_eq!(set.health_address.port(), 8081);
         assert_eq!(settings(&[]).unwrap().image, IMAGE);

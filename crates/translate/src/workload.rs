@@ -40,6 +40,8 @@ const LONGEST_NAME: usize = 63;
 pub struct Options {
     /// The pods' image where parameters name none.
     pub image: String,
+    /// The same for parameters with `engine: vinyl-9`.
+    pub vinyl_image: String,
     /// Secrets in the Gateway's namespace.
     pub image_pull_secrets: Vec<String>,
     /// `LOG_LEVEL` of the chaperone.
@@ -54,9 +56,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// The same image for all engines.
     pub fn new(image: impl Into<String>) -> Self {
+        let image = image.into();
         Self {
-            image: image.into(),
+            vinyl_image: image.clone(),
+            image,
             image_pull_secrets: Vec::new(),
             log_level: None,
             cluster_role: CHAPERONE_CLUSTER_ROLE.to_owned(),

@@ -39,6 +39,7 @@ fn read_text(text: &str) -> Snapshot {
 
 fn options() -> Options {
     Options {
+        vinyl_image: "example.com/gateway-chaperone-vinyl-9:1".into(),
         image_pull_secrets: vec!["registry".into()],
         log_level: Some("info".into()),
         ..Options::new("example.com/gateway-chaperone:1")

@@ -60,6 +60,7 @@ pub(crate) fn settings(identity: &str) -> Settings {
     let loopback = |port| ([127, 0, 0, 1], port).into();
     Settings {
         image: "localhost/gateway-chaperone:dev".to_owned(),
+        vinyl_image: "localhost/gateway-chaperone-vinyl-9:dev".to_owned(),
         image_pull_secrets: Vec::new(),
         namespace: Some("default".to_owned()),
         identity: identity.to_owned(),

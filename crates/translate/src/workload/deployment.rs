@@ -1,5 +1,6 @@
 //! The pods of a Gateway.
 
+use api::Engine;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapProjection, Container, ContainerPort, DownwardAPIProjection,
@@ -108,10 +109,14 @@ fn pod(
     ports: &Ports<'_>,
     options: &Options,
 ) -> PodSpec {
-    let image = settings.image.as_deref().unwrap_or(&options.image);
+    let default = match settings.engine {
+        Engine::Varnish7 => &options.image,
+        Engine::Vinyl9 => &options.vinyl_image,
+    };
+    let image = settings.image.as_deref().unwrap_or(default);
     // Where the front carries HTTP, it writes the log itself.
     let sidecar = settings.logging.as_ref().filter(|_| !infra.http_in_front);
-    let sidecar = sidecar.map(|logging| logging::sidecar(logging, image));
+    let sidecar = sidecar.map(|logging| logging::sidecar(logging, settings.engine, image));
     let init: Vec<Container> = settings.init_containers.iter().cloned().chain(sidecar).collect();
     let pull_secrets: Vec<LocalObjectReference> =
         options.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect();
@@ -176,7 +181,7 @@ fn chaperone(
     Container {
         name: CONTAINER.to_owned(),
         image: Some(image.to_owned()),
-        command: Some(vec!["varnish-gateway".to_owned(), "chaperone".to_owned()]),
+        command: Some(command(settings.engine)),
         env: Some(environment(owner, settings, infra, ports, options)),
         ports: Some(container_ports),
         resources: Some(settings.resources.clone()),
@@ -186,6 +191,16 @@ fn chaperone(
         volume_mounts: Some(mounts),
         ..Container::default()
     }
+}
+
+/// An image without Vinyl Cache does not start where parameters ask for it: pods of before go on serving.
+fn command(engine: Engine) -> Vec<String> {
+    let words: &[&str] = match engine {
+        // As it was before there was a choice: no pod rolls.
+        Engine::Varnish7 => &["varnish-gateway", "chaperone"],
+        Engine::Vinyl9 => &["varnish-gateway", "chaperone", "--engine", "vinyl"],
+    };
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 fn environment(

@@ -1,7 +1,7 @@
 //! The sidecar that writes requests to its standard output. It reads varnishd's log in the shared memory of the work
 //! directory, and so never stands in the way of a request.
 
-use api::LogMode;
+use api::{Engine, LogMode};
 use k8s_openapi::api::core::v1::{Container, EnvVar, ResourceRequirements, VolumeMount};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -42,11 +42,11 @@ pub fn log_query(given: Option<&str>) -> String {
     }
 }
 
-pub(super) fn sidecar(logging: &Logging, image: &str) -> Container {
+pub(super) fn sidecar(logging: &Logging, engine: Engine, image: &str) -> Container {
     Container {
         name: LOGGING_CONTAINER.to_owned(),
         image: Some(logging.image.clone().unwrap_or_else(|| image.to_owned())),
-        command: Some(command(logging)),
+        command: Some(command(logging, engine)),
         // varnishd is in another container, where its process cannot be seen.
         env: Some(vec![EnvVar {
             name: "VSM_NOPID".to_owned(),
@@ -76,7 +76,15 @@ pub(super) fn sidecar(logging: &Logging, image: &str) -> Container {
     }
 }
 
-fn command(logging: &Logging) -> Vec<String> {
+/// Each engine has its own name for its fields, and its program ends at the other's.
+fn of_engine(format: &str, engine: Engine) -> String {
+    match engine {
+        Engine::Varnish7 => format.replace("%{Vinyl:", "%{Varnish:"),
+        Engine::Vinyl9 => format.replace("%{Varnish:", "%{Vinyl:"),
+    }
+}
+
+fn command(logging: &Logging, engine: Engine) -> Vec<String> {
     let mut command: Vec<String> = Vec::new();
     let mut add = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
     match logging.mode {
@@ -96,12 +104,13 @@ fn command(logging: &Logging) -> Vec<String> {
             return command;
         }
         LogMode::Json | LogMode::VarnishlogJson => {
-            add(&["varnishncsa", "-j", "-F", logging.format.as_deref().unwrap_or(JSON_FORMAT)]);
+            let given = logging.format.as_deref().unwrap_or(JSON_FORMAT);
+            add(&["varnishncsa", "-j", "-F", &of_engine(given, engine)]);
         }
         LogMode::Varnishncsa => {
             add(&["varnishncsa"]);
             if let Some(format) = &logging.format {
-                add(&["-F", format]);
+                add(&["-F", &of_engine(format, engine)]);
             }
         }
     }

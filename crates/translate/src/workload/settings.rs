@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{LogMode, LoggingParameters, ServiceType, TrafficPolicy};
+use api::{Engine, LogMode, LoggingParameters, ServiceType, TrafficPolicy};
 use k8s_openapi::api::core::v1::{
     Affinity, Container, ResourceRequirements, Toleration, TopologySpreadConstraint, Volume, VolumeMount,
 };
@@ -35,6 +35,8 @@ const OWN_CONTAINERS: [&str; 2] = [super::CONTAINER, super::LOGGING_CONTAINER];
 pub struct Workload {
     /// The operator's own choice where absent.
     pub image: Option<String>,
+    #[serde(skip_serializing_if = "is_usual_engine", serialize_with = "engine")]
+    pub engine: Engine,
     /// Nobody writes it where absent.
     pub replicas: Option<i32>,
     pub resources: ResourceRequirements,
@@ -128,6 +130,14 @@ pub struct ServiceSettings {
     pub addresses: Vec<String>,
 }
 
+fn is_usual_engine(engine: &Engine) -> bool {
+    *engine == Engine::default()
+}
+
+fn engine<S: serde::Serializer>(engine: &Engine, serializer: S) -> Result<S::Ok, S::Error> {
+    engine.serialize(serializer)
+}
+
 fn log_mode<S: serde::Serializer>(mode: &LogMode, serializer: S) -> Result<S::Ok, S::Error> {
     mode.serialize(serializer)
 }
@@ -139,6 +149,7 @@ impl Workload {
         let volumes = volumes(layers, problems);
         Self {
             image: layers.field(|spec| spec.image.as_ref()).cloned(),
+            engine: layers.field(|spec| spec.engine.as_ref()).copied().unwrap_or_default(),
             replicas: replicas(layers, problems),
             default_storage: storage::default_argument(memory_limit(layers)),
             default_transient: storage::default_transient(memory_limit(layers)),
