@@ -3,7 +3,7 @@ CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
 .PHONY: help setup build demo docs test-docs test test-rust test-browser test-h2spec test-trixie test-forky test-engines bless bench bench-engines bench-router bench-cluster fmt lint deny clean deploy-render docker docker-push bump release test-chart \
-  test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-engine-upgrade test-invalidation bench-invalidation test-conformance test-conformance-single test-conformance-report
+  test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-engine-upgrade test-invalidation bench-invalidation test-conformance test-conformance-experimental test-conformance-single test-conformance-report
 
 help: ## Show the habits
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 26
@@ -108,13 +108,16 @@ test-invalidation: setup ## VarnishCacheInvalidations on a whole cluster: three 
 bench-invalidation: setup ## How fast objects go: on three pods, by tag out of a million, and hits under 10,000 bans
 	scripts/bench-invalidation
 
-test-conformance: setup ## The Gateway API's conformance suite on a real cluster (KEEP=1, FAST=1, CHANNEL=experimental)
+test-conformance: setup ## The Gateway API's conformance suite on a real cluster (KEEP=1, FAST=1)
 	scripts/conformance
+
+test-conformance-experimental: setup ## The same with the CRDs of the experimental channel, and its official report to docs/results
+	CHANNEL=experimental scripts/conformance --report
 
 test-conformance-single: setup ## One test of the suite: TEST=HTTPRouteMethodMatching
 	scripts/conformance --test $(TEST)
 
-test-conformance-report: setup ## The whole suite, and its official report to docs/results
+test-conformance-report: setup ## The whole suite, standard channel, and its official report to docs/results
 	scripts/conformance --report
 
 bless: ## Regenerate golden files, schemas, CRDs and deploy/00-prereqs.yaml

@@ -172,6 +172,9 @@ FEATURES = {
     "HTTPRouteRequestPercentageMirror": "mirrors of a share of requests",
     "HTTPRouteRequestTimeout": "`timeouts.request`",
     "HTTPRouteResponseHeaderModification": "ResponseHeaderModifier",
+    "HTTPRouteRetry": "`retry`: codes and attempts",
+    "HTTPRouteRetryBackendTimeout": "`retry` after `timeouts.backendRequest`",
+    "HTTPRouteRetryConnectionError": "`retry` after lost and refused connections",
     "HTTPRouteSchemeRedirect": "redirects to https",
     "ListenerSet": "listeners that ListenerSets add to a Gateway",
     "ReferenceGrant": "references into other namespaces",
@@ -183,20 +186,43 @@ FEATURES = {
 }
 
 
+# Features of the suite v1.6.3 that no GatewayClass declares, and why.
+NOT_DECLARED = {
+    "`Mesh` and `MeshClusterIPMatching`, `MeshConsumerRoute`, `MeshHTTPRoute…`": "profiles of service meshes: routes whose parent is a Service. This is a gateway, and such routes are left to the mesh",
+}
+
+
 def features():
     source = (REPOSITORY / "crates/translate/src/features.rs").read_text()
     supported = re.findall(r'^    "(\w+)",$', source, re.M)
+    experimental = re.findall(r'"(\w+)"', re.search(r"EXPERIMENTAL: \[&str; \d+\] =\s*\[(.*?)\];", source, re.S)[1])
     oldest, newest = re.search(r"MINOR_VERSIONS.* = (\d+)\.\.=(\d+);", source).groups()
     if len(supported) != int(re.search(r"SUPPORTED: \[&str; (\d+)\]", source)[1]):
         raise SystemExit("scripts/docs: crates/translate/src/features.rs is not in the form that this script reads")
-    for name in set(supported) ^ set(FEATURES):
+    for name in set(supported + experimental) ^ set(FEATURES):
         raise SystemExit(f"scripts/docs: feature {name}: it must be in features.rs and, with a few words, in scripts/docs.d/reference.py")
     parts = [
         "# Supported features of the Gateway API\n",
         WRITTEN,
-        f"The Gateway API's CRDs of versions 1.{oldest} to 1.{newest}. Every GatewayClass of ours says in `status.supportedFeatures` what is in this table, and the conformance suite tests just that "
-        "(`make test-conformance`; the report is in [results](../results)). Features that are not here are not supported; an object that uses one is told so in its status. "
+        f"The Gateway API's CRDs of versions 1.{oldest} to 1.{newest}. Every GatewayClass of ours says in `status.supportedFeatures` what is in these tables, and the conformance suite tests just that "
+        "(`make test-conformance`; with the CRDs of the experimental channel `make test-conformance-experimental`; the reports of both are in [results](../results)). "
+        "An object that uses a feature that is not supported is told so in its status. "
         "What is missing in plain words: [routing](routing.md), [TLS](tls.md), and the table in the [README](../../README.md).\n",
         "| feature | what it is |\n|---|---|",
     ]
-    return "\n".join(parts + [f"| `{name}` | {FEATURES[name]} |" for name in supported]) + "\n"
+    parts += [f"| `{name}` | {FEATURES[name]} |" for name in supported]
+    parts += [
+        "\n## With the CRDs of the experimental channel\n",
+        "The fields of these features are in no CRD of the standard channel: the API server would drop them. The operator looks at the annotation `gateway.networking.k8s.io/channel` of the HTTPRoute CRD, and declares them where it says `experimental`. "
+        "`serve` and `check` read the fields of both channels.\n",
+        "| feature | what it is |\n|---|---|",
+    ]
+    parts += [f"| `{name}` | {FEATURES[name]} |" for name in experimental]
+    parts += [
+        "\n`sessionPersistence` is a field of the experimental channel, too, and [works](../guides/sessions.md). The suite v1.6.3 has neither a name nor a test for it.\n",
+        "## Not declared\n",
+        "The suite v1.6.3 marks none of its features and tests as provisional. All features of the profiles GATEWAY-HTTP, GATEWAY-TLS, GATEWAY-GRPC, GATEWAY-TCP and GATEWAY-UDP are declared.\n",
+        "| feature | why not |\n|---|---|",
+    ]
+    parts += [f"| {names} | {why} |" for names, why in NOT_DECLARED.items()]
+    return "\n".join(parts) + "\n"

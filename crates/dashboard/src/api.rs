@@ -11,6 +11,7 @@ use crate::answer::{self, Answer};
 use crate::board::{Board, Watched, lock};
 use crate::explain::{self, Asked, Explained, explain};
 use crate::names;
+use crate::streams;
 use crate::view::{Health, Measured, MeasuredGateway, Routes, Row, Second, Top, arrangement, rows};
 
 /// The most rows of one answer.
@@ -101,9 +102,6 @@ fn fits(row: &Row, wanted: &str) -> bool {
 
 pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
     let (host, path) = (query.get("host").unwrap_or_default(), query.get("path").unwrap_or("/"));
-    if host.is_empty() {
-        return bad("host is missing: whose request is it?");
-    }
     if !path.starts_with('/') {
         return bad("path must begin with `/`");
     }
@@ -117,6 +115,9 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
         Some(Ok(port)) => Some(port),
         Some(Err(_)) => return bad("port must be a number"),
     };
+    if host.is_empty() && port.is_none() {
+        return bad("host is missing: whose request is it? Listeners of TCP and UDP are asked by port");
+    }
     let asked = Asked {
         host: host.to_owned(),
         path: path.to_owned(),
@@ -144,6 +145,9 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
         let state = watched.state.borrow().clone();
         let names = names::of_front(&state.configuration.tls);
         let arrangement = arrangement(&state.configuration.tls);
+        if let Some(port) = port {
+            all.extend(streams::of_front(&watched.name, &state.configuration.tls, &faults, port));
+        }
         for socket in sockets(&config, &state).values() {
             let here = socket_parts(socket).map(|(_, port)| port);
             if port.is_none() || port == here {
@@ -198,7 +202,8 @@ pub(crate) fn top(board: &Board, query: &Query) -> Answer {
     let mut top = Top { by_way: true, ..Top::default() };
     for watched in asked_for(board, query) {
         let second = lock(&watched.traffic).second(&watched.name, seconds, limit);
-        top.gateways.push(Second { in_front: watched.is_in_front(), ..second });
+        let streams = lock(&watched.streams).seconds(seconds as u64, limit);
+        top.gateways.push(Second { in_front: watched.is_in_front(), streams, ..second });
     }
     answer::json(&top)
 }

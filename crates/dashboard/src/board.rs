@@ -16,6 +16,7 @@ use crate::backends::Backends;
 use crate::changes::{self, Endpoints, Shown};
 use crate::explain::Faults;
 use crate::journal::{Journal, now};
+use crate::stream_traffic::StreamTraffic;
 use crate::traffic::Traffic;
 use crate::view::{self, Gateway, Overview, Reload, Second};
 
@@ -71,6 +72,7 @@ pub(crate) struct Watched {
     /// Of the configuration that somebody asked for last.
     read: Mutex<Option<Read>>,
     pub(crate) traffic: Mutex<Traffic>,
+    pub(crate) streams: Mutex<StreamTraffic>,
     pub(crate) backends: Mutex<Backends>,
     tasks: Mutex<Vec<AbortHandle>>,
 }
@@ -125,6 +127,7 @@ impl Board {
                 state: state.clone(),
                 read: Mutex::default(),
                 traffic: Mutex::default(),
+                streams: Mutex::default(),
                 backends: Mutex::default(),
                 tasks: Mutex::default(),
             });
@@ -334,6 +337,11 @@ async fn measure(board: Arc<Board>, watched: Weak<Watched>) {
     while samples.changed().await.is_ok() {
         let sample = samples.borrow_and_update().clone();
         let Some(watched) = watched.upgrade() else { return };
+        let streams = view::streams(&watched.state.borrow());
+        let mut known = lock(&watched.streams);
+        known.take(Instant::now(), streams);
+        let streams = known.seconds(1, MOST_RULES);
+        drop(known);
         let mut traffic = lock(&watched.traffic);
         traffic.take(sample.as_ref());
         if board.samples.receiver_count() == 0 {
@@ -341,7 +349,7 @@ async fn measure(board: Arc<Board>, watched: Weak<Watched>) {
         }
         let second = traffic.second(&watched.name, 1, MOST_RULES);
         drop(traffic);
-        let second = Second { in_front: watched.is_in_front(), ..second };
+        let second = Second { in_front: watched.is_in_front(), streams, ..second };
         if let Ok(json) = serde_json::to_string(&second) {
             let _ = board.samples.send(json.into());
         }

@@ -19,6 +19,8 @@ pub mod names;
 mod patient;
 mod purge;
 mod server;
+mod stream_traffic;
+pub mod streams;
 mod traffic;
 pub mod view;
 
@@ -27,4 +29,5 @@ pub use door::Door;
 pub use explain::{Asked, Explained, Faults, explain};
 pub use journal::{Entry, Journal};
 pub use server::{serve, serve_local};
+pub use stream_traffic::StreamTraffic;
 pub use traffic::Traffic;

@@ -173,6 +173,7 @@ impl Traffic {
             in_flight: self.in_flight,
             in_front: false,
             uncounted: self.is_uncounted(),
+            streams: Vec::new(),
             rules: rules.collect(),
             picture: self.picture(),
         }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::flows::{NamedRates, Others, Picture, Rate, Rates};
 pub use crate::traffic::{ByWay, Columns, Point};
 
-pub(crate) use gateway::{arrangement, gateway};
+pub(crate) use gateway::{arrangement, gateway, streams};
 pub(crate) use routes::rows;
 
 /// A Gateway by the configuration that it is to have, for whoever has no varnishd of it.
@@ -216,9 +216,29 @@ pub struct Second {
     pub uncounted: bool,
     /// Those with requests, the busiest first.
     pub rules: Vec<SecondOf>,
+    /// TCPRoutes and UDPRoutes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamSecond>,
     /// Where requests come from, and where they go.
     #[serde(default)]
     pub picture: Picture,
+}
+
+/// One second of one TCPRoute or UDPRoute.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamSecond {
+    /// `TCPRoute` or `UDPRoute`.
+    pub kind: String,
+    /// `namespace/name`; empty for listeners without a route.
+    pub route: String,
+    /// TCP connections, or UDP sessions, that began.
+    pub connections: f64,
+    /// Open now.
+    pub open: u64,
+    pub bytes_in: f64,
+    pub bytes_out: f64,
+    /// Connections that reached no endpoint, or datagrams that were dropped.
+    pub lost: f64,
 }
 
 /// … and of one rule of it.

@@ -11,7 +11,7 @@ use translate::{EndpointIndex, GatewayPlan, Key};
 use crate::cli::{CheckArguments, Varnish};
 use crate::compile_vcl::{Compiled, compile, refused_arguments};
 use crate::input::{self, Input};
-use crate::{shared_ports, verdict};
+use crate::{shared_ports, static_addresses, verdict};
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     let Input { files, mut translation, snapshot, problems } = input::read(&arguments.files)?;
@@ -47,6 +47,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     // In a cluster each has an address of its own.
     for conflict in shared_ports::settle(&snapshot, &mut translation.gateways, |_, _| false).conflicts {
         writeln!(to, "note: on one machine: {conflict}")?;
+    }
+    for notice in static_addresses::notices(&snapshot, translation.gateways.keys()) {
+        writeln!(to, "note: on one machine: {notice}")?;
     }
     if translation.gateways.is_empty() {
         bad += 1;

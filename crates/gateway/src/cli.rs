@@ -116,6 +116,7 @@ const CHECK_EXAMPLES: &str = "Examples:
 const EXPLAIN_EXAMPLES: &str = "Examples:
   varnish-gateway explain -f examples/quickstart --host shop.example.com --path '/cart?x=1' --method POST
   varnish-gateway explain --host shop.example.com --path /cart                    # what runs on this machine, or the cluster
+  varnish-gateway explain --port 5432                                             # a TCP or UDP listener
   varnish-gateway explain -A --host shop.example.com --path /cart                 # every Gateway of the cluster
   varnish-gateway explain --namespace shop --gateway web --host shop.example.com --path /cart --header 'X-Beta: yes'";
 const STATUS_EXAMPLES: &str = "Examples:
@@ -331,18 +332,18 @@ pub(crate) struct ExplainArguments {
     /// Ask what runs, a `serve` or a cluster, and not files. The same as leaving -f out.
     #[arg(long, conflicts_with = "files")]
     pub(crate) running: bool,
-    /// The request's Host.
-    #[arg(long)]
-    pub(crate) host: String,
+    /// The request's Host. Without it only listeners of TCP and UDP have an answer, by --port.
+    #[arg(long, required_unless_present = "port")]
+    pub(crate) host: Option<String>,
     /// Path and query.
-    #[arg(long, value_parser = path)]
-    pub(crate) path: String,
+    #[arg(long, value_parser = path, required_unless_present = "port")]
+    pub(crate) path: Option<String>,
     #[arg(long, default_value = "GET")]
     pub(crate) method: String,
     /// A request header, `Name: value`. May be given several times.
     #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
-    /// Only this port.
+    /// Only this port. Listeners of TCP and UDP are asked by it.
     #[arg(long)]
     pub(crate) port: Option<u16>,
     /// Of all namespaces of a cluster.

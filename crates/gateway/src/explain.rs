@@ -16,8 +16,8 @@ use crate::{cli, external, progress, verdict};
 
 pub(crate) async fn run(arguments: ExplainArguments) -> anyhow::Result<ExitCode> {
     let asked = Asked {
-        host: arguments.host.clone(),
-        path: arguments.path.clone(),
+        host: arguments.host.clone().unwrap_or_default(),
+        path: arguments.path.clone().unwrap_or_else(|| "/".to_owned()),
         method: arguments.method.clone(),
         headers: arguments.headers.clone(),
     };
@@ -72,6 +72,10 @@ async fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result
         let (config, _) = input::ghost(plan, &externals.endpoints_of(&plan.routing, &endpoints));
         let compiled = Router::compile(&config)?;
         let names = dashboard::names::of_routing(&plan.routing);
+        if let Some(port) = arguments.port {
+            let (groups, _) = translate::resolve_tls(&plan.routing, &endpoints);
+            all.extend(dashboard::streams::of_routing(&key, &plan.routing, &groups, &faults, port));
+        }
         let of_tls = plan.routing.tls_listeners.iter().map(|listener| listener.socket.as_str());
         // HTTPS and TLS may share a port.
         let sockets = of_tls.chain(plan.routing.listeners.iter().map(|listener| listener.socket.as_str()));

@@ -23,6 +23,7 @@ mod running;
 mod serve;
 mod shared_ports;
 mod signals;
+mod static_addresses;
 mod status_command;
 mod table;
 mod target;

@@ -30,7 +30,7 @@ use crate::serve::invalidations::New;
 use crate::serve::news::News;
 use crate::serve::state_dir::StateDir;
 use crate::shared_ports::Settled;
-use crate::{dashboard_page, input, loop_id, shared_ports, signals, verdict, vmod};
+use crate::{dashboard_page, input, loop_id, shared_ports, signals, static_addresses, verdict, vmod};
 
 pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let mut shutdown = signals::watch_signals()?;
@@ -175,6 +175,7 @@ impl Machine {
             self.externals.settle().await;
         }
         let mut notices = std::mem::take(&mut translation.notices);
+        notices.extend(static_addresses::notices(&snapshot, translation.gateways.keys()));
         let has_now = |key: &Key, port| self.instances.get(key).is_some_and(|i| i.has_port(port));
         let settled = shared_ports::settle(&snapshot, &mut translation.gateways, has_now);
         self.news.conflicts(&settled.conflicts);

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dashboard::view::{ByWay, Point, Second, Top};
+use dashboard::view::{ByWay, Point, Second, StreamSecond, Top};
 
 use crate::cli::{Output, TopArguments};
 use crate::progress;
@@ -96,6 +96,11 @@ fn print(to: &mut impl Write, top: &Top, limit: usize, width: Option<usize>) -> 
         table.row(cells(name, &rule.point, second.in_front));
     }
     table.write(to, width)?;
+    let streams = streams(top, limit);
+    if !streams.is_empty() {
+        writeln!(to)?;
+        streams.write(to, width)?;
+    }
     for Second { gateway, .. } in top.gateways.iter().filter(|second| second.uncounted) {
         writeln!(
             to,
@@ -103,6 +108,30 @@ fn print(to: &mut impl Write, top: &Top, limit: usize, width: Option<usize>) -> 
         )?;
     }
     top.notes.iter().try_for_each(|note| writeln!(to, "{note}"))
+}
+
+/// TCPRoutes and UDPRoutes, the busiest first.
+fn streams(top: &Top, limit: usize) -> Table {
+    let mut table =
+        Table::new(&["STREAM ROUTE", "CONNECTIONS/S", "OPEN", "BYTES IN/S", "BYTES OUT/S", "LOST/S"]);
+    let mut all: Vec<_> =
+        top.gateways.iter().flat_map(|second| second.streams.iter().map(move |one| (second, one))).collect();
+    let bytes = |one: &StreamSecond| one.bytes_in + one.bytes_out;
+    all.sort_by(|(_, one), (_, other)| bytes(other).total_cmp(&bytes(one)));
+    let several = top.gateways.len() > 1;
+    for (second, one) in all.into_iter().take(limit) {
+        let of = if several { format!(" ({})", second.gateway) } else { String::new() };
+        let route = if one.route.is_empty() { "(none)" } else { &one.route };
+        table.row(vec![
+            format!("{} {route}{of}", one.kind),
+            format!("{:.1}", one.connections),
+            one.open.to_string(),
+            format!("{:.0}", one.bytes_in),
+            format!("{:.0}", one.bytes_out),
+            format!("{:.1}", one.lost),
+        ]);
+    }
+    table
 }
 
 /// `direct`, or `cache 80 %, direct 20 %`. In the Varnish arrangement all requests go through varnishd.

@@ -290,3 +290,42 @@ fn a_policy_for_a_port_that_is_not_there_keeps_plain_text_away() {
     assert_eq!(get(port, "x", "/").status, 500);
     assert_eq!(origin.seen().len(), 0);
 }
+
+fn with_options(options: &str) -> String {
+    policy("tls", BY_CA).replace("  validation", &format!("  options: {options}\n  validation"))
+}
+
+#[test]
+fn options_of_a_policy_say_which_versions_and_suites_a_backend_may_choose() {
+    const MIN: &str = "gateway.varnish-software.com/tls-min-version";
+    const SUITES: &str = "gateway.varnish-software.com/tls-cipher-suites";
+    let ca = Authority::new();
+    let leaf = ca.leaf(&["shop.internal"]);
+    let old = ["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"];
+    let strong = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384";
+    for (options, reached) in [
+        ("{}".to_owned(), true),
+        (format!("{{{MIN}: '1.2'}}"), true),
+        (format!("{{{MIN}: '1.3'}}"), false),
+        (format!("{{{SUITES}: TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}}"), true),
+        (format!("{{{SUITES}: '{strong}'}}"), false),
+        (format!("{{{SUITES}: '{strong}, TLS_AES_128_GCM_SHA256'}}"), false),
+    ] {
+        let tls = PickyOrigin::with_options(&leaf, &old);
+        let address = tls.address();
+        let more = [ca.config_map("ca"), with_options(&options)];
+        let site = Site::of(Origin::new("shop"), Box::new(tls), address, &more);
+        let status = site.status();
+        assert!(if reached { status == 200 } else { matches!(status, 502 | 503) }, "{options}: {status}");
+    }
+}
+
+#[test]
+fn an_option_that_nobody_knows_is_refused_and_no_request_goes_out() {
+    let ca = Authority::new();
+    let unknown = with_options("{example.com/fast: 'yes'}");
+    let site = Site::new(&ca.leaf(&["shop.internal"]), &[ca.config_map("ca"), unknown]);
+    assert_eq!(site.status(), 500);
+    site.program.wait_for_line(&["BackendTLSPolicy default/tls", "example.com/fast is not supported"]);
+    assert_eq!(site.origin.seen().len(), 0);
+}

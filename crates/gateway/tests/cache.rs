@@ -1,6 +1,7 @@
 //! Cache policies through the real thing: what is kept, for whom, and what an origin that fails leaves.
 
 mod clients;
+mod named;
 mod rfc;
 
 use std::thread::sleep;

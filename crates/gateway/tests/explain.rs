@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::support::{Program, Scene, cache_policy, class, gateway, parameters, route, service};
+use crate::support::{Program, Scene, cache_policy, class, gateway, gateway_of, parameters, route, service};
 
 fn scene() -> Scene {
     let at = |port: u16| [SocketAddr::from(([127, 0, 0, 1], port))];
@@ -257,4 +257,48 @@ spec:
     has(&text, &["answer: passed through, encrypted, to default/shop:80"]);
     let (_, text) = explain(&scene, &["--host", "other.example.com", "--path", "/"]);
     has(&text, &["answer: none, the handshake is refused", "other.example.com"]);
+}
+
+#[test]
+fn listeners_of_tcp_and_udp_name_the_backends_that_they_choose_from() {
+    let listeners = ["TCP", "UDP"]
+        .map(|protocol| format!("{{name: {}, protocol: {protocol}, port: 5353}}", protocol.to_lowercase()));
+    let both = |name: &str| {
+        service(name, &["127.0.0.1:9001".parse().unwrap()])
+            .replace(
+                "{ports: [{port: 80}]}",
+                "{ports: [{port: 80, name: a}, {port: 80, name: b, protocol: UDP}]}",
+            )
+            .replace(
+                "ports: [{port: 9001}]",
+                "ports: [{port: 9001, name: a}, {port: 9001, name: b, protocol: UDP}]",
+            )
+    };
+    let tcp = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: TCPRoute
+metadata: {name: tcp}
+spec:
+  parentRefs: [{name: web, sectionName: tcp}]
+  rules: [{backendRefs: [{name: a, port: 80, weight: 3}, {name: gone, port: 80, weight: 1}]}]
+---
+";
+    let all = [class(), gateway_of("web", &listeners), both("a"), tcp.to_owned()];
+    let scene = Scene::new(&all.concat());
+    let (good, text) = explain(&scene, &["--port", "5353"]);
+    assert!(good, "{text}");
+    for parts in [
+        &["Gateway default/web, socket tcp-5353, listener tcp"][..],
+        &["route: TCPRoute default/tcp"],
+        &[
+            "relayed to default/a:80 (75 %: 127.0.0.1:9001) or an invalid backendRef (25 %, connections are closed",
+        ],
+        &["problem: ", "Service default/gone does not exist"],
+        &["Gateway default/web, socket udp-5353, listener udp"],
+        &["none, datagrams are dropped: no UDPRoute is attached to the listener"],
+    ] {
+        has(&text, parts);
+    }
+    let (good, text) = explain(&scene, &["--port", "5354"]);
+    assert!(!good && text.contains("No Gateway of ours has a listener for this"), "{text}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::support::{
-    Origin, Scene, class, free_port, gateway_of, get, parameters, route_to, service, until,
+    Origin, Program, Scene, class, free_port, gateway_of, get, parameters, route_to, service, until,
 };
 
 /// Says its name before what comes back, by TCP and by UDP on one port.
@@ -203,6 +203,46 @@ fn streams_are_served_where_varnishd_owns_the_ports_of_http() {
     until("TCP", || by_tcp(port).as_deref() == Some("a?"));
     until("UDP", || by_udp(port).as_deref() == Some("a?"));
     assert_eq!(get(http, "x", "/").status, 200);
+}
+
+#[test]
+fn explain_and_top_know_what_a_running_listener_relays() {
+    let (port, a, b) = (free_port(), echo("a"), echo("b"));
+    let all = [
+        class(),
+        gateway_of("web", &[listener("TCP", port), listener("UDP", port)]),
+        both("a", a, ""),
+        both("b", b, ""),
+        stream_route("TCPRoute", "tcp", "{name: a, port: 7, weight: 3}, {name: b, port: 7}"),
+        stream_route("UDPRoute", "udp", "{name: a, port: 7}"),
+    ];
+    let scene = Scene::new(&all.concat());
+    let state = scene.path("state");
+    let state = state.to_str().unwrap();
+    let _program = scene.serve();
+    until("UDP", || by_udp(port).as_deref() == Some("a?"));
+    let ask = |words: &[&str]| {
+        let output = Program::command().args(words).args(["--state-dir", state]).output().unwrap();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let text = ask(&["explain", "--port", &port.to_string()]);
+    for part in [
+        "route: TCPRoute default/tcp".to_owned(),
+        format!("relayed to default/a:7 (75 %: {a}) or default/b:7 (25 %: {b})"),
+        "route: UDPRoute default/udp".to_owned(),
+        format!("relayed to default/a:7 (100 %: {a})"),
+    ] {
+        assert!(text.contains(&part), "{part}: {text}");
+    }
+    let kept = connect(port);
+    until("top shows the connection", || {
+        let text = ask(&["top"]);
+        let row = text.lines().find(|line| line.starts_with("TCPRoute default/tcp")).map(str::to_owned);
+        let open = row.and_then(|row| row.split_whitespace().nth(3)?.parse::<u32>().ok());
+        by_tcp(port);
+        open >= Some(1) && text.contains("UDPRoute default/udp") && text.contains("BYTES IN/S")
+    });
+    drop(kept);
 }
 
 #[test]

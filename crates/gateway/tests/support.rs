@@ -1,6 +1,7 @@
 //! What the tests are made of: a scene (a directory of manifests), origins, the gateway, a client.
 
 pub(crate) mod authority;
+pub(crate) mod calls;
 pub(crate) mod client;
 pub(crate) mod manifests;
 pub(crate) mod origin;

@@ -1,12 +1,13 @@
 //! What rules say of the way to their backends, by manifests and `serve`: timeouts, retries, mirrors, sessions, filters of backendRefs.
 //!
-//! The front carries it out; with `dataPath: Varnish` the status of the route names what is not in use.
+//! The front carries it out, also for requests that go through varnishd: by `dataPath: Varnish`, or by user VCL. Only sessions need it to carry
+//! HTTP, and the status of the route says so.
 
 use std::time::{Duration, Instant};
 
 use crate::support::{
     Ask, Origin, Program, Scene, cache_policy, class, free_port, front_carries_http, gateway, get,
-    parameters, route, service, wait_for,
+    parameters, route, service, user_vcl, wait_for,
 };
 
 struct Site {
@@ -15,8 +16,17 @@ struct Site {
     scene: Scene,
 }
 
+/// All ways on which requests go to backends: straight, and through varnishd.
+fn classes() -> [String; 3] {
+    [class(), parameters("{dataPath: Varnish}"), user_vcl("sub vcl_recv { set req.http.X-Mine = \"1\"; }")]
+}
+
 /// Gateway `web` with these routes and Services.
 fn site(services: &[(&str, &[&Origin])], routes: &str) -> Site {
+    site_of(&class(), services, routes)
+}
+
+fn site_of(class: &str, services: &[(&str, &[&Origin])], routes: &str) -> Site {
     let port = free_port();
     let services: String = services
         .iter()
@@ -24,16 +34,12 @@ fn site(services: &[(&str, &[&Origin])], routes: &str) -> Site {
             service(name, &origins.iter().map(|origin| origin.address()).collect::<Vec<_>>())
         })
         .collect();
-    let scene = Scene::new(&[&class(), &gateway("web", &[port]), &services, routes].concat());
+    let scene = Scene::new(&[class, &gateway("web", &[port]), &services, routes].concat());
     let program = scene.serve();
     Site { port, program, scene }
 }
 
-#[test]
-fn a_request_that_takes_longer_than_its_rule_allows_gets_504() {
-    if !front_carries_http() {
-        return;
-    }
+fn requests_end_in_time(class: &str) {
     let origin = Origin::new("slow");
     let rules = "
   rules:
@@ -47,7 +53,7 @@ fn a_request_that_takes_longer_than_its_rule_allows_gets_504() {
     timeouts: {request: 0s}
     backendRefs: [{name: shop, port: 80}]
 ";
-    let site = site(&[("shop", &[&origin])], &route("shop", rules));
+    let site = site_of(class, &[("shop", &[&origin])], &route("shop", rules));
     assert_eq!(get(site.port, "a", "/").status, 200);
     for url in ["/hold/request", "/hold/backend"] {
         let began = Instant::now();
@@ -58,10 +64,13 @@ fn a_request_that_takes_longer_than_its_rule_allows_gets_504() {
 }
 
 #[test]
-fn a_cached_rule_keeps_its_time_and_what_is_cached_is_served_at_once() {
-    if !front_carries_http() {
-        return;
+fn a_request_that_takes_longer_than_its_rule_allows_gets_504() {
+    if front_carries_http() {
+        classes().iter().for_each(|class| requests_end_in_time(class));
     }
+}
+
+fn cached_rules_end_in_time(class: &str) {
     let origin = Origin::new("slow");
     origin.answer_with(200, &["Cache-Control: max-age=60"]);
     let rules = "
@@ -70,7 +79,7 @@ fn a_cached_rule_keeps_its_time_and_what_is_cached_is_served_at_once() {
     backendRefs: [{name: shop, port: 80}]
 ";
     let manifests = [route("shop", rules), cache_policy("shop", "shop", "  defaultTTL: 1m")].concat();
-    let site = site(&[("shop", &[&origin])], &manifests);
+    let site = site_of(class, &[("shop", &[&origin])], &manifests);
     assert_eq!(get(site.port, "a", "/page").status, 200);
     assert_eq!(get(site.port, "a", "/hold/page").status, 504);
     // varnishd has gone on with its fetch.
@@ -144,10 +153,13 @@ fn a_stale_object_is_served_where_the_time_ends_and_every_request_goes_through_v
 }
 
 #[test]
-fn a_status_that_the_rule_names_is_tried_at_another_endpoint() {
-    if !front_carries_http() {
-        return;
+fn a_cached_rule_keeps_its_time_and_what_is_cached_is_served_at_once() {
+    if front_carries_http() {
+        classes().iter().for_each(|class| cached_rules_end_in_time(class));
     }
+}
+
+fn statuses_are_retried(class: &str) {
     let (good, busy) = (Origin::new("good"), Origin::new("busy"));
     busy.answer_with(503, &[]);
     let rules = "
@@ -155,7 +167,7 @@ fn a_status_that_the_rule_names_is_tried_at_another_endpoint() {
   - retry: {codes: [503], attempts: 2, backoff: 10ms}
     backendRefs: [{name: shop, port: 80}]
 ";
-    let site = site(&[("shop", &[&good, &busy])], &route("shop", rules));
+    let site = site_of(class, &[("shop", &[&good, &busy])], &route("shop", rules));
     for _ in 0..20 {
         let answer = Ask::new("POST", "a", "/").body(b"all of it".to_vec()).send(site.port);
         assert_eq!((answer.status, answer.text().as_str()), (200, "all of it"));
@@ -165,10 +177,13 @@ fn a_status_that_the_rule_names_is_tried_at_another_endpoint() {
 }
 
 #[test]
-fn mirrors_get_copies_and_their_answers_count_for_nothing() {
-    if !front_carries_http() {
-        return;
+fn a_status_that_the_rule_names_is_tried_at_another_endpoint() {
+    if front_carries_http() {
+        classes().iter().for_each(|class| statuses_are_retried(class));
     }
+}
+
+fn mirrors_get_copies(class: &str) {
     let (origin, one, other) = (Origin::new("origin"), Origin::new("one"), Origin::new("other"));
     one.answer_with(500, &["X-Evil: 1"]);
     other.answer_with(0, &[]);
@@ -182,7 +197,7 @@ fn mirrors_get_copies_and_their_answers_count_for_nothing() {
     backendRefs: [{name: shop, port: 80}]
 ";
     let services: &[(&str, &[&Origin])] = &[("shop", &[&origin]), ("one", &[&one]), ("other", &[&other])];
-    let site = site(services, &route("shop", rules));
+    let site = site_of(class, services, &route("shop", rules));
     let answer = Ask::new("POST", "shop.example", "/a?b=c").body(b"hello".to_vec()).send(site.port);
     assert_eq!((answer.status, answer.origin()), (200, "origin"));
     assert_eq!(answer.header("x-evil"), None);
@@ -191,6 +206,13 @@ fn mirrors_get_copies_and_their_answers_count_for_nothing() {
         assert_eq!((seen.method.as_str(), &seen.body[..]), ("POST", &b"hello"[..]));
         assert_eq!(seen.header("host"), Some("shop.example"));
         assert_eq!(seen.header("x-set"), Some("here"));
+    }
+}
+
+#[test]
+fn mirrors_get_copies_and_their_answers_count_for_nothing() {
+    if front_carries_http() {
+        classes().iter().for_each(|class| mirrors_get_copies(class));
     }
 }
 
@@ -230,11 +252,7 @@ fn a_session_stays_with_its_endpoint_and_survives_a_restart() {
     }
 }
 
-#[test]
-fn filters_of_a_backend_ref_are_for_it_alone() {
-    if !front_carries_http() {
-        return;
-    }
+fn each_backend_has_its_filters(class: &str) {
     let (one, other) = (Origin::new("one"), Origin::new("other"));
     let rules = "
   rules:
@@ -248,7 +266,7 @@ fn filters_of_a_backend_ref_are_for_it_alone() {
         responseHeaderModifier: {set: [{name: X-From, value: one}]}
     - {name: other, port: 80}
 ";
-    let site = site(&[("one", &[&one]), ("other", &[&other])], &route("shop", rules));
+    let site = site_of(class, &[("one", &[&one]), ("other", &[&other])], &route("shop", rules));
     for _ in 0..40 {
         let answer = get(site.port, "a", "/");
         let expected = (answer.origin() == "one").then_some("one");
@@ -256,4 +274,52 @@ fn filters_of_a_backend_ref_are_for_it_alone() {
     }
     assert_eq!(one.last_seen().header("x-for"), Some("one"));
     assert_eq!(other.last_seen().header("x-for"), None);
+}
+
+#[test]
+fn filters_of_a_backend_ref_are_for_it_alone() {
+    if front_carries_http() {
+        classes().iter().for_each(|class| each_backend_has_its_filters(class));
+    }
+}
+
+#[test]
+fn a_session_by_header_stays_with_its_endpoint() {
+    if !front_carries_http() {
+        return;
+    }
+    let origins = [Origin::new("a"), Origin::new("b"), Origin::new("c")];
+    let rules = "
+  rules:
+  - sessionPersistence: {type: Header, sessionName: X-Cart}
+    backendRefs: [{name: shop, port: 80}]
+";
+    let site = site(&[("shop", &origins.each_ref())], &route("shop", rules));
+    let first = get(site.port, "a", "/");
+    let token = first.header("x-cart").unwrap().to_owned();
+    assert_eq!(first.header("set-cookie"), None);
+    for _ in 0..12 {
+        let next = Ask::get("a", "/").header("X-Cart", &token).send(site.port);
+        assert_eq!((next.origin(), next.header("x-cart")), (first.origin(), None));
+    }
+}
+
+#[test]
+fn sessions_are_said_to_be_without_effect_where_varnishd_gets_every_request() {
+    let origin = Origin::new("a");
+    let rules = "
+  rules:
+  - sessionPersistence: {sessionName: cart}
+    backendRefs: [{name: shop, port: 80}]
+";
+    for class in &classes()[1..] {
+        let site = site_of(class, &[("shop", &[&origin])], &route("shop", rules));
+        site.program.wait_for_line(&[
+            "HTTPRoute default/shop",
+            "spec.rules[0].sessionPersistence",
+            "use dataPath Auto",
+        ]);
+        let answer = get(site.port, "a", "/");
+        assert_eq!((answer.status, answer.header("set-cookie")), (200, None));
+    }
 }

@@ -7,6 +7,7 @@
 mod apply;
 mod clean_up;
 mod crds;
+mod definition;
 mod error;
 mod events;
 mod gateway;

@@ -4,7 +4,6 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Api, Client};
 use model::names::{
@@ -15,8 +14,11 @@ use source::kubernetes::{Namespaces, Scope, Signal, Store, never_same};
 use tokio::sync::watch;
 use translate::workload;
 
+use crate::definition::Definition;
+
 /// Tells which Gateway API is installed.
 const GATEWAY_API_CRD: &str = "gatewayclasses.gateway.networking.k8s.io";
+const HTTP_ROUTES_CRD: &str = "httproutes.gateway.networking.k8s.io";
 
 #[derive(Debug)]
 pub(crate) struct Owned {
@@ -29,7 +31,10 @@ pub(crate) struct Owned {
     pub(crate) role_bindings: Store<RoleBinding>,
     pub(crate) disruption_budgets: Store<PodDisruptionBudget>,
     pub(crate) pods: Store<Pod>,
-    pub(crate) gateway_api: Store<CustomResourceDefinition>,
+    /// The definition of GatewayClasses: without it nobody asks.
+    pub(crate) gateway_api: Store<Definition>,
+    /// That of HTTPRoutes, which differ by channel.
+    pub(crate) http_routes: Store<Definition>,
     changed: Signal,
 }
 
@@ -85,6 +90,15 @@ impl Owned {
                 )
             };
         }
+        let definition = |name: &str| {
+            Store::watch(
+                Api::all(client.clone()),
+                &Scope::name(name),
+                never_same,
+                changed.clone(),
+                Signal::default(),
+            )
+        };
         Self {
             deployments: all!(),
             services: all!(),
@@ -95,13 +109,8 @@ impl Owned {
             role_bindings: all!(),
             disruption_budgets: all!(),
             pods: all!(),
-            gateway_api: Store::watch(
-                Api::all(client.clone()),
-                &Scope::name(GATEWAY_API_CRD),
-                never_same,
-                changed.clone(),
-                Signal::default(),
-            ),
+            gateway_api: definition(GATEWAY_API_CRD),
+            http_routes: definition(HTTP_ROUTES_CRD),
             changed,
         }
     }
@@ -117,6 +126,7 @@ impl Owned {
         self.disruption_budgets.synced().await;
         self.pods.synced().await;
         self.gateway_api.synced().await;
+        self.http_routes.synced().await;
     }
 
     pub(crate) fn changed(&self) -> watch::Receiver<u64> {

@@ -312,8 +312,13 @@ fn unreadable(all: &[Unreadable], statuses: &mut Statuses) {
             "VarnishCachePolicy" => statuses.cache_policies.get_mut(key),
             _ => None,
         };
+        let set = (*kind == "ListenerSet").then(|| statuses.listener_sets.get_mut(key)).flatten();
         let ancestors = policies.into_iter().flat_map(|status| &mut status.ancestors);
-        let policies: Vec<_> = ancestors.map(|ancestor| (&mut ancestor.conditions, "Invalid")).collect();
+        let policies: Vec<_> = ancestors
+            .map(|ancestor| &mut ancestor.conditions)
+            .chain(set.map(|status| &mut status.conditions))
+            .map(|conditions| (conditions, "Invalid"))
+            .collect();
         let conditions = if policies.is_empty() {
             let routes = statuses.routes_mut(kind).and_then(|routes| routes.get_mut(key));
             let parents = routes.into_iter().flat_map(|status| &mut status.parents);

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod by_kind;
+mod class;
 mod conditions;
 mod ingress;
 mod listeners;
@@ -12,7 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use gateway_api::gatewayclasses::GatewayClass;
 use gateway_api::gateways::Gateway;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::api::Patch;
@@ -23,10 +23,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use source::kubernetes::{Cluster, Signal, Unread};
 use tokio::sync::watch;
-use translate::status::{ACCEPTED, PROGRAMMED, STORAGE, SUPPORTED_VERSION};
+use translate::status::{ACCEPTED, PROGRAMMED, STORAGE};
 use translate::{
     Addresses, AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, Key, ParentStatus, PolicyStatus,
-    RouteStatus, Statuses, features, workload,
+    RouteStatus, Statuses, workload,
 };
 
 use crate::events::Events;
@@ -46,7 +46,6 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Time may change what Programmed says.
 const LOOK_AGAIN: Duration = Duration::from_secs(11);
 const AT_ONCE: usize = 8;
-const BUNDLE_VERSION: &str = "gateway.networking.k8s.io/bundle-version";
 
 /// What became of writing each Gateway.
 #[derive(Debug, Clone, Default)]
@@ -200,8 +199,20 @@ impl Writer {
         }
         for (key, status) in &statuses.listener_sets {
             if let Some(set) = self.cluster.listener_sets.get(key) {
-                writes.extend(self.listener_set(key, &set, status, statuses));
+                let generation = set.metadata.generation.unwrap_or_default();
+                writes.extend(self.listener_set(key, (generation, &to_value(&set.status)), status, statuses));
             }
+        }
+        for (key, unread) in self.cluster.listener_sets.unread() {
+            let Some(status) = statuses.listener_sets.get(&key) else { continue };
+            let generation = unread.raw.pointer("/metadata/generation").and_then(Value::as_i64);
+            let (_, observed) = as_written(&unread.raw);
+            writes.extend(self.listener_set(
+                &key,
+                (generation.unwrap_or_default(), &observed),
+                status,
+                statuses,
+            ));
         }
         for (key, unread) in self.cluster.gateways.unread() {
             writes.extend(unread_gateway(&key, &unread, &statuses.gateway_classes));
@@ -290,58 +301,6 @@ impl Writer {
             self.tell(kind, &key, one).await;
         }
         true
-    }
-
-    fn gateway_class(&self, key: &Key, class: &GatewayClass, status: &GatewayClassStatus) -> Option<Write> {
-        let generation = class.metadata.generation.unwrap_or_default();
-        let mut wanted = status.conditions.clone();
-        wanted.push(self.supported_version(generation));
-        let observed = to_value(&class.status);
-        let there: Vec<&str> = observed
-            .get("supportedFeatures")
-            .and_then(Value::as_array)
-            .map(|all| all.iter().filter_map(|feature| feature.get("name")?.as_str()).collect())
-            .unwrap_or_default();
-        if same(&wanted, observed.get("conditions"))
-            && there.len() == features::SUPPORTED.len()
-            && features::SUPPORTED.iter().all(|feature| there.contains(feature))
-        {
-            return None;
-        }
-        let (conditions, news) = merge(&wanted, observed.get("conditions"));
-        let supported: Vec<Value> = features::SUPPORTED.iter().map(|name| json!({ "name": name })).collect();
-        let body = json!({ "conditions": conditions, "supportedFeatures": supported });
-        Some(Write { kind: "GatewayClass", key: key.clone(), patch: apply::<GatewayClass>(key, &body), news })
-    }
-
-    fn supported_version(&self, generation: i64) -> Condition {
-        let installed = self
-            .owned
-            .gateway_api
-            .objects()
-            .into_values()
-            .next()
-            .and_then(|crd| crd.metadata.annotations.as_ref()?.get(BUNDLE_VERSION).cloned());
-        let missing = self.cluster.missing();
-        let versions =
-            format!("1.{} to 1.{}", features::MINOR_VERSIONS.start(), features::MINOR_VERSIONS.end());
-        let minor = installed
-            .as_deref()
-            .and_then(|version| version.strip_prefix("v1.")?.split('.').next()?.parse::<u32>().ok());
-        let good = minor.is_some_and(|minor| features::MINOR_VERSIONS.contains(&minor));
-        let version = installed.unwrap_or_else(|| "an unknown version".to_owned());
-        let mut message = if good {
-            format!("The Gateway API's CRDs are of {version}")
-        } else {
-            format!(
-                "The Gateway API's CRDs are of {version}; install one of {versions}. Gateways are served as well as can be"
-            )
-        };
-        if !missing.is_empty() {
-            message.push_str(&format!(". Not installed, and without effect: {}", missing.join(", ")));
-        }
-        let reason = if good { "SupportedVersion" } else { "UnsupportedVersion" };
-        Condition::new(SUPPORTED_VERSION, good, reason, message, generation)
     }
 
     /// Whether a Gateway is programmed. `None`: nothing is known that would be better than what stands there, because we have just

@@ -18,6 +18,7 @@ use gateway_api::experimental::httproutes::{
     HttpRouteRulesMatchesPath, HttpRouteRulesMatchesPathType as PathType, HttpRouteRulesMatchesQueryParams,
     HttpRouteSpec,
 };
+use gateway_api::listenersets::{ListenerSet, ListenerSetListeners, ListenerSetParentRef, ListenerSetSpec};
 use gateway_api::tlsroutes::{TlsRoute, TlsRouteSpec};
 use k8s_openapi::api::networking::v1::{
     HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressRule, IngressSpec,
@@ -65,13 +66,16 @@ const POLICY_FIELDS: &[&str] = &[
     "maxObjectSize",
     "cacheKey",
     "bypass",
+    "invalidateOnUnsafe",
 ];
+
+/// A policy for a GRPCRoute is refused, and its target is known all the same: it closes nothing else.
+const POLICY_TARGETS: &[&str] = &["Gateway", "HTTPRoute", "Ingress", "GRPCRoute"];
 
 /// A policy for the same target, which says why it is refused. An empty target: it cannot be told.
 pub(crate) fn cache_policy_for(raw: &Value, why: &str) -> VarnishCachePolicy {
     let target_ref = raw.pointer("/spec/targetRef").and_then(|target| {
-        let kind =
-            text(target, "kind").filter(|kind| ["Gateway", "HTTPRoute", "Ingress"].contains(&&**kind))?;
+        let kind = text(target, "kind").filter(|kind| POLICY_TARGETS.contains(&&**kind))?;
         let section_name = text(target, "sectionName").filter(|_| kind == "HTTPRoute");
         let name = text(target, "name").filter(|name| format::object_name(name).is_ok())?;
         Some(PolicyTargetRef { group: text(target, "group").unwrap_or_default(), kind, name, section_name })
@@ -189,6 +193,40 @@ fn converted<T: DeserializeOwned>(of: &impl Serialize) -> Option<T> {
     typed(&serde_json::to_value(of).ok()?)
 }
 
+/// A set for the same Gateway, with listeners that keep their ports and hostnames and serve nothing. Listeners of which one of these cannot
+/// be read are left out, or they would be wider than they were meant.
+pub(crate) fn listener_set(raw: &Value, why: &str) -> Option<ListenerSet> {
+    let spec = raw.get("spec")?;
+    let parent_ref: ListenerSetParentRef = typed(spec.get("parentRef")?)?;
+    format::object_name(&parent_ref.name).ok()?;
+    let mut listeners: Vec<ListenerSetListeners> = Vec::new();
+    for listener in list(spec, "listeners").iter().filter_map(set_listener) {
+        if listeners.iter().all(|known| known.name != listener.name) {
+            listeners.push(listener);
+        }
+    }
+    let spec = ListenerSetSpec { parent_ref, listeners };
+    Some(ListenerSet { metadata: metadata(raw, why), spec, status: None })
+}
+
+fn set_listener(raw: &Value) -> Option<ListenerSetListeners> {
+    let hostname = match raw.get("hostname") {
+        // A field that nobody knows may be a misspelt hostname.
+        None | Some(Value::Null) if has_others(raw, LISTENER_FIELDS) => return None,
+        None | Some(Value::Null) => None,
+        Some(name) => Some(name.as_str()?.to_ascii_lowercase())
+            .filter(|name| name.is_empty() || format::hostname(name).is_ok())
+            .map(Some)?,
+    };
+    Some(ListenerSetListeners {
+        name: text(raw, "name").filter(|name| format::object_name(name).is_ok())?,
+        port: i32::from(u16::try_from(raw.get("port")?.as_u64()?).ok().filter(|port| *port > 0)?),
+        protocol: text(raw, "protocol").filter(|protocol| format::protocol(protocol).is_ok())?,
+        hostname,
+        ..ListenerSetListeners::default()
+    })
+}
+
 /// A route with the same parents and hostnames, as far as they can be read, and no backends.
 pub(crate) fn tls_route(raw: &Value, why: &str) -> Option<TlsRoute> {
     let none = Value::Null;
@@ -235,6 +273,7 @@ fn ingress_path(raw: &Value) -> Option<HTTPIngressPath> {
     Some(HTTPIngressPath { path: Some(path), path_type, ..HTTPIngressPath::default() })
 }
 
+const LISTENER_FIELDS: &[&str] = &["name", "hostname", "port", "protocol", "tls", "allowedRoutes"];
 const PARENT_FIELDS: &[&str] = &["group", "kind", "name", "namespace", "port", "sectionName"];
 
 fn parent(raw: &Value) -> Option<HttpRouteParentRefs> {
@@ -409,6 +448,7 @@ mod tests {
         let rule = of(json!({"kind": "HTTPRoute", "name": "shop", "sectionName": "admin"}));
         assert_eq!((rule.name.as_str(), rule.section_name.as_deref()), ("shop", Some("admin")));
         assert_eq!(of(json!({"kind": "HTTPRoute", "name": "shop", "sectionName": 5})).section_name, None);
+        assert_eq!(of(json!({"kind": "GRPCRoute", "name": "calls"})).name, "calls");
         assert_eq!(of(json!({"kind": "HttpRoute", "name": "shop"})), PolicyTargetRef::default());
         assert_eq!(of(json!({"kind": "HTTPRoute", "name": ["shop"]})), PolicyTargetRef::default());
         assert_eq!(of(json!("shop")), PolicyTargetRef::default());
@@ -471,6 +511,32 @@ mod tests {
         assert_eq!(paths(&misspelt), (vec![], vec!["/a".to_owned()]));
         let raw = json!({"metadata": {"name": "r"}, "spec": {"hostnames": [1, "*.example.com"], "rules": 5}});
         assert_eq!(tls_route(&raw, "").unwrap().spec.hostnames, ["*.example.com"]);
+    }
+
+    #[test]
+    fn listeners_of_a_set_keep_their_place_where_it_can_be_read() {
+        let raw = json!({"metadata": {"name": "s", "namespace": "n"}, "spec": {
+        "parentRef": {"name": "web"},
+        "listeners": [
+            {"name": "a", "port": 443, "protocol": "HTTPS", "hostname": "A.example", "tls": {"mode": "Maybe"}},
+            {"name": "b", "port": 80, "protocol": "HTTP", "hostname": "b.example", "prot": 1},
+            {"name": "c", "port": 80, "protocol": "HTTP", "hostnme": "c.example"},
+            {"name": "d", "port": 80, "protocol": "HTTP", "hostname": ["d.example"]},
+            {"name": "e", "port": 70000, "protocol": "HTTP"},
+            {"name": "f", "port": 53, "protocol": "UDP"},
+            7,
+        ]}});
+        let set = listener_set(&raw, "no good").unwrap();
+        let kept: Vec<_> = set
+            .spec
+            .listeners
+            .iter()
+            .map(|one| (one.name.as_str(), one.port, one.hostname.as_deref()))
+            .collect();
+        assert_eq!(kept, [("a", 443, Some("a.example")), ("b", 80, Some("b.example")), ("f", 53, None)]);
+        assert!(set.spec.listeners.iter().all(|one| one.tls.is_none()));
+        // It is for a Gateway that cannot be told.
+        assert!(listener_set(&json!({"spec": {"parentRef": {"name": 5}, "listeners": []}}), "").is_none());
     }
 
     #[test]

@@ -416,3 +416,101 @@ spec: {gatewayRef: {name: web}, type: Refresh, hostname: a.test, paths: [/]}
         assert!(snapshot.parameters.is_empty() && snapshot.cache_invalidations.is_empty());
     }
 }
+
+#[test]
+fn a_policy_for_a_grpc_route_is_refused_and_closes_nothing_else() {
+    let target = "targetRef: {group: gateway.networking.k8s.io, kind: GRPCRoute, name: calls}";
+    let objects = [route("shop", "shop", SHOP), policy("calls", &format!("{target}\n  defaultTTL: 1m"))];
+    let (problem, _, translation) = read(&objects);
+    assert!(problem.contains("must be one of Gateway, HTTPRoute, Ingress"), "{problem}");
+    assert_eq!(entries(&translation, "*"), ["shop/shop / shop cached"]);
+    let status = &translation.statuses.cache_policies[&Key::new("shop", "calls")].ancestors[0];
+    assert_eq!(status.ancestor_ref.kind.as_deref(), Some("GRPCRoute"));
+    let condition = &status.conditions[0];
+    assert!(!condition.status && condition.reason == "Invalid", "{condition:?}");
+    assert!(condition.message.contains("calls of gRPC are never cached"), "{condition:?}");
+}
+
+/// Of a Gateway that takes ListenerSets: one for `admin.example.com`, and a younger one that wants the same.
+fn sets(first: &str) -> (String, Translation) {
+    let base = BASE.replace(
+        "  gatewayClassName: varnish\n",
+        "  gatewayClassName: varnish\n  allowedListeners: {namespaces: {from: All}}\n",
+    );
+    let set = |name: &str, age: u32, listeners: &str| {
+        format!(
+            "apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {{name: {name}, namespace: shop, creationTimestamp: 2026-01-0{age}T00:00:00Z}}
+spec:
+  parentRef: {{name: web, namespace: infra}}
+  listeners: {listeners}
+---
+"
+        )
+    };
+    let younger = "[{name: http, port: 80, protocol: HTTP, hostname: admin.example.com}]";
+    let on_set = "apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: admin, namespace: shop}
+spec:
+  parentRefs: [{kind: ListenerSet, name: first}]
+  rules: [{backendRefs: [{name: shop, port: 80}]}]
+---
+";
+    let wide = route("shop", "wide", SHOP);
+    let sets = set("first", 1, first) + &set("second", 2, younger);
+    let text = [base.as_str(), on_set, &wide, &sets].concat();
+    let (snapshot, problems) = parse_str("all.yaml", &text);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    (problems[0].to_string(), translate(&snapshot))
+}
+
+#[test]
+fn a_listener_set_that_cannot_be_used_keeps_its_hostnames_and_serves_nothing() {
+    for broken in [
+        "[{name: http, port: 80, protocol: HTTP, hostname: admin.example.com, allowedRoutes: {namespaces: {from: Some}}}]",
+        "[{name: http, port: 80, protocol: HTTP, hostname: admin.example.com, allowdRoutes: {}}]",
+        "[{name: http, port: 80, protocol: HTTP, hostname: admin.example.com}, {name: http, port: 81, protocol: HTTP}]",
+        "[{name: http, port: 80, protocol: HTTP, hostname: admin.example.com}, 7]",
+    ] {
+        let (problem, translation) = sets(broken);
+        assert!(problem.ends_with("; until it is corrected, its listeners serve nothing"), "{problem}");
+        // The wide listener's routes do not get its requests, and neither does the younger set.
+        let routing = &translation.gateways[&Key::new("infra", "web")].routing;
+        let of_host: Vec<_> = routing
+            .listeners
+            .iter()
+            .filter(|one| one.hostname.as_deref() == Some("admin.example.com"))
+            .map(|one| one.name.as_str())
+            .collect();
+        assert_eq!(of_host, ["shop/first/http"], "{broken}");
+        let all = routing.vhosts.values().flat_map(|vhost| &vhost.routes);
+        let served: Vec<_> = all.flat_map(|route| &route.listener_names).collect();
+        assert_eq!(served, ["http"], "{broken}");
+        let statuses = &translation.statuses;
+        let status = &statuses.listener_sets[&Key::new("shop", "first")];
+        let condition = &status.conditions[0];
+        assert!(!condition.status && condition.reason == "Invalid", "{condition:?}");
+        let condition = &status.listeners[0].conditions[0];
+        assert!(!condition.status && condition.message.contains("cannot be used"), "{condition:?}");
+        let second = &statuses.listener_sets[&Key::new("shop", "second")].listeners[0].conditions[0];
+        assert!(!second.status && second.reason == "HostnameConflict", "{second:?}");
+        let refused = refusal(&statuses.http_routes[&Key::new("shop", "admin")]);
+        assert!(
+            refused.starts_with("NoReadyListeners: listener http of ListenerSet shop/first"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn a_listener_that_can_be_read_in_part_is_not_made_wider() {
+    let (_, translation) = sets("[{name: http, port: 80, protocol: HTTP, hostnam: admin.example.com}]");
+    let names = |set: &str| {
+        let status = &translation.statuses.listener_sets[&Key::new("shop", set)];
+        status.listeners.iter().map(|one| (one.name.clone(), one.served)).collect::<Vec<_>>()
+    };
+    assert_eq!(names("first"), []);
+    assert_eq!(names("second"), [("http".to_owned(), true)]);
+}

@@ -96,6 +96,13 @@ pub(crate) fn attach(
     }
 
     let mut why_not = Vec::new();
+    let selected = keep(selected, gateway, &mut why_not, |listener| match &listener.closed {
+        None => Ok(()),
+        Some(fault) => Err(format!("is not served ({})", fault.message)),
+    });
+    if selected.is_empty() {
+        return Err(Fault { reason: "NoReadyListeners", message: why_not.join("; ") });
+    }
     let allowing: Vec<usize> =
         keep(selected, gateway, &mut why_not, |listener| allow(candidate, listener, gateway, snapshot));
     if allowing.is_empty() {

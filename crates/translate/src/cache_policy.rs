@@ -34,6 +34,8 @@ enum Target {
     /// By its name.
     Rule(Key, String),
     Ingress(Key),
+    /// A GRPCRoute, of which nothing is ever cached.
+    Calls(Key),
     /// The rule at this position, which names the policy itself.
     Naming(Key, u32),
     /// Everything that a policy of this namespace can be for: its targetRef cannot be read. Empty: of all namespaces.
@@ -242,6 +244,7 @@ fn target(key: &Key, reference: &PolicyTargetRef) -> Target {
         ("", _) => Target::Namespace(key.namespace.clone()),
         ("Gateway", _) => Target::Gateway(target),
         ("Ingress", _) => Target::Ingress(target),
+        ("GRPCRoute", _) => Target::Calls(target),
         (_, None) => Target::Route(target),
         (_, Some(rule)) => Target::Rule(target, rule.clone()),
     }
@@ -268,6 +271,13 @@ fn ancestors(
         Target::Ingress(key) if ingresses.contains_key(key) => Ok([key.clone()].into()),
         Target::Ingress(key) if snapshot.ingresses.contains_key(key) => Ok(BTreeSet::new()),
         Target::Ingress(key) => Err(missing("Ingress", key)),
+        Target::Calls(key) => Err(Fault {
+            reason: "Invalid",
+            message: format!(
+                "spec.targetRef names GRPCRoute {key}, and calls of gRPC are never cached: remove the policy, or name a Gateway, an \
+                 HTTPRoute or an Ingress"
+            ),
+        }),
         Target::Route(key) | Target::Rule(key, _) | Target::Naming(key, _) => {
             let route = snapshot.http_routes.get(key).ok_or_else(|| missing("HTTPRoute", key))?;
             Ok(parents(key, route, snapshot).filter(|gateway| gateways.contains_key(gateway)).collect())
@@ -397,6 +407,8 @@ impl<'a> Force<'a> {
                     force.routes.entry(key.to_string()).or_default().naming.insert(*rule, policy);
                 }
                 Target::Namespace(namespace) => drop(force.closed.insert(namespace)),
+                // Refused.
+                Target::Calls(_) => {}
             }
         }
         force

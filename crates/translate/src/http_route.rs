@@ -163,6 +163,7 @@ fn add(
             }
             other => other,
         };
+        let in_front = gateway.routing.http_in_front;
         let accepted = accepted(&attachment, rules);
         if let Ok(attachment) = attachment {
             if let Some(gateway) = gateways.get_mut(gateway_key) {
@@ -178,7 +179,7 @@ fn add(
         }
         status.parents.push(ParentStatus {
             parent_ref: (*parent).clone(),
-            conditions: conditions(&accepted, rules, generation),
+            conditions: conditions(&accepted, rules, (gateway_key, in_front), generation),
         });
     }
     for (gateway_key, listeners) in attached {
@@ -209,11 +210,14 @@ fn add(
     status
 }
 
+/// The remedy for what works only where the front carries HTTP.
+const TO_THE_FRONT: &str =
+    "use dataPath Auto, without user VCL and without a logging.mode that reads varnishd's log";
+
 /// varnishd speaks HTTP/1.1 to backends.
 fn no_grpc(gateway: &Key) -> Fault {
     let message = format!(
-        "Gateway {gateway} passes all requests through varnishd, which cannot carry gRPC: use dataPath Auto, without user VCL and \
-         without a logging.mode that reads varnishd's log"
+        "Gateway {gateway} passes all requests through varnishd, which cannot carry gRPC: {TO_THE_FRONT}"
     );
     Fault { reason: "UnsupportedValue", message }
 }
@@ -235,7 +239,12 @@ fn accepted(attachment: &Result<Attachment, Fault>, rules: &Rules) -> Result<(),
     }
 }
 
-fn conditions(accepted: &Result<(), Fault>, rules: &Rules, generation: i64) -> Vec<Condition> {
+fn conditions(
+    accepted: &Result<(), Fault>,
+    rules: &Rules,
+    (gateway, in_front): (&Key, bool),
+    generation: i64,
+) -> Vec<Condition> {
     let mut conditions = Vec::new();
     match accepted {
         Ok(()) => {
@@ -253,9 +262,19 @@ fn conditions(accepted: &Result<(), Fault>, rules: &Rules, generation: i64) -> V
     if rules.refused.is_none() {
         conditions.push(resolved(&rules.unresolved, generation));
     }
+    let mut unsupported = Vec::new();
     if !rules.unsupported_fields.is_empty() {
-        let message =
-            format!("Not supported yet, and without effect: {}", rules.unsupported_fields.join(", "));
+        unsupported
+            .push(format!("Not supported yet, and without effect: {}", rules.unsupported_fields.join(", ")));
+    }
+    if accepted.is_ok() && !in_front && !rules.sessions.is_empty() {
+        unsupported.push(format!(
+            "Without effect, because Gateway {gateway} passes all requests through varnishd: {}; {TO_THE_FRONT}",
+            rules.sessions.join(", ")
+        ));
+    }
+    if !unsupported.is_empty() {
+        let message = unsupported.join(". ");
         conditions.push(Condition::new(UNSUPPORTED_FIELDS, true, "NotSupported", message, generation));
     }
     conditions

@@ -22,7 +22,8 @@ macro_rules! kinds {
                 Gateway: gateway_api::gateways::Gateway, gateways, "Gateway", GATEWAY, ["v1", "v1beta1"], Namespaced,
                     gateway::describe, gateway::rules;
                 ListenerSet: gateway_api::listenersets::ListenerSet, listener_sets, "ListenerSet", GATEWAY, ["v1"], Namespaced,
-                    listener_set::describe, listener_set::rules;
+                    listener_set::describe, listener_set::rules,
+                    else listener_set "its listeners serve nothing";
                 HttpRoute: gateway_api::experimental::httproutes::HttpRoute, http_routes, "HTTPRoute", GATEWAY, ["v1", "v1beta1"], Namespaced,
                     http_route::describe, http_route::rules,
                     else http_route "the requests that it can be seen to be for get 500";

@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+#[cfg(test)]
+mod tests;
+
 use gateway_api::gateways::{GatewayListeners, GatewayListenersTlsMode};
 
 use model::TlsOptions;
@@ -128,6 +131,8 @@ pub(crate) struct Listener<'a> {
     overlaps: Vec<String>,
     /// Why it is not accepted, if so.
     pub(crate) fault: Option<Fault>,
+    /// Of a ListenerSet that cannot be used: it keeps its place, so that no wider listener gets its requests, and serves nothing.
+    pub(crate) closed: Option<Fault>,
     /// References to CA certificates for clients that lead nowhere.
     untrusted: Option<Fault>,
     /// Of a listener that ends TLS.
@@ -165,12 +170,15 @@ impl<'a> Listener<'a> {
     /// little time and no place.
     pub(crate) fn join(
         listeners: &mut Vec<Self>,
-        sets: impl Iterator<Item = (&'a Key, &'a [GatewayListeners])>,
+        sets: impl Iterator<Item = (&'a Key, &'a [GatewayListeners], Option<&'a Fault>)>,
     ) {
         let mut in_the_way: Vec<usize> = (0..listeners.len()).collect();
         let mut by_namespace: HashMap<&str, usize> = HashMap::new();
-        for (set, spec) in sets.flat_map(|(set, specs)| specs.iter().map(move |spec| (set, spec))) {
-            let mut listener = Self { set: Some(set), ..Self::new(spec) };
+        let each = |(set, specs, closed): (&'a Key, &'a [GatewayListeners], Option<&'a Fault>)| {
+            specs.iter().map(move |spec| (set, spec, closed))
+        };
+        for (set, spec, closed) in sets.flat_map(each) {
+            let mut listener = Self { set: Some(set), closed: closed.cloned(), ..Self::new(spec) };
             let of_namespace = by_namespace.entry(&set.namespace).or_default();
             let too_many = if in_the_way.len() >= MOST_LISTENERS {
                 Some(format!("the Gateway has {MOST_LISTENERS} listeners already: remove some"))
@@ -227,6 +235,7 @@ impl<'a> Listener<'a> {
             conflict: None,
             overlaps: Vec::new(),
             fault,
+            closed: None,
             untrusted: None,
             certificates: None,
             tls_options: TlsOptions::default(),
@@ -275,7 +284,9 @@ impl<'a> Listener<'a> {
 
     /// Finds the certificates that an HTTPS listener needs.
     pub(crate) fn find_certificates(&mut self, certificates: &mut Certificates<'_>) {
-        if self.ends_tls() {
+        if self.ends_tls() && self.closed.is_some() {
+            self.certificates = Some(ListenerCertificates::default());
+        } else if self.ends_tls() {
             self.certificates = Some(certificates.of_listener(self.spec, self.set));
         }
     }
@@ -306,17 +317,22 @@ impl<'a> Listener<'a> {
 
     /// Have its routes one? Also with certificates that have all broken: the last good ones stay in use.
     pub(crate) fn takes_requests(&self) -> bool {
-        self.is_routed() && self.certificates.as_ref().is_none_or(|found| !found.names.is_empty())
+        self.refusal().is_none() && self.certificates.as_ref().is_none_or(|found| !found.names.is_empty())
+    }
+
+    /// Why it takes no routes, if so.
+    pub(crate) fn refusal(&self) -> Option<&Fault> {
+        self.fault.as_ref().or(self.closed.as_ref())
     }
 
     /// Is there all that it takes to serve it?
     pub(crate) fn is_served(&self) -> bool {
-        self.fault.is_none() && self.certificates.as_ref().is_none_or(|found| found.usable)
+        self.refusal().is_none() && self.certificates.as_ref().is_none_or(|found| found.usable)
     }
 
     /// Why it is not served, if so.
     pub(crate) fn why_not_served(&self) -> Option<String> {
-        match (&self.fault, &self.certificates) {
+        match (self.refusal(), &self.certificates) {
             (Some(fault), _) => Some(fault.message.clone()),
             (None, Some(found)) if !found.usable => Some(messages(&found.faults)),
             (None, _) => None,
@@ -342,14 +358,20 @@ impl<'a> Listener<'a> {
     }
 
     pub(crate) fn status(&self, generation: i64) -> ListenerStatus {
-        let condition = |kind: &str, good: bool, fault: &Option<Fault>, fine: &str, message: &str| match fault
+        let condition = |kind: &str, good: bool, fault: Option<&Fault>, fine: &str, message: &str| match fault
         {
             Some(fault) => Condition::new(kind, !good, fault.reason, &fault.message, generation),
             None => Condition::new(kind, good, fine, message, generation),
         };
         let mut conditions = vec![
-            condition(ACCEPTED, true, &self.fault, "Accepted", "The listener is valid"),
-            condition(CONFLICTED, false, &self.conflict, "NoConflicts", "No other listener is in its way"),
+            condition(ACCEPTED, true, self.refusal(), "Accepted", "The listener is valid"),
+            condition(
+                CONFLICTED,
+                false,
+                self.conflict.as_ref(),
+                "NoConflicts",
+                "No other listener is in its way",
+            ),
         ];
         let supported = self.protocol.unsupported().is_none();
         // Of a protocol that we do not read, we cannot say that all references are good.
@@ -357,7 +379,7 @@ impl<'a> Listener<'a> {
             conditions.push(condition(
                 RESOLVED_REFS,
                 true,
-                &self.unresolved(),
+                self.unresolved().as_ref(),
                 "ResolvedRefs",
                 "All references are resolved",
             ));
@@ -497,134 +519,4 @@ fn overlaps(one: &Listener<'_>, all: &[&Listener<'_>]) -> Vec<String> {
             && hostname::intersect(one.hostname.as_deref(), other.hostname.as_deref()).is_some()
     };
     all.iter().filter(overlapping).map(|other| other.shown()).take(MOST_NAMED).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn listener(name: &str, port: i32, protocol: &str, hostname: Option<&str>) -> GatewayListeners {
-        GatewayListeners {
-            name: name.into(),
-            port,
-            protocol: protocol.into(),
-            hostname: hostname.map(str::to_owned),
-            ..GatewayListeners::default()
-        }
-    }
-
-    /// Reasons of faults after these ListenerSets have joined a Gateway with one listener of port 80.
-    fn joined(sets: &[(Key, Vec<GatewayListeners>)]) -> Vec<Option<&'static str>> {
-        let own = [listener("own", 80, "HTTP", None)];
-        let mut listeners = Listener::all(&own);
-        Listener::join(&mut listeners, sets.iter().map(|(key, specs)| (key, &specs[..])));
-        listeners.iter().skip(1).map(|one| one.fault.as_ref().map(|fault| fault.reason)).collect()
-    }
-
-    #[test]
-    fn a_namespace_takes_no_more_than_its_share_of_listeners() {
-        let many = |namespace: &str, name: &str, first: i32| {
-            let specs = (0..64).map(|at| listener(&format!("l{at}"), first + at, "HTTP", None));
-            (Key::new(namespace, name), specs.collect::<Vec<_>>())
-        };
-        // Those of no port, and those that are in conflict, take nobody's place.
-        let broken =
-            (Key::new("a", "broken"), vec![listener("l", 80, "HTTP", None), listener("m", 0, "HTTP", None)]);
-        let sets: Vec<_> = (0..5)
-            .map(|at| many("a", &format!("set-{at}"), 1000 + 64 * at))
-            .chain([broken.clone(), broken, many("b", "set", 5000)])
-            .collect();
-        let faults = joined(&sets);
-        assert!(faults[..256].iter().all(Option::is_none));
-        assert!(faults[256..320].iter().all(|fault| *fault == Some("TooManyListeners")));
-        assert!(faults[324..].iter().all(Option::is_none), "another namespace has its own share");
-        // Together they have a limit, too.
-        let sets: Vec<_> = (0..6)
-            .flat_map(|namespace| (0..4).map(move |at| (namespace, at)))
-            .map(|(namespace, at)| {
-                many(&format!("n{namespace}"), &format!("set-{at}"), 1000 + 64 * (4 * namespace + at))
-            })
-            .collect();
-        let served = joined(&sets).iter().filter(|fault| fault.is_none()).count();
-        assert_eq!(served, MOST_LISTENERS - 1);
-    }
-
-    #[test]
-    fn many_listeners_that_are_in_conflict_are_not_compared_with_each_other() {
-        let specs: Vec<_> =
-            (0..64).map(|at| listener(&format!("l{at}"), 443, "HTTPS", Some("*.example"))).collect();
-        let sets: Vec<_> = (0..400).map(|at| (Key::new("a", format!("set-{at}")), specs.clone())).collect();
-        let faults = joined(&sets);
-        assert_eq!(faults.iter().filter(|fault| fault.is_none()).count(), 1);
-        assert_eq!(faults.len(), 25_600);
-    }
-
-    fn conflicts(specs: &[GatewayListeners]) -> Vec<Option<&'static str>> {
-        Listener::all(specs).iter().map(|l| l.conflict.as_ref().map(|c| c.reason)).collect()
-    }
-
-    #[test]
-    fn listeners_that_nothing_tells_apart_are_in_conflict_and_none_wins() {
-        for (specs, expected) in [
-            (
-                vec![
-                    listener("a", 80, "HTTP", Some("x.example")),
-                    listener("b", 80, "HTTP", Some("X.example")),
-                ],
-                vec![Some("HostnameConflict"); 2],
-            ),
-            (
-                vec![listener("a", 80, "HTTP", None), listener("b", 80, "HTTP", None)],
-                vec![Some("HostnameConflict"); 2],
-            ),
-            (
-                vec![listener("a", 80, "HTTP", None), listener("b", 80, "HTTP", Some("x.example"))],
-                vec![None; 2],
-            ),
-            (vec![listener("a", 80, "HTTP", None), listener("b", 81, "HTTP", None)], vec![None; 2]),
-            (
-                vec![listener("a", 443, "HTTP", None), listener("b", 443, "HTTPS", None)],
-                vec![Some("ProtocolConflict"); 2],
-            ),
-            (
-                vec![
-                    listener("a", 443, "HTTPS", Some("*.example")),
-                    listener("b", 443, "TLS", Some("*.example")),
-                ],
-                vec![Some("ProtocolConflict"); 2],
-            ),
-            (
-                vec![
-                    listener("a", 443, "HTTPS", Some("a.example")),
-                    listener("b", 443, "TLS", Some("b.example")),
-                ],
-                vec![None; 2],
-            ),
-            (
-                vec![listener("a", 80, "HTTP", None), listener("b", 80, "TCP", None)],
-                vec![Some("ProtocolConflict"); 2],
-            ),
-            (
-                vec![listener("a", 80, "TCP", None), listener("b", 80, "TCP", None)],
-                vec![Some("HostnameConflict"); 2],
-            ),
-            // UDP has ports of its own.
-            (vec![listener("a", 80, "TCP", None), listener("b", 80, "UDP", None)], vec![None; 2]),
-            (vec![listener("a", 80, "HTTP", None), listener("b", 80, "UDP", None)], vec![None; 2]),
-        ] {
-            assert_eq!(conflicts(&specs), expected, "{specs:?}");
-        }
-    }
-
-    #[test]
-    fn only_the_parties_of_a_conflict_are_refused() {
-        let specs = [
-            listener("a", 80, "HTTP", None),
-            listener("b", 80, "HTTP", None),
-            listener("c", 80, "HTTP", Some("x")),
-        ];
-        let faults: Vec<_> =
-            Listener::all(&specs).iter().map(|l| l.fault.as_ref().map(|f| f.reason)).collect();
-        assert_eq!(faults, [Some("Invalid"), Some("Invalid"), None]);
-    }
 }

@@ -10,9 +10,10 @@ use gateway_api::gateways::{
 };
 use gateway_api::listenersets::ListenerSet;
 
-use crate::listener::{GATEWAY_API_GROUP, Listener};
+use crate::listener::{Fault, GATEWAY_API_GROUP, Listener};
 use crate::namespaces;
 use crate::notice::Notice;
+use crate::refused;
 use crate::snapshot::{Key, Snapshot, oldest_first};
 use crate::status::{ACCEPTED, Condition, ListenerSetStatus};
 
@@ -29,6 +30,8 @@ pub(crate) struct Set<'a> {
     object: &'a ListenerSet,
     /// As listeners of a Gateway.
     pub(crate) listeners: Vec<GatewayListeners>,
+    /// It is a stand-in: why nothing is served.
+    pub(crate) closed: Option<Fault>,
 }
 
 impl<'a> Sets<'a> {
@@ -50,7 +53,11 @@ impl<'a> Sets<'a> {
                     .push(Notice::warning(format!("ListenerSet {key}"), format!("cannot be read: {error}")));
                 Vec::new()
             });
-            by_gateway.entry(gateway).or_default().push(Set { key, object, listeners });
+            let closed = refused::why(&object.metadata).map(|why| Fault {
+                reason: "Invalid",
+                message: format!("the ListenerSet cannot be used, so its listeners serve nothing: {why}"),
+            });
+            by_gateway.entry(gateway).or_default().push(Set { key, object, listeners, closed });
         }
         Self { by_gateway }
     }
@@ -128,6 +135,8 @@ impl Set<'_> {
         } else if !gateway_is_accepted {
             let message = format!("Gateway {gateway} is not accepted: see its status");
             accepted(false, "ParentNotAccepted", &message)
+        } else if let Some(fault) = &self.closed {
+            accepted(false, fault.reason, &fault.message)
         } else if not_served.is_empty() && !own.is_empty() {
             accepted(true, "Accepted", "The ListenerSet and all its listeners are valid")
         } else {

@@ -143,7 +143,7 @@ fn parts(socket: &str) -> (String, u16) {
     socket_parts(socket).map_or((String::new(), 0), |(protocol, port)| (protocol.to_ascii_uppercase(), port))
 }
 
-fn streams(state: &State) -> Vec<Stream> {
+pub(crate) fn streams(state: &State) -> Vec<Stream> {
     let each = |(transport, route, counters): (front::Transport, String, Arc<front::StreamCounters>)| {
         let [bytes_in, bytes_out] = counters.bytes();
         Stream {

@@ -19,7 +19,7 @@ use model::names::{CONTROLLER_NAME, GATEWAY_NAME_LABEL, MANAGED_BY, MANAGED_BY_L
 use model::routing::Routing;
 use router::Router;
 use serde::de::DeserializeOwned;
-use translate::{EndpointIndex, packing, resolve, workload};
+use translate::{EndpointIndex, TlsGroups, packing, resolve, resolve_tls, workload};
 
 use self::top::Watched;
 use super::qualified;
@@ -161,13 +161,13 @@ impl Cluster {
         &self,
         namespace: &str,
         config: &ConfigMap,
-    ) -> anyhow::Result<(model::ghost::Config, Routing, String)> {
+    ) -> anyhow::Result<(model::ghost::Config, Routing, TlsGroups, String)> {
         let packing::Stored { json, base } = packing::stored(config)?;
         let vcl = config.data.as_ref().and_then(|data| data.get(packing::MAIN_VCL)).cloned();
         let json = json.unwrap_or_default();
         let hash = packing::hash(&vcl.unwrap_or_default(), json.as_bytes());
         if json.is_empty() {
-            return Ok((model::ghost::Config::default(), Routing::default(), hash));
+            return Ok((model::ghost::Config::default(), Routing::default(), TlsGroups::new(), hash));
         }
         let mut routing: Routing = serde_json::from_str(&json).context("routing.json")?;
         if let Some(index) = base {
@@ -200,8 +200,10 @@ impl Cluster {
         }
         let mut externals = external::look_up(&routing.external_names).await;
         let index = EndpointIndex::new(slices.iter());
-        let (ghost, _) = resolve(&routing, &externals.endpoints_of(&routing, &index));
-        Ok((ghost, routing, hash))
+        let index = externals.endpoints_of(&routing, &index);
+        let (ghost, _) = resolve(&routing, &index);
+        let (groups, _) = resolve_tls(&routing, &index);
+        Ok((ghost, routing, groups, hash))
     }
 
     pub(super) async fn explain(&self, asked: &Asked, port: Option<u16>) -> anyhow::Result<Vec<Explained>> {
@@ -209,9 +211,12 @@ impl Cluster {
         for (name, known) in self.known().await?.0 {
             let (namespace, _) = name.split_once('/').unwrap_or_default();
             let Some(config) = &known.config else { continue };
-            let (config, routing, _) = self.config(namespace, config).await?;
+            let (config, routing, groups, _) = self.config(namespace, config).await?;
             let router = Router::compile(&config)?.router;
             let names = dashboard::names::of_routing(&routing);
+            if let Some(port) = port {
+                all.extend(dashboard::streams::of_routing(&name, &routing, &groups, &Faults::new(), port));
+            }
             let of_tls = routing.tls_listeners.iter().map(|listener| listener.socket.as_str());
             let sockets = of_tls.chain(config.listeners.iter().map(|listener| listener.socket.as_str()));
             let sockets: BTreeMap<u16, &str> =

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dashboard::view::Stream;
 use model::RouteKind;
 use model::stats::{BOUNDS_MICROS, CACHE_RESULTS, CODES, Counts, RouteStats, Stats};
 
@@ -69,6 +70,33 @@ pub(super) fn parse(text: &str) -> Stats {
     stats
 }
 
+/// What was counted of TCPRoutes and UDPRoutes.
+pub(super) fn streams(text: &str) -> Vec<Stream> {
+    let mut all: BTreeMap<(String, String), Stream> = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with("varnish_gateway_stream_")) {
+        let Some((name, labels, value)) = sample(line) else { continue };
+        let label = |name: &str| labels.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+        let (Some(kind), Some(namespace), Some(of)) = (label("kind"), label("namespace"), label("name"))
+        else {
+            continue;
+        };
+        // Listeners without a route have no name.
+        let route = if of.is_empty() { String::new() } else { format!("{namespace}/{of}") };
+        let stream = all.entry((kind.to_owned(), route)).or_default();
+        let value = value as u64;
+        match (name, label("direction")) {
+            ("varnish_gateway_stream_connections_total", _) => stream.connections = value,
+            ("varnish_gateway_stream_connections", _) => stream.open = value,
+            ("varnish_gateway_stream_bytes_total", Some("in")) => stream.bytes_in = value,
+            ("varnish_gateway_stream_bytes_total", Some("out")) => stream.bytes_out = value,
+            // By reason.
+            ("varnish_gateway_stream_lost_total", _) => stream.lost += value,
+            _ => {}
+        }
+    }
+    all.into_iter().map(|((kind, route), stream)| Stream { kind, route, ..stream }).collect()
+}
+
 fn place(names: &[&str], name: Option<&str>) -> Option<usize> {
     names.iter().position(|known| Some(*known) == name)
 }
@@ -105,6 +133,27 @@ fn sample(line: &str) -> Option<(&str, Labels, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_of_a_pod_are_understood() {
+        let of = "kind=\"TCPRoute\",namespace=\"a\",name=\"b\"";
+        let text = format!(
+            "\
+varnish_gateway_stream_connections_total{{{of}}} 7
+varnish_gateway_stream_connections{{{of}}} 2
+varnish_gateway_stream_bytes_total{{{of},direction=\"in\"}} 10
+varnish_gateway_stream_bytes_total{{{of},direction=\"out\"}} 20
+varnish_gateway_stream_lost_total{{{of},reason=\"one\"}} 1
+varnish_gateway_stream_lost_total{{{of},reason=\"other\"}} 2
+varnish_gateway_stream_datagrams_total{{kind=\"UDPRoute\",namespace=\"\",name=\"\",direction=\"in\"}} 5
+"
+        );
+        let all = streams(&text);
+        let [tcp, udp] = all.as_slice() else { panic!("{all:?}") };
+        assert_eq!((tcp.kind.as_str(), tcp.route.as_str()), ("TCPRoute", "a/b"));
+        assert_eq!((tcp.connections, tcp.open, tcp.bytes_in, tcp.bytes_out, tcp.lost), (7, 2, 10, 20, 3));
+        assert_eq!((udp.kind.as_str(), udp.route.as_str()), ("UDPRoute", ""));
+    }
 
     #[test]
     fn what_a_pod_tells_is_understood() {

@@ -106,3 +106,24 @@ spec:
     get(added, "x", "/set");
     assert_eq!(origin.last_seen().header("X-Gateway-Route"), Some("default/set"));
 }
+
+#[test]
+fn addresses_that_cannot_be_carried_out_are_said() {
+    let (port, refused) = (free_port(), free_port());
+    let origin = Origin::new("shop");
+    let with = |name: &str, port: u16, addresses: &str| {
+        gateway(name, &[port]).replace("  listeners:", &format!("  addresses: {addresses}\n  listeners:"))
+    };
+    let all = [
+        class(),
+        with("web", port, "[{type: IPAddress, value: 192.0.2.7}, {type: IPAddress}]"),
+        with("named", refused, "[{type: Hostname, value: shop.example}]"),
+        service("shop", &[origin.address()]),
+        route("shop", "  rules: [{backendRefs: [{name: shop, port: 80}]}]"),
+    ];
+    let scene = Scene::new(&all.concat());
+    let program = scene.serve();
+    program.wait_for_line(&["Gateway default/web", "192.0.2.7", "has no effect on one machine", "--bind"]);
+    program.wait_for_line(&["Gateway default/named", "type Hostname is not supported: use IPAddress"]);
+    assert_eq!(get(port, "x", "/").status, 200);
+}

@@ -114,7 +114,7 @@ impl TlsOrigin {
     }
 }
 
-/// openssl's own server, which takes clients of one authority only, and answers 200 to whatever they ask.
+/// openssl's own server, which may take clients of one authority only, and answers 200 to whatever they ask.
 pub(crate) struct PickyOrigin {
     address: SocketAddr,
     server: Child,
@@ -123,6 +123,15 @@ pub(crate) struct PickyOrigin {
 
 impl PickyOrigin {
     pub(crate) fn new(leaf: &Leaf, clients: &Authority) -> Self {
+        Self::start(leaf, &["-Verify", "1", "-verify_return_error"], clients)
+    }
+
+    /// Takes everybody who speaks TLS as these options of `openssl s_server` say.
+    pub(crate) fn with_options(leaf: &Leaf, options: &[&str]) -> Self {
+        Self::start(leaf, options, &Authority::new())
+    }
+
+    fn start(leaf: &Leaf, options: &[&str], clients: &Authority) -> Self {
         let files = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = files.path().join(name);
@@ -131,7 +140,9 @@ impl PickyOrigin {
         };
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let server = Command::new("openssl")
-            .args(["s_server", "-quiet", "-www", "-Verify", "1", "-verify_return_error", "-accept"])
+            .args(["s_server", "-quiet", "-www"])
+            .args(options)
+            .arg("-accept")
             .arg(address.to_string())
             .arg("-cert")
             .arg(write("tls.crt", &leaf.chain))

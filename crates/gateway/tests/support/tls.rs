@@ -128,6 +128,13 @@ impl TlsConnection {
 }
 
 fn config(with_name: bool) -> Arc<ClientConfig> {
+    let mut config = ClientConfig::clone(&believing_client(&["http/1.1"]));
+    config.enable_sni = with_name;
+    Arc::new(config)
+}
+
+/// A client that offers these protocols.
+pub(crate) fn believing_client(protocols: &[&str]) -> Arc<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -135,8 +142,7 @@ fn config(with_name: bool) -> Arc<ClientConfig> {
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Credulous(provider)))
         .with_no_client_auth();
-    config.enable_sni = with_name;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     Arc::new(config)
 }
 

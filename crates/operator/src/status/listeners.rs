@@ -83,11 +83,10 @@ impl Writer {
     pub(super) fn listener_set(
         &self,
         key: &Key,
-        set: &ListenerSet,
+        (generation, observed): (i64, &Value),
         status: &ListenerSetStatus,
         statuses: &Statuses,
     ) -> Option<Write> {
-        let generation = set.metadata.generation.unwrap_or_default();
         let accepted = status.conditions.iter().find(|condition| condition.kind == ACCEPTED)?;
         if accepted.observed_generation != generation {
             return None;
@@ -101,7 +100,6 @@ impl Writer {
         } else {
             Condition { kind: PROGRAMMED.to_owned(), ..accepted.clone() }
         };
-        let observed = to_value(&set.status);
         let listeners = listeners(&status.listeners, observed.get("listeners"), |listener| {
             set_listener_programmed(listener, &of_gateway)
         });

@@ -21,7 +21,7 @@ use super::backends::{self, Backend};
 use super::matches::Match;
 use super::rules::Context;
 use crate::cache_policy;
-use crate::listener::Fault;
+use crate::listener::{Fault, RouteKind};
 use crate::snapshot::Key;
 
 /// Headers that say where a message ends. A filter that sets them lets one client's bytes be read as another's request.
@@ -189,6 +189,13 @@ impl Reader<'_, '_> {
             FilterType::ExternalAuth => Err(FilterFault::unsupported(format!(
                 "{at}: ExternalAuth is not supported: remove the filter"
             ))),
+            FilterType::ExtensionRef if names_policy(filter) && self.context.kind == RouteKind::GrpcRoute => {
+                let message = format!(
+                    "{at}: calls of gRPC are never cached, so no rule of a GRPCRoute can name a VarnishCachePolicy: remove the filter"
+                );
+                let unresolved = Some(Fault { reason: "InvalidKind", message: message.clone() });
+                Err(FilterFault { unresolved, ..FilterFault::unsupported(message) })
+            }
             FilterType::ExtensionRef if place == Place::Rule && names_policy(filter) => {
                 let reference = body(at, "extensionRef", filter.extension_ref.as_ref())?;
                 self.cache_policy(at, &reference.name)

@@ -74,6 +74,8 @@ pub(super) struct Rules {
     pub(super) unresolved: Vec<Fault>,
     /// Paths of fields that are set and not carried out.
     pub(super) unsupported_fields: Vec<String>,
+    /// Paths of sessions, which only the front can keep.
+    pub(super) sessions: Vec<String>,
     count: usize,
 }
 
@@ -148,6 +150,9 @@ impl Rules {
                 });
         match asked {
             Ok((asked, upstream)) => {
+                if upstream.session.is_some() {
+                    self.sessions.push(format!("{path}.sessionPersistence"));
+                }
                 let entries = |m| rule.entries(m, &asked, &upstream, &backends);
                 self.entries.extend(matches.exact.iter().flat_map(entries));
             }

@@ -23,7 +23,7 @@ impl Cluster {
         }
         for (name, known) in known {
             let (namespace, short) = name.split_once('/').unwrap_or_default();
-            let (config, routing, hash) = match &known.config {
+            let (config, routing, _, hash) = match &known.config {
                 Some(config) => self.config(namespace, config).await?,
                 None => Default::default(),
             };

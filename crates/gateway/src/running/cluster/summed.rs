@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use dashboard::view::Stream;
 use model::stats::{Counts, RouteStats, Stats};
 
 #[derive(Debug, Default)]
@@ -35,6 +36,44 @@ impl Summed {
     }
 }
 
+/// The same for TCPRoutes and UDPRoutes.
+#[derive(Debug, Default)]
+pub(super) struct SummedStreams {
+    pods: BTreeMap<String, Vec<Stream>>,
+    sum: Vec<Stream>,
+}
+
+impl SummedStreams {
+    pub(super) fn take(&mut self, seen: Vec<(String, Vec<Stream>)>) -> Vec<Stream> {
+        self.sum.iter_mut().for_each(|known| known.open = 0);
+        for (uid, now) in &seen {
+            let before = self.pods.get(uid);
+            for stream in now {
+                let is_same = |other: &Stream| (&other.kind, &other.route) == (&stream.kind, &stream.route);
+                let known = match self.sum.iter().position(&is_same) {
+                    Some(at) => at,
+                    None => {
+                        let (kind, route) = (stream.kind.clone(), stream.route.clone());
+                        self.sum.push(Stream { kind, route, ..Stream::default() });
+                        self.sum.len() - 1
+                    }
+                };
+                let known = &mut self.sum[known];
+                known.open += stream.open;
+                let Some(before) = before else { continue };
+                let nothing = Stream::default();
+                let was = before.iter().find(|was| is_same(was)).unwrap_or(&nothing);
+                known.connections += stream.connections.saturating_sub(was.connections);
+                known.bytes_in += stream.bytes_in.saturating_sub(was.bytes_in);
+                known.bytes_out += stream.bytes_out.saturating_sub(was.bytes_out);
+                known.lost += stream.lost.saturating_sub(was.lost);
+            }
+        }
+        self.pods = seen.into_iter().collect();
+        self.sum.clone()
+    }
+}
+
 fn same(one: &RouteStats, other: &RouteStats) -> bool {
     (one.kind, one.rule) == (other.kind, other.rule) && one.route == other.route
 }
@@ -48,6 +87,27 @@ mod tests {
         counts.codes[1] = requests;
         let rule = RouteStats { route: "shop/web".to_owned(), counts, ..RouteStats::default() };
         (uid.to_owned(), Stats { in_flight: 1, per_route: true, routes: vec![rule], ..Stats::default() })
+    }
+
+    #[test]
+    fn streams_of_pods_are_added_up() {
+        let pod = |uid: &str, connections, open| {
+            let kind = "UDPRoute".to_owned();
+            (
+                uid.to_owned(),
+                vec![Stream { kind, route: "a/b".to_owned(), connections, open, ..Stream::default() }],
+            )
+        };
+        let mut summed = SummedStreams::default();
+        let mut look = |seen| {
+            let all = summed.take(seen);
+            all.iter().map(|one| (one.connections, one.open)).collect::<Vec<_>>()
+        };
+        assert_eq!(look(vec![pod("a", 1_000, 2), pod("b", 5, 1)]), [(0, 3)]);
+        assert_eq!(look(vec![pod("a", 1_010, 4), pod("b", 6, 0)]), [(11, 4)]);
+        // One has begun anew, and one is new.
+        assert_eq!(look(vec![pod("a", 3, 1), pod("c", 900, 7)]), [(11, 8)]);
+        assert_eq!(look(vec![]), [(11, 0)]);
     }
 
     #[test]

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use chaperone::stats::Sample;
-use dashboard::Traffic;
-use dashboard::view::Top;
+use dashboard::view::{Second, Stream, Top};
+use dashboard::{StreamTraffic, Traffic};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::Client;
 use model::stats::Stats;
 
-use super::summed::Summed;
+use super::summed::{Summed, SummedStreams};
 use super::{Cluster, of, pods};
 use crate::api_server;
 use crate::running::scrape;
@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Watched {
     summed: Summed,
     traffic: Traffic,
+    summed_streams: SummedStreams,
+    streams: StreamTraffic,
 }
 
 impl Cluster {
@@ -38,7 +40,10 @@ impl Cluster {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
         }
         let notes = self.look().await?;
-        let gateways = self.watched.iter().map(|(name, watched)| watched.traffic.second(name, 1, limit));
+        let gateways = self.watched.iter().map(|(name, watched)| Second {
+            streams: watched.streams.seconds(seconds, limit),
+            ..watched.traffic.second(name, 1, limit)
+        });
         Ok(Top { gateways: gateways.collect(), by_way: false, notes })
     }
 
@@ -76,18 +81,21 @@ impl Cluster {
         }
         for name in known.into_keys() {
             let watched = self.watched.entry(name.clone()).or_default();
-            let mut seen = Vec::new();
+            let (mut seen, mut streams) = (Vec::new(), Vec::new());
             let mut at = Instant::now();
             for (_, pod, when, stats) in looked.iter().filter(|(gateway, ..)| *gateway == name) {
                 match stats {
-                    Ok(stats) => {
+                    Ok((stats, of_streams)) => {
                         at = at.min(*when);
-                        seen.push((of(&pod.metadata.uid).to_owned(), stats.clone()));
+                        let uid = of(&pod.metadata.uid).to_owned();
+                        streams.push((uid.clone(), of_streams.clone()));
+                        seen.push((uid, stats.clone()));
                     }
                     Err(why) => notes.push(why.clone()),
                 }
             }
             let stats = watched.summed.take(seen);
+            watched.streams.take(at, watched.summed_streams.take(streams));
             watched.traffic.take(Some(&Sample { at, stats: Arc::new(stats) }));
         }
         notes.sort();
@@ -96,7 +104,7 @@ impl Cluster {
 }
 
 /// Metrics are where the probe is.
-async fn stats(client: &Client, pod: &Pod) -> Result<Stats, String> {
+async fn stats(client: &Client, pod: &Pod) -> Result<(Stats, Vec<Stream>), String> {
     let (namespace, name) = (of(&pod.metadata.namespace), of(&pod.metadata.name));
     let whose = format!("metrics of pod {namespace}/{name}");
     let port =
@@ -104,7 +112,7 @@ async fn stats(client: &Client, pod: &Pod) -> Result<Stats, String> {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/metrics");
     let request = hyper::Request::get(&path).body(Vec::new()).map_err(|e| format!("{whose}: {e}"))?;
     match tokio::time::timeout(PATIENCE, client.request_text(request)).await {
-        Ok(Ok(text)) => Ok(scrape::parse(&text)),
+        Ok(Ok(text)) => Ok((scrape::parse(&text), scrape::streams(&text))),
         Ok(Err(e)) if api_server::is_forbidden(&e) => Err(format!(
             "{whose} cannot be read: `top` takes the right to get pods/proxy in namespace {namespace}: {}",
             api_server::sentence(&e)

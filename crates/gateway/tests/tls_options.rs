@@ -1,0 +1,84 @@
+//! `tls.options` of listeners, tried by openssl's client.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::support::{Certificate, Origin, Scene, class, free_port, gateway_of, route_to, service};
+
+/// Does openssl get an answer for this name with these options? All that it says.
+fn s_client(port: u16, name: &str, options: &[&str]) -> (bool, String) {
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-ign_eof", "-connect", &format!("127.0.0.1:{port}"), "-servername", name])
+        .args(["-alpn", "http/1.1"])
+        .args(options)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    // It may have been refused already.
+    let _ = client.stdin.take().unwrap().write_all(request.as_bytes());
+    let said = client.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
+    (said.contains("HTTP/1.1 200"), said)
+}
+
+fn https(name: &str, port: u16, options: &str) -> String {
+    format!(
+        "{{name: {name}, protocol: HTTPS, port: {port}, hostname: {name}.example, \
+         tls: {{certificateRefs: [{{name: {name}}}], options: {options}}}}}"
+    )
+}
+
+#[test]
+fn each_listener_has_its_versions_and_suites() {
+    const MIN: &str = "gateway.varnish-software.com/tls-min-version";
+    const SUITES: &str = "gateway.varnish-software.com/tls-cipher-suites";
+    let (port, origin) = (free_port(), Origin::new("shop"));
+    let suites = "'TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_AES_128_GCM_SHA256'";
+    let listeners = [
+        https("any", port, "{}"),
+        https("new", port, &format!("{{{MIN}: '1.3'}}")),
+        https("narrow", port, &format!("{{{SUITES}: {suites}}}")),
+        https("wrong", port, &format!("{{{MIN}: '1.1'}}")),
+        https("unknown", port, "{example.com/option: x}"),
+    ];
+    let names = ["any", "new", "narrow", "wrong", "unknown"];
+    let secrets: String =
+        names.iter().map(|name| Certificate::new(&format!("{name}.example")).secret(name)).collect();
+    let all = [
+        class(),
+        gateway_of("web", &listeners),
+        secrets,
+        service("shop", &[origin.address()]),
+        route_to("shop", "/", "shop"),
+    ];
+    let scene = Scene::new(&all.concat());
+    let program = scene.serve();
+    program.wait_for_line(&["Gateway default/web: listening on", &format!(":{port} (https-{port})")]);
+    // What cannot be carried out is said, and its listener is not served: TLS would be weaker than asked for.
+    program.wait_for_line(&["listener wrong", "`1.1` is no version of TLS here: use 1.2 or 1.3"]);
+    program.wait_for_line(&["listener unknown", "example.com/option is not supported"]);
+    let weak = ["-tls1_2", "-cipher", "ECDHE-ECDSA-AES256-GCM-SHA384"];
+    for (name, options, served) in [
+        ("any", &["-tls1_2"][..], true),
+        ("any", &["-tls1_3"], true),
+        ("any", &weak, true),
+        ("any", &["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"], true),
+        ("new", &["-tls1_2"], false),
+        ("new", &["-tls1_3"], true),
+        ("narrow", &["-tls1_2"], true),
+        ("narrow", &weak, false),
+        ("narrow", &["-tls1_3"], true),
+        ("narrow", &["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"], false),
+        ("wrong", &["-tls1_3"], false),
+        ("unknown", &["-tls1_3"], false),
+    ] {
+        let (answered, said) = s_client(port, &format!("{name}.example"), options);
+        assert_eq!(answered, served, "{name} {options:?}: {said}");
+        if served && name == "narrow" {
+            assert!(said.contains("AES128-GCM-SHA256") || said.contains("AES_128_GCM_SHA256"), "{said}");
+        }
+    }
+}
