@@ -66,12 +66,12 @@ fn explained(
     let total: u64 = groups.iter().map(|(weight, ..)| u64::from(*weight)).sum();
     let shares = groups.iter().filter(|(weight, ..)| *weight > 0).map(|(weight, name, endpoints)| {
         let share = 100.0 * f64::from(*weight) / total.max(1) as f64;
-        let name = if name.is_empty() { "an invalid backendRef" } else { name };
-        if endpoints.is_empty() {
-            return format!("{name} ({share:.0} %, {lost}: no endpoints)");
-        }
         let endpoints: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
-        format!("{name} ({share:.0} %: {})", endpoints.join(", "))
+        match endpoints.as_slice() {
+            [] if name.is_empty() => format!("an invalid backendRef ({share:.0} %, {lost})"),
+            [] => format!("{name} ({share:.0} %, {lost}: no endpoints)"),
+            all => format!("{name} ({share:.0} %: {})", all.join(", ")),
+        }
     });
     let shares: Vec<String> = shares.collect();
     let answer = match shares.as_slice() {

@@ -291,7 +291,7 @@ spec:
         &["Gateway default/web, socket tcp-5353, listener tcp"][..],
         &["route: TCPRoute default/tcp"],
         &[
-            "relayed to default/a:80 (75 %: 127.0.0.1:9001) or an invalid backendRef (25 %, connections are closed",
+            "relayed to default/a (75 %: 127.0.0.1:9001) or an invalid backendRef (25 %, connections are closed)",
         ],
         &["problem: ", "Service default/gone does not exist"],
         &["Gateway default/web, socket udp-5353, listener udp"],

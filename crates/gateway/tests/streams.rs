@@ -228,9 +228,9 @@ fn explain_and_top_know_what_a_running_listener_relays() {
     let text = ask(&["explain", "--port", &port.to_string()]);
     for part in [
         "route: TCPRoute default/tcp".to_owned(),
-        format!("relayed to default/a:7 (75 %: {a}) or default/b:7 (25 %: {b})"),
+        format!("relayed to default/a (75 %: {a}) or default/b (25 %: {b})"),
         "route: UDPRoute default/udp".to_owned(),
-        format!("relayed to default/a:7 (100 %: {a})"),
+        format!("relayed to default/a (100 %: {a})"),
     ] {
         assert!(text.contains(&part), "{part}: {text}");
     }
