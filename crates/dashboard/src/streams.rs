@@ -21,7 +21,7 @@ pub(crate) fn of_front(gateway: &str, tls: &front::Config, faults: &Faults, port
     here.map(|(_, socket, stream)| {
         let groups = stream.backends.groups.iter();
         let groups = groups.map(|group| (group.weight, group.name.as_str(), group.endpoints.clone()));
-        explained(gateway, (socket, None), &stream.route, groups.collect(), faults)
+        explained(gateway, (socket, None), &stream.route, &groups.collect::<Vec<_>>(), faults)
     })
     .collect()
 }
@@ -43,7 +43,7 @@ pub fn of_routing(
             (group.weight, group.name.as_deref().unwrap_or_default(), endpoints.collect())
         });
         let at = (listener.socket.as_str(), Some(listener.name.as_str()));
-        explained(gateway, at, &listener.route_name, groups.collect(), faults)
+        explained(gateway, at, &listener.route_name, &groups.collect::<Vec<_>>(), faults)
     })
     .collect()
 }
@@ -55,7 +55,7 @@ fn explained(
     gateway: &str,
     (socket, name): (&str, Option<&str>),
     route: &str,
-    groups: Vec<Group<'_>>,
+    groups: &[Group<'_>],
     faults: &Faults,
 ) -> Explained {
     let (kind, lost) = if is_udp_socket(socket) {

@@ -140,10 +140,11 @@ impl Calls {
                 tokio::spawn(async move {
                     match tls {
                         None => connection(name, stream).await,
-                        Some(tls) => match tls.accept(stream).await {
-                            Ok(stream) => connection(name, stream).await,
-                            Err(_) => {}
-                        },
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                connection(name, stream).await;
+                            }
+                        }
                     }
                 });
             }
