@@ -105,7 +105,10 @@ impl<'a> Gateway<'a> {
         let refused = |set: &Set<'_>| listener_set::allow(key, object, &set.key.namespace, snapshot).err();
         let sets: Vec<_> = sets.iter().map(|set| (set, refused(set))).collect();
         let allowed = sets.iter().filter(|(_, refused)| refused.is_none());
-        Listener::join(&mut listeners, allowed.map(|(set, _)| (set.key, &set.listeners[..], set.closed.as_ref())));
+        Listener::join(
+            &mut listeners,
+            allowed.map(|(set, _)| (set.key, &set.listeners[..], set.closed.as_ref())),
+        );
         listeners.iter_mut().for_each(Listener::read_tls_options);
         let clients = Clients::new(key, object, grants, snapshot);
         clients.judge(&mut listeners);

@@ -1,9 +1,9 @@
 //! One listener of a Gateway: what it takes, whether it can be served, and what its status says.
 
-use std::collections::HashMap;
-
 #[cfg(test)]
 mod tests;
+
+use std::collections::HashMap;
 
 use gateway_api::gateways::{GatewayListeners, GatewayListenersTlsMode};
 

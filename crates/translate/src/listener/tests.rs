@@ -64,20 +64,14 @@ fn conflicts(specs: &[GatewayListeners]) -> Vec<Option<&'static str>> {
 fn listeners_that_nothing_tells_apart_are_in_conflict_and_none_wins() {
     for (specs, expected) in [
         (
-            vec![
-                listener("a", 80, "HTTP", Some("x.example")),
-                listener("b", 80, "HTTP", Some("X.example")),
-            ],
+            vec![listener("a", 80, "HTTP", Some("x.example")), listener("b", 80, "HTTP", Some("X.example"))],
             vec![Some("HostnameConflict"); 2],
         ),
         (
             vec![listener("a", 80, "HTTP", None), listener("b", 80, "HTTP", None)],
             vec![Some("HostnameConflict"); 2],
         ),
-        (
-            vec![listener("a", 80, "HTTP", None), listener("b", 80, "HTTP", Some("x.example"))],
-            vec![None; 2],
-        ),
+        (vec![listener("a", 80, "HTTP", None), listener("b", 80, "HTTP", Some("x.example"))], vec![None; 2]),
         (vec![listener("a", 80, "HTTP", None), listener("b", 81, "HTTP", None)], vec![None; 2]),
         (
             vec![listener("a", 443, "HTTP", None), listener("b", 443, "HTTPS", None)],
@@ -120,7 +114,6 @@ fn only_the_parties_of_a_conflict_are_refused() {
         listener("b", 80, "HTTP", None),
         listener("c", 80, "HTTP", Some("x")),
     ];
-    let faults: Vec<_> =
-        Listener::all(&specs).iter().map(|l| l.fault.as_ref().map(|f| f.reason)).collect();
+    let faults: Vec<_> = Listener::all(&specs).iter().map(|l| l.fault.as_ref().map(|f| f.reason)).collect();
     assert_eq!(faults, [Some("Invalid"), Some("Invalid"), None]);
 }
