@@ -69,7 +69,8 @@ async fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result
             continue;
         }
         let key = key.to_string();
-        let (config, _) = input::ghost(plan, &externals.endpoints_of(&plan.routing, &endpoints));
+        let endpoints = externals.endpoints_of(&plan.routing, &endpoints);
+        let (config, _) = input::ghost(plan, &endpoints);
         let compiled = Router::compile(&config)?;
         let names = dashboard::names::of_routing(&plan.routing);
         if let Some(port) = arguments.port {
