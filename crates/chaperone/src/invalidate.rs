@@ -47,8 +47,12 @@ fn batches(all: &[Invalidation]) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     let mut room = 0;
     for (at, one) in all.iter().enumerate() {
-        let empty =
-            || Invalidation { method: one.method, hostname: one.hostname.clone(), ..Invalidation::default() };
+        let empty = || Invalidation {
+            method: one.method,
+            hostname: one.hostname.clone(),
+            owner: one.owner.clone(),
+            ..Invalidation::default()
+        };
         let (mut paths, mut tags) = (one.paths.as_slice(), one.tags.as_slice());
         while !paths.is_empty() || !tags.is_empty() {
             if room == 0 {
@@ -123,5 +127,9 @@ mod tests {
         assert_eq!(counts, [vec![(200, 56)], vec![(0, 144), (0, 1)]]);
         assert_eq!(cut[1].of, [0, 1]);
         assert!(batches(&[of(0, 0)]).is_empty());
+        let owned = Invalidation { owner: Some("shop".to_owned()), ..of(300, 0) };
+        for batch in batches(&[owned]) {
+            assert!(batch.order.invalidations.iter().all(|one| one.owner.as_deref() == Some("shop")));
+        }
     }
 }

@@ -147,7 +147,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// What comes within [`GATHER`] after the first, by host.
+/// What comes within [`GATHER`] after the first, by host; and what origins named, by their namespace, whose objects alone it ends.
 async fn gather(writes: &mut mpsc::Receiver<Write>) -> Option<Order> {
     let mut all = vec![writes.recv().await?];
     sleep(GATHER).await;
@@ -156,15 +156,22 @@ async fn gather(writes: &mut mpsc::Receiver<Write>) -> Option<Order> {
     {
         all.push(more);
     }
-    let mut by_host: BTreeMap<String, Invalidation> = BTreeMap::new();
-    for Write { host, urls, groups } in all {
-        let of_host = by_host
-            .entry(host.clone())
-            .or_insert_with(|| Invalidation { hostname: Some(host), ..Invalidation::default() });
-        of_host.paths.extend(urls);
-        of_host.tags.extend(groups);
+    let mut by_host: BTreeMap<(String, Option<String>), Invalidation> = BTreeMap::new();
+    for Write { host, url, owner, named, groups } in all {
+        for (owner, paths, tags) in
+            [(None, url.into_iter().collect(), Vec::new()), (Some(owner), named, groups)]
+        {
+            let of_host = by_host.entry((host.clone(), owner.clone())).or_insert_with(|| Invalidation {
+                hostname: Some(host.clone()),
+                owner,
+                ..Invalidation::default()
+            });
+            of_host.paths.extend(paths);
+            of_host.tags.extend(tags);
+        }
     }
-    let each = by_host.into_values().map(|mut one| {
+    let is_some = |one: &Invalidation| !one.paths.is_empty() || !one.tags.is_empty();
+    let each = by_host.into_values().filter(is_some).map(|mut one| {
         for list in [&mut one.paths, &mut one.tags] {
             list.sort_unstable();
             list.dedup();
@@ -233,22 +240,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writes_are_gathered_by_host() {
+    async fn writes_are_gathered_by_host_and_namespace() {
         let (sender, mut writes) = mpsc::channel(8);
-        let write = |host: &str, url: &str| Write {
+        let write = |host: &str, owner: &str, url: &str| Write {
             host: host.to_owned(),
-            urls: vec![url.to_owned()],
+            url: Some(url.to_owned()),
+            owner: owner.to_owned(),
+            named: vec!["/named".to_owned()],
             groups: vec!["all".to_owned()],
         };
-        for (host, url) in [("b", "/2"), ("a", "/1"), ("b", "/1"), ("b", "/2")] {
-            sender.try_send(write(host, url)).unwrap();
+        for (host, owner, url) in [("b", "x", "/2"), ("a", "x", "/1"), ("b", "y", "/1"), ("b", "x", "/2")] {
+            sender.try_send(write(host, owner, url)).unwrap();
         }
+        sender.try_send(Write { named: Vec::new(), groups: Vec::new(), ..write("c", "x", "/3") }).unwrap();
         let order = gather(&mut writes).await.unwrap();
         let all: Vec<_> = order
             .invalidations
             .iter()
-            .map(|one| (one.hostname.as_deref().unwrap(), one.paths.join(" "), one.tags.join(" ")))
+            .map(|one| {
+                let owner = one.owner.as_deref().unwrap_or("-");
+                format!("{} {owner}: {} {}", one.hostname.as_deref().unwrap(), one.paths.join(" "), one.tags.join(" "))
+            })
             .collect();
-        assert_eq!(all, [("a", "/1".into(), "all".into()), ("b", "/1 /2".into(), "all".to_owned())]);
+        let expected =
+            ["a -: /1 ", "a x: /named all", "b -: /1 /2 ", "b x: /named all", "b y: /named all", "c -: /3 "];
+        assert_eq!(all, expected);
     }
 }

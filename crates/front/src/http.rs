@@ -202,7 +202,7 @@ impl Http {
         self.uncached.find(NormalHost::new(host.as_bytes()).as_bytes(), url.as_bytes())
     }
 
-    /// Responses to unsafe methods that were sent although ghost had not yet invalidated what is stored of their URLs.
+    /// Responses to unsafe methods that were sent although ghost had not invalidated all that they name.
     pub fn not_invalidated(&self) -> u64 {
         self.not_invalidated.load(Ordering::Relaxed)
     }

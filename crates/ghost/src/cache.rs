@@ -8,7 +8,7 @@ use std::ffi::CStr;
 
 use model::names::{
     CACHE_GROUPS_HEADER, CACHE_HOST_HEADER, CACHE_STATUS_HEADER, CACHE_URL_HEADER, GHOST_PREFIX, NEVER_STALE,
-    OMIT_HEADER, RANGE_HEADER, RESCUE_HEADER, RESCUE_SECONDS_HEADER, SENT_HEADER, TAG_HEADERS,
+    OMIT_HEADER, OWNER_HEADER, RANGE_HEADER, RESCUE_HEADER, RESCUE_SECONDS_HEADER, SENT_HEADER, TAG_HEADERS,
 };
 use router::cache::{
     Answer, Cache, Keeping, Parameters, Rescue, coalesced, field_names, invalidates, is_one_range,
@@ -133,12 +133,10 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
             && invalidates(before.method(), beresp.status())
             && let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx))
         {
-            writes::after_response(ffi::gs_worker(ctx), target.router(), before, beresp);
+            writes::after_response(ffi::gs_worker(ctx), target, before, beresp);
         }
-        if rule.is_none() || ffi::gs_uncacheable(ctx) == 1 {
-            return;
-        }
-        name(beresp, before, parameters);
+        let Some(rule) = rule.filter(|_| ffi::gs_uncacheable(ctx) == 0) else { return };
+        name(beresp, before, rule, parameters);
         if let Some(cache) = cache {
             keep(ctx, cache, before, beresp);
             if beresp.status() >= 500 && ffi::gs_refreshes(ctx) == 1 {
@@ -213,11 +211,13 @@ fn is_overtaken(beresp: Message<'_>) -> bool {
     let part = |name| beresp.header(name).unwrap_or_default();
     let lines = TAG_HEADERS.into_iter().chain([CACHE_GROUPS_HEADER]).flat_map(|name| beresp.headers(name));
     let tags = lines.flat_map(tags::tags).take(tags::MOST);
-    index::is_overtaken(part(CACHE_HOST_HEADER), part(CACHE_URL_HEADER), tags)
+    let host = index::without_port(part(CACHE_HOST_HEADER));
+    index::is_overtaken(host, part(CACHE_URL_HEADER), part(OWNER_HEADER), tags)
 }
 
 /// By these an object is found for invalidation, whatever its key is made of.
-fn name(beresp: Message<'_>, before: Message<'_>, parameters: Option<&Parameters>) {
+fn name(beresp: Message<'_>, before: Message<'_>, rule: &Rule, parameters: Option<&Parameters>) {
+    beresp.set_header(OWNER_HEADER, rule.namespace().as_bytes());
     let host = NormalHost::new(before.header("Host").unwrap_or_default());
     beresp.set_header(CACHE_HOST_HEADER, host.as_bytes());
     match parameters {

@@ -6,6 +6,7 @@
 mod bans;
 mod known;
 pub(crate) mod map;
+mod owners;
 mod recent;
 pub(crate) mod tags;
 pub(crate) mod urls;
@@ -15,7 +16,7 @@ use std::ffi::{CStr, c_int};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use model::names::{
-    CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, NEVER_STALE, RESCUE_SECONDS_HEADER,
+    CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, NEVER_STALE, OWNER_HEADER, RESCUE_SECONDS_HEADER,
 };
 use router::cache::Parameters;
 
@@ -25,12 +26,14 @@ use crate::{stats, storage};
 use bans::Bans;
 use known::Known;
 use map::Map;
+use owners::Owners;
 use recent::Recent;
 use urls::{Kept, Urls};
 
 static MAP: LazyLock<Map> = LazyLock::new(Map::default);
 static RECENT: LazyLock<Recent> = LazyLock::new(Recent::default);
 static BANS: LazyLock<Bans<Kept>> = LazyLock::new(Bans::default);
+static OWNERS: LazyLock<Owners> = LazyLock::new(Owners::default);
 static KNOWN: LazyLock<Known<Parameters>> = LazyLock::new(Known::default);
 
 /// Where nobody says what the index may take: this part of all storages, and so much at least.
@@ -124,6 +127,7 @@ impl Drop for Watching {
             MAP.clear();
             RECENT.clear();
             BANS.clear();
+            OWNERS.clear();
         }
     }
 }
@@ -137,6 +141,36 @@ pub(crate) enum Fate {
 
 /// Ends all objects of a client's URL, whatever policy was in force when they came. The host has no port.
 pub(crate) fn end_url(host: &[u8], url: &[u8], fate: Fate) -> u64 {
+    end_each_url(host, url, |key| {
+        // Before the look: what comes into the cache from now on is noticed.
+        note(key);
+        MAP.each(key, |object| end(object, fate))
+    })
+}
+
+/// The same for objects of one namespace.
+///
+/// # Safety
+/// `worker` must be the thread's own.
+pub(crate) unsafe fn end_own_url(
+    worker: *mut RawWorker,
+    owner: &[u8],
+    host: &[u8],
+    url: &[u8],
+    fate: Fate,
+) -> u64 {
+    end_each_url(host, url, |key| {
+        note(MAP.owned_key(owner, key));
+        MAP.each(key, |object| {
+            // SAFETY: the map shows objects that are alive; the caller's promise.
+            let stored = unsafe { Stored::place(worker, object as *mut RawObject) };
+            stored.owner() == owner && end(object, fate)
+        })
+    })
+}
+
+/// Adds up what `end` says of each key that objects of the URL may have.
+fn end_each_url(host: &[u8], url: &[u8], end: impl Fn(u64) -> u64) -> u64 {
     let mut count = 0;
     KNOWN.each(|parameters| {
         let mut as_kept = Vec::with_capacity(url.len());
@@ -144,10 +178,7 @@ pub(crate) fn end_url(host: &[u8], url: &[u8], fate: Fate) -> u64 {
             Some(parameters) => parameters.write(url, &mut as_kept),
             None => as_kept.extend_from_slice(url),
         }
-        let key = MAP.url_key(host, MAP.kept_as(parameters), &as_kept);
-        // Before the look: what comes into the cache from now on is noticed.
-        note(key);
-        count += MAP.each(key, |object| end(object, fate));
+        count += end(MAP.url_key(host, MAP.kept_as(parameters), &as_kept));
     });
     count
 }
@@ -157,13 +188,31 @@ pub(crate) fn end_url(host: &[u8], url: &[u8], fate: Fate) -> u64 {
 /// # Safety
 /// `worker` must be the thread's own.
 pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[u8]>, fate: Fate) -> u64 {
-    note(host.map_or_else(|| MAP.tag_key(tag), |host| MAP.host_tag_key(host, tag)));
-    MAP.each(MAP.tag_key(tag), |object| {
-        // SAFETY: the map shows objects that are alive; the caller's promise.
-        let is_hosts =
-            |host: &[u8]| unsafe { Stored::read(worker, object as *mut RawObject) }.host() == Some(host);
-        host.is_none_or(is_hosts) && end(object, fate)
-    })
+    let Some(host) = host else {
+        note(MAP.tag_key(tag));
+        return MAP.each(MAP.tag_key(tag), |object| end(object, fate));
+    };
+    let key = MAP.host_tag_key(host, tag);
+    note(key);
+    match OWNERS.all() {
+        Some(owners) => {
+            let of_owner =
+                |owner: &Box<[u8]>| MAP.each(MAP.owned_key(owner, key), |object| end(object, fate));
+            owners.iter().map(of_owner).sum()
+        }
+        None => MAP.each(MAP.tag_key(tag), |object| {
+            // SAFETY: the map shows objects that are alive; the caller's promise.
+            let stored = unsafe { Stored::place(worker, object as *mut RawObject) };
+            stored.host() == Some(host) && end(object, fate)
+        }),
+    }
+}
+
+/// Ends the objects of one namespace and host with a tag. Looks at no others.
+pub(crate) fn end_own_tag(owner: &[u8], host: &[u8], tag: &[u8], fate: Fate) -> u64 {
+    let key = MAP.owned_key(owner, MAP.host_tag_key(host, tag));
+    note(key);
+    MAP.each(key, |object| end(object, fate))
 }
 
 /// Ends all objects of a host whose URLs match.
@@ -189,14 +238,23 @@ fn note(key: u64) {
     RECENT.note(key, unsafe { ffi::gs_real_time() });
 }
 
-/// Was what this thread's fetch brings purged or banned since it began? `host` and `url` are those that it will be found by.
-pub(crate) fn is_overtaken<'a>(host: &[u8], url: &[u8], tags: impl Iterator<Item = &'a [u8]>) -> bool {
+/// Was what this thread's fetch brings purged or banned since it began? `host`, `url` and `owner` are those that it will be found by.
+pub(crate) fn is_overtaken<'a>(
+    host: &[u8],
+    url: &[u8],
+    owner: &[u8],
+    tags: impl Iterator<Item = &'a [u8]>,
+) -> bool {
     let Fetch { began, kept_as } = FETCH.get();
     // SAFETY: it takes nothing.
     let now = unsafe { ffi::gs_real_time() };
     let keys = || {
-        let of_tags = tags.flat_map(|tag| [MAP.tag_key(tag), MAP.host_tag_key(host, tag)]);
-        std::iter::once(MAP.url_key(host, kept_as, url)).chain(of_tags).collect()
+        let with_owned = |key: u64| [key, MAP.owned_key(owner, key)];
+        let of_tags = tags.flat_map(|tag| {
+            let [of_host, owned] = with_owned(MAP.host_tag_key(host, tag));
+            [MAP.tag_key(tag), of_host, owned]
+        });
+        with_owned(MAP.url_key(host, kept_as, url)).into_iter().chain(of_tags).collect()
     };
     RECENT.is_any_since(keys, began, now) || BANS.is_any_since(host, url, began, now)
 }
@@ -273,6 +331,7 @@ unsafe fn staleness<'a>(worker: *mut RawWorker, object: *mut RawObject) -> Optio
 struct Stored<'a> {
     host: Option<&'a [u8]>,
     url: Option<&'a [u8]>,
+    owner: Option<&'a [u8]>,
     tags: Vec<&'a [u8]>,
     /// There are more tags than are read.
     too_many: bool,
@@ -286,13 +345,17 @@ impl<'a> Stored<'a> {
         unsafe { Self::read_until(worker, object, |_| false) }
     }
 
-    /// Host and URL alone.
+    /// Host, URL and owner alone.
     ///
     /// # Safety
     /// As for all of it.
     unsafe fn place(worker: *mut RawWorker, object: *mut RawObject) -> Self {
         // SAFETY: the caller's promise.
-        unsafe { Self::read_until(worker, object, |stored| stored.host.is_some() && stored.url.is_some()) }
+        unsafe {
+            Self::read_until(worker, object, |stored| {
+                stored.host.is_some() && stored.url.is_some() && stored.owner.is_some()
+            })
+        }
     }
 
     /// # Safety
@@ -325,6 +388,8 @@ impl<'a> Stored<'a> {
             self.host = Some(value);
         } else if name.eq_ignore_ascii_case(CACHE_URL_HEADER.as_bytes()) {
             self.url = Some(value);
+        } else if name.eq_ignore_ascii_case(OWNER_HEADER.as_bytes()) {
+            self.owner = Some(value);
         } else if tags::is_tag_header(name) {
             let mut all = tags::tags(value);
             self.tags.extend(all.by_ref().take(tags::MOST - self.tags.len()));
@@ -334,6 +399,10 @@ impl<'a> Stored<'a> {
 
     fn host(&self) -> Option<&'a [u8]> {
         self.host.map(without_port)
+    }
+
+    fn owner(&self) -> &'a [u8] {
+        self.owner.unwrap_or_default()
     }
 }
 
@@ -379,7 +448,7 @@ unsafe fn insert(worker: *mut RawWorker, object: *mut RawObject) -> bool {
         return is_empty;
     }
     let kept_as = FETCH.get().kept_as;
-    let mut keys = Vec::with_capacity(3 + stored.tags.len());
+    let mut keys = Vec::with_capacity(3 + 2 * stored.tags.len());
     if let (Some(host), Some(url)) = (stored.host(), stored.url) {
         keys.push(MAP.url_key(host, kept_as, url));
         keys.push(MAP.host_key(host, object as usize));
@@ -388,6 +457,11 @@ unsafe fn insert(worker: *mut RawWorker, object: *mut RawObject) -> bool {
         }
     }
     keys.extend(stored.tags.iter().map(|tag| MAP.tag_key(tag)));
+    if let Some(host) = stored.host().filter(|_| !stored.tags.is_empty()) {
+        OWNERS.add(stored.owner());
+        let owned = |tag: &&[u8]| MAP.owned_key(stored.owner(), MAP.host_tag_key(host, tag));
+        keys.extend(stored.tags.iter().map(owned));
+    }
     if keys.is_empty() {
         return true;
     }
@@ -396,7 +470,7 @@ unsafe fn insert(worker: *mut RawWorker, object: *mut RawObject) -> bool {
     // URLs only in the ways that are known.
     let (host, url) = (stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
     let is_lost = || kept_as != 0 && !KNOWN.contains(kept_as);
-    !is_overtaken(host, url, stored.tags.iter().copied()) && !is_lost()
+    !is_overtaken(host, url, stored.owner(), stored.tags.iter().copied()) && !is_lost()
 }
 
 #[unsafe(no_mangle)]

@@ -59,13 +59,21 @@ fn of_one(worker: *mut RawWorker, router: &Router, one: &Invalidation, bans: &mu
         Method::Purge => Fate::Gone,
         Method::SoftPurge => Fate::Stale,
     };
-    let path = |path: &String| match &host {
-        Some(host) => found(end_url(router, host.as_bytes(), path.as_bytes(), fate)),
-        None => failed("a path needs a hostname"),
+    let (host, owner) = (host.as_deref().map(str::as_bytes), one.owner.as_deref().map(str::as_bytes));
+    let path = |path: &String| {
+        let url = path.as_bytes();
+        match (host, owner) {
+            (Some(host), None) => found(end_url(router, host, url, fate)),
+            // SAFETY: the worker is this thread's.
+            (Some(host), Some(owner)) => found(unsafe { end_own_url(worker, router, owner, host, url, fate) }),
+            (None, _) => failed("a path needs a hostname"),
+        }
     };
-    let tag = |tag: &String| {
+    let tag = |tag: &String| match (host, owner) {
+        (Some(host), Some(owner)) => found(index::end_own_tag(owner, host, tag.as_bytes(), fate)),
         // SAFETY: the worker is this thread's.
-        found(unsafe { index::end_tag(worker, tag.as_bytes(), host.as_deref().map(str::as_bytes), fate) })
+        (_, None) => found(unsafe { index::end_tag(worker, tag.as_bytes(), host, fate) }),
+        (None, Some(_)) => failed("a tag of one namespace needs a hostname"),
     };
     one.paths.iter().map(path).chain(one.tags.iter().map(tag)).collect()
 }
@@ -75,6 +83,24 @@ pub(crate) fn end_url(router: &Router, host: &[u8], url: &[u8], fate: Fate) -> u
     let normal = router.normalize(url).ok().and_then(|normal| normal.url);
     let of_normal = normal.map_or(0, |normal| index::end_url(host, &normal, fate));
     of_normal + index::end_url(host, url, fate)
+}
+
+/// The same for objects of one namespace.
+///
+/// # Safety
+/// `worker` must be the thread's own.
+pub(crate) unsafe fn end_own_url(
+    worker: *mut RawWorker,
+    router: &Router,
+    owner: &[u8],
+    host: &[u8],
+    url: &[u8],
+    fate: Fate,
+) -> u64 {
+    let normal = router.normalize(url).ok().and_then(|normal| normal.url);
+    // SAFETY: the caller's promise.
+    let end = |url: &[u8]| unsafe { index::end_own_url(worker, owner, host, url, fate) };
+    normal.map_or(0, |normal| end(&normal)) + end(url)
 }
 
 fn found(objects: u64) -> Outcome {

@@ -1,17 +1,22 @@
 //! Responses to unsafe methods: what is stored of their URLs goes (RFC 9111, 4.4; RFC 9875), before the client sees the response. By a
 //! pass, ghost sees the response itself. Where the front has asked the origin, it says what to invalidate by a request of its own.
+//!
+//! Guarantees that an origin ends, beside the URL that the client named, only objects of routes of its own namespace.
 
-use model::names::{ALSO_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER};
+use model::names::{ALSO_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, OWNER_HEADER};
 use router::cache::same_origin_url;
 use router::{NormalHost, Router};
 
 use crate::ffi::RawWorker;
 use crate::index::{self, Fate, tags};
-use crate::invalidate::end_url;
+use crate::invalidate::{end_own_url, end_url};
 use crate::message::Message;
+use crate::target::Target;
 
 /// URLs and groups that one response may invalidate.
 const MOST: usize = 64;
+/// Groups are read up to here, the same ones counted.
+const MOST_READ: usize = 1024;
 
 /// After a response to an unsafe method. The worker is the thread's own.
 ///
@@ -19,7 +24,7 @@ const MOST: usize = 64;
 /// `worker` must be the thread's own.
 pub(crate) unsafe fn after_response(
     worker: *mut RawWorker,
-    router: &Router,
+    target: &Target,
     before: Message<'_>,
     beresp: Message<'_>,
 ) {
@@ -27,9 +32,9 @@ pub(crate) unsafe fn after_response(
     let scheme = before.header("X-Forwarded-Proto").unwrap_or(b"http");
     let named = ["Location", "Content-Location"].into_iter().flat_map(|name| beresp.headers(name));
     let named = named.filter_map(|value| same_origin_url(value, scheme, host, url));
-    let urls = std::iter::once(url.to_vec()).chain(named);
+    let order = Order { router: target.router(), owner: target.rule().namespace().as_bytes(), host, url };
     // SAFETY: the caller's promise.
-    unsafe { end(worker, router, host, urls, beresp.headers(GROUP_INVALIDATION_HEADER)) };
+    unsafe { order.carry_out(worker, named, beresp.headers(GROUP_INVALIDATION_HEADER)) };
 }
 
 /// What the front asks for.
@@ -38,27 +43,49 @@ pub(crate) unsafe fn after_response(
 /// `worker` must be the thread's own.
 pub(crate) unsafe fn as_asked(worker: *mut RawWorker, router: &Router, request: Message<'_>) {
     let host = request.header("Host").unwrap_or_default();
+    let owner = request.header(OWNER_HEADER).unwrap_or_default();
     let also = request.headers(ALSO_HEADER).map(<[u8]>::to_vec);
-    let urls = std::iter::once(request.url().to_vec()).chain(also);
+    let order = Order { router, owner, host, url: request.url() };
     // SAFETY: the caller's promise.
-    unsafe { end(worker, router, host, urls, request.headers(GROUPS_HEADER)) };
+    unsafe { order.carry_out(worker, also, request.headers(GROUPS_HEADER)) };
 }
 
-/// # Safety
-/// `worker` must be the thread's own.
-unsafe fn end<'a>(
-    worker: *mut RawWorker,
-    router: &Router,
-    host: &[u8],
-    urls: impl Iterator<Item = Vec<u8>>,
-    groups: impl Iterator<Item = &'a [u8]>,
-) {
-    let host = NormalHost::new(host);
-    for url in urls.take(MOST) {
-        end_url(router, host.as_bytes(), &url, Fate::Gone);
+struct Order<'a> {
+    router: &'a Router,
+    /// The namespace of the route whose origin has answered.
+    owner: &'a [u8],
+    host: &'a [u8],
+    url: &'a [u8],
+}
+
+impl Order<'_> {
+    /// # Safety
+    /// `worker` must be the thread's own.
+    unsafe fn carry_out<'a>(
+        self,
+        worker: *mut RawWorker,
+        also: impl Iterator<Item = Vec<u8>>,
+        groups: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let host = NormalHost::new(self.host);
+        end_url(self.router, host.as_bytes(), self.url, Fate::Gone);
+        for url in distinct(also) {
+            // SAFETY: the caller's promise.
+            unsafe { end_own_url(worker, self.router, self.owner, host.as_bytes(), &url, Fate::Gone) };
+        }
+        for group in distinct(groups.flat_map(tags::tags)) {
+            index::end_own_tag(self.owner, host.as_bytes(), group, Fate::Gone);
+        }
     }
-    for group in groups.flat_map(tags::tags).take(MOST) {
-        // SAFETY: the caller's promise.
-        unsafe { index::end_tag(worker, group, Some(host.as_bytes()), Fate::Gone) };
+}
+
+/// Each once, and not more than [`MOST`].
+fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for one in all.take(MOST_READ) {
+        if distinct.len() < MOST && !distinct.contains(&one) {
+            distinct.push(one);
+        }
     }
+    distinct
 }

@@ -8,6 +8,8 @@ mod bans;
 mod known;
 #[path = "../src/index/map.rs"]
 mod map;
+#[path = "../src/index/owners.rs"]
+mod owners;
 #[path = "../src/index/recent.rs"]
 mod recent;
 #[path = "../src/index/tags.rs"]
@@ -384,4 +386,37 @@ fn objects_of_a_host_are_found_by_its_keys() {
     let counted: u64 = map.host_keys(b"a").map(|key| map.each(key, |object| found.insert(object))).sum();
     assert_eq!(counted, 499);
     assert!(found.iter().all(|object| object % 128 == 0));
+}
+
+#[test]
+fn a_namespaces_tag_of_a_host_is_found_without_a_look_at_others() {
+    let map = Map::default();
+    let key =
+        |owner: &str, host: &str| map.owned_key(owner.as_bytes(), map.host_tag_key(host.as_bytes(), b"news"));
+    for (at, (owner, host)) in [("a", "x.com"), ("b", "x.com"), ("a", "y.com")].iter().enumerate() {
+        for object in 0..1000 {
+            map.insert((at * 1000 + object + 1) * 64, vec![map.tag_key(b"news"), key(owner, host)]);
+        }
+    }
+    let mut looks = 0;
+    map.each(key("b", "x.com"), |object| {
+        looks += 1;
+        assert!((1001..=2000).contains(&(object / 64)));
+        true
+    });
+    assert_eq!(looks, 1000);
+    assert_eq!(map.each(key("b", "y.com"), |_| true), 0);
+    assert_eq!(map.each(map.tag_key(b"news"), |_| true), 3000);
+}
+
+#[test]
+fn owners_are_known_until_there_are_too_many() {
+    let owners = owners::Owners::default();
+    owners.add(b"a");
+    owners.add(b"a");
+    assert_eq!(owners.all(), Some(vec![b"a".as_slice().into()]));
+    (0..2 * owners::MOST).for_each(|n| owners.add(n.to_string().as_bytes()));
+    assert_eq!(owners.all(), None);
+    owners.clear();
+    assert_eq!(owners.all(), Some(Vec::new()));
 }

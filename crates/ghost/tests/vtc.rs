@@ -79,6 +79,7 @@ cases! {
     an_expression_sees_urls_as_the_cache_knows_them
     an_ingress_without_a_policy_passes_cookies
     an_origin_cannot_pretend_to_be_the_front
+    invalidation_stays_in_its_namespace
     an_unreachable_endpoint_is_tried_once_more_on_another
     an_unreachable_group_gets_no_third_try
     bans_take_what_matches_and_nothing_else_gets_in

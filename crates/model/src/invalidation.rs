@@ -24,6 +24,9 @@ pub struct Invalidation {
     /// Whose objects; for tags it may be absent, which means everybody's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+    /// Only objects of routes of this namespace: what an origin asks for, in an answer to one of its routes. Needs a hostname.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// Paths with their query; with [`Method::Ban`] regular expressions about them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,

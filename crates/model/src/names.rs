@@ -86,6 +86,8 @@ pub const NEVER_STALE: &str = "never";
 pub const SEARCH_HEADER: &str = "X-Ghost-Search";
 /// On requests of trusted clients, with the value `key`: Cache-Status is to show the cache key.
 pub const DEBUG_HEADER: &str = "Cache-Debug";
+/// On objects in the cache, and on orders of the front to invalidate: the namespace of the route.
+pub const OWNER_HEADER: &str = "X-Ghost-Owner";
 /// On objects in the cache: names of fields that only the client sees whose request fetched it.
 pub const OMIT_HEADER: &str = "X-Ghost-Omit";
 /// On objects in the cache: why and with which result the origin was asked, as Cache-Status has it.

@@ -125,6 +125,11 @@ impl Rule {
         &self.route_name
     }
 
+    /// The namespace of the route: its tenant.
+    pub fn namespace(&self) -> &str {
+        self.route_name.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
     pub fn rule_name(&self) -> Option<&str> {
         self.rule_name.as_deref()
     }

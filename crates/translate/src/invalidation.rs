@@ -27,6 +27,7 @@ pub fn order(spec: &VarnishCacheInvalidationSpec) -> Invalidation {
         hostname: spec.hostname.clone(),
         paths: spec.paths.clone().unwrap_or_default(),
         tags: spec.tags.clone().unwrap_or_default(),
+        ..Invalidation::default()
     }
 }
 

@@ -18,7 +18,7 @@ const FALLBACKS: (&str, &str) = (
 );
 const NOT_INVALIDATED: (&str, &str) = (
     "varnish_gateway_not_invalidated_total",
-    "Responses to unsafe methods that were sent before the cache had forgotten what they changed: varnishd did not answer within a second",
+    "Responses to unsafe methods that were sent before the cache had forgotten all that they changed: varnishd did not answer within a second or refused, or a URL or group was too long",
 );
 const RETRIES: (&str, &str) = (
     "varnish_gateway_retries_total",

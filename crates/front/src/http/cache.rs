@@ -13,7 +13,9 @@ use std::time::Duration;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode, response};
-use model::names::{ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, INVALIDATE_METHOD};
+use model::names::{
+    ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, INVALIDATE_METHOD, OWNER_HEADER,
+};
 use model::stats::CACHE_RESULTS;
 use router::cache::{invalidates, same_origin_url};
 use router::counters::OTHER;
@@ -36,6 +38,9 @@ const MOST_ROOMS: usize = 1024;
 const INVALIDATION: Duration = Duration::from_secs(1);
 const MOST_NAMED: usize = 16;
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+/// Longer URLs and lists of groups are left out, and what all of them take together: varnishd would refuse the whole request.
+const LONGEST_NAMED: usize = 4 << 10;
+const NAMED_TOGETHER: usize = 12 << 10;
 
 /// Places on the way past the cache, by group.
 #[derive(Debug, Default)]
@@ -118,6 +123,8 @@ pub(crate) struct Written {
     host: HeaderValue,
     url: Vec<u8>,
     method: Method,
+    /// The namespace of the route.
+    owner: Box<str>,
 }
 
 impl Written {
@@ -127,16 +134,17 @@ impl Written {
         let may = invalidates(parts.method.as_str().as_bytes(), 200)
             && rule.and_then(Rule::cache).is_some_and(router::cache::Cache::invalidates_on_unsafe);
         let host = parts.headers.get(header::HOST).filter(|_| may)?;
-        Some(Self { host: host.clone(), url: url.to_vec(), method: parts.method.clone() })
+        let owner = rule?.namespace().into();
+        Some(Self { host: host.clone(), url: url.to_vec(), method: parts.method.clone(), owner })
     }
 
     /// The invalidation to send to ghost, if this response says that something has changed.
-    pub(crate) fn order(&self, scheme: &str, status: StatusCode, headers: &HeaderMap) -> Option<Vec<u8>> {
+    pub(crate) fn order(&self, scheme: &str, status: StatusCode, headers: &HeaderMap) -> Option<Order> {
         let changed = invalidates(self.method.as_str().as_bytes(), status.as_u16());
         changed.then(|| self.request(scheme.as_bytes(), headers))
     }
 
-    fn request(&self, scheme: &[u8], headers: &HeaderMap) -> Vec<u8> {
+    fn request(&self, scheme: &[u8], headers: &HeaderMap) -> Order {
         let host = self.host.as_bytes();
         let mut request = Vec::with_capacity(256);
         request.extend_from_slice(INVALIDATE_METHOD.as_bytes());
@@ -150,17 +158,29 @@ impl Written {
             request.extend_from_slice(b"\r\n");
         };
         line("Host", host);
+        line(OWNER_HEADER, self.owner.as_bytes());
         let named = [header::LOCATION, header::CONTENT_LOCATION];
+        let (mut room, mut is_whole) = (NAMED_TOGETHER, true);
+        let mut fits = |value: &[u8]| {
+            let fits = value.len() <= LONGEST_NAMED.min(room);
+            room -= if fits { value.len() } else { 0 };
+            is_whole &= fits;
+            fits
+        };
         for value in named.iter().flat_map(|name| headers.get_all(name)).take(MOST_NAMED) {
-            if let Some(url) = same_origin_url(value.as_bytes(), scheme, host, &self.url) {
+            if let Some(url) = same_origin_url(value.as_bytes(), scheme, host, &self.url)
+                && fits(&url)
+            {
                 line(ALSO_HEADER, &url);
             }
         }
         for value in headers.get_all(GROUP_INVALIDATION_HEADER).iter().take(MOST_NAMED) {
-            line(GROUPS_HEADER, value.as_bytes());
+            if fits(value.as_bytes()) {
+                line(GROUPS_HEADER, value.as_bytes());
+            }
         }
         request.extend_from_slice(b"\r\n");
-        request
+        Order { request, is_whole }
     }
 }
 
@@ -169,8 +189,12 @@ impl Written {
 pub struct Write {
     /// In lower case, without port.
     pub host: String,
-    /// Paths with their queries, of this host.
-    pub urls: Vec<String>,
+    /// Path and query of the request itself, where they can be told.
+    pub url: Option<String>,
+    /// The namespace of the route. What its origin named is about its objects alone.
+    pub owner: String,
+    /// Paths with their queries, of this host, and groups.
+    pub named: Vec<String>,
     pub groups: Vec<String>,
 }
 
@@ -189,11 +213,12 @@ impl Written {
         let named = [header::LOCATION, header::CONTENT_LOCATION];
         let named = named.iter().flat_map(|name| headers.get_all(name)).take(MOST_NAMED);
         let named = named.filter_map(|value| same_origin_url(value.as_bytes(), scheme, host, &self.url));
-        let urls = std::iter::once(self.url.clone()).chain(named).filter_map(|url| text(&url)).collect();
+        let named = named.filter_map(|url| text(&url)).collect();
         let groups = headers.get_all(GROUP_INVALIDATION_HEADER).iter().take(MOST_NAMED);
         let groups = groups.flat_map(|value| tags(value.as_bytes())).filter_map(text).collect();
         let Some(host) = text(NormalHost::new(host).as_bytes()) else { return };
-        if to.try_send(Write { host, urls, groups }).is_err() {
+        let (url, owner) = (text(&self.url), self.owner.to_string());
+        if to.try_send(Write { host, url, owner, named, groups }).is_err() {
             client.http.not_told.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -205,21 +230,34 @@ fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     words.filter(|word| !word.is_empty()).take(MOST_NAMED)
 }
 
+/// An invalidation for ghost.
+#[derive(Debug)]
+pub(crate) struct Order {
+    request: Vec<u8>,
+    /// False where something that the origin named was too long.
+    is_whole: bool,
+}
+
 /// Tells ghost, and waits until what is stored is gone; not longer than [`INVALIDATION`].
-pub(crate) async fn invalidate(client: &Client, order: &[u8]) {
+pub(crate) async fn invalidate(client: &Client, order: &Order) {
     let http = &client.http;
     // Where varnishd does not run, nothing is stored.
     let Some(home) = http.cache_start() else { return };
+    // ghost says 204. Anything else is varnishd's own, say 400, and nothing was done.
+    let is_done = |said: Result<(response::Parts, Reply), _>| {
+        said.is_ok_and(|(said, _)| said.status == StatusCode::NO_CONTENT)
+    };
     let told = async {
         if let Some(stream) = kept::take(home)
-            && exchange(stream, order, false, home).await.is_ok()
+            && is_done(exchange(stream, &order.request, false, home).await)
         {
             return true;
         }
         let Ok(stream) = UnixStream::connect(&http.cache_socket).await else { return false };
-        exchange(stream, order, false, home).await.is_ok()
+        is_done(exchange(stream, &order.request, false, home).await)
     };
-    if !timeout(INVALIDATION, told).await.unwrap_or(false) {
+    let is_done = timeout(INVALIDATION, told).await.unwrap_or(false);
+    if !is_done || !order.is_whole {
         http.not_invalidated.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -326,3 +326,51 @@ async fn a_client_that_leaves_takes_its_connection_along() {
     let seen = varnishd.seen();
     assert_eq!(seen[0].matches("GET ").count(), 1, "{seen:?}");
 }
+
+const DONE: &[u8] = b"HTTP/1.1 204 No Content\r\nX-Varnish: 1\r\nConnection: keep-alive\r\n\r\n";
+const REFUSED: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nX-Varnish: 1\r\nConnection: keep-alive\r\n\r\n";
+
+async fn post(front: &Front) {
+    let mut client = front.connect().await;
+    client.write_all(b"POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx").await.unwrap();
+    assert_eq!(status(&listen(&mut client).await), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalidation_that_ghost_did_not_carry_out_is_counted() {
+    let (front, varnishd, _origin) = site().await;
+    varnishd.will_answer(&[DONE]);
+    post(&front).await;
+    assert_eq!(front.http.not_invalidated(), 0);
+    // On a new connection, and then on two: a kept one may have been closed.
+    varnishd.will_answer(&[REFUSED, REFUSED]);
+    post(&front).await;
+    assert_eq!(front.http.not_invalidated(), 1, "{:?}", varnishd.seen());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_long_to_invalidate_is_left_out_and_counted() {
+    let (front, varnishd, origin) = site().await;
+    let named = |location: &str, group: &str| {
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nLocation: {location}\r\nCache-Group-Invalidation: \"{group}\"\r\n\r\nok"
+        )
+    };
+    let long = "x".repeat(5000);
+    for (answer, is_lost) in
+        [(named("/b", "g1"), false), (named(&format!("/{long}"), "g2"), true), (named("/c", &long), true)]
+    {
+        let before = front.http.not_invalidated();
+        origin.will_answer(&[answer.as_bytes()]);
+        varnishd.will_answer(&[DONE]);
+        post(&front).await;
+        assert_eq!(front.http.not_invalidated() - before, u64::from(is_lost), "{answer}");
+    }
+    let seen = varnishd.seen().concat();
+    assert_eq!(seen.matches("INVALIDATE /page").count(), 3, "{seen}");
+    for kept in ["X-Ghost-Also: /b", "X-Ghost-Also: /c", "X-Ghost-Groups: \"g1\"", "X-Ghost-Groups: \"g2\""] {
+        assert!(seen.contains(kept), "{kept}: {seen}");
+    }
+    assert!(!seen.contains("xxxx"));
+}

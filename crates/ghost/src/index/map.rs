@@ -190,6 +190,11 @@ impl Map {
         self.hash.hash_one((2_u8, host, tag))
     }
 
+    /// Stands for those objects of another key that belong to one namespace. A namespace's objects of one host and tag are found by it.
+    pub fn owned_key(&self, owner: &[u8], key: u64) -> u64 {
+        self.hash.hash_one((6_u8, owner, key))
+    }
+
     /// The key by which a host's object is found among all of the host.
     pub fn host_key(&self, host: &[u8], object: usize) -> u64 {
         self.host_part(host, shard(object as u64) as u64 % PARTS)
