@@ -33,6 +33,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// default, also for others.
 const ALL_SESSIONS: usize = 20_480;
 
+/// This part of all is for listeners with few sessions, in equal shares: a flood on others leaves each of them its share.
+const RESERVE: usize = 4;
+
 /// Where new sessions go.
 pub(crate) type Targets = watch::Receiver<Arc<Target>>;
 
@@ -49,6 +52,31 @@ pub(crate) struct Port {
 pub(crate) struct AllSessions {
     count: Arc<AtomicUsize>,
     most: usize,
+    listeners: Arc<AtomicUsize>,
+}
+
+impl AllSessions {
+    /// How many sessions there may be for a listener with `count` of them to begin another.
+    fn most_for(&self, count: usize) -> usize {
+        let listeners = self.listeners.load(Ordering::Relaxed).max(1);
+        let reserve = self.most / RESERVE;
+        if listeners == 1 || count < reserve / listeners { self.most } else { self.most - reserve }
+    }
+
+    fn listens(&self) -> Listens {
+        self.listeners.fetch_add(1, Ordering::Relaxed);
+        Listens(Arc::clone(&self.listeners))
+    }
+}
+
+/// One listener of those that share all sessions, until it is dropped.
+#[derive(Debug)]
+struct Listens(Arc<AtomicUsize>);
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Default for AllSessions {
@@ -56,7 +84,7 @@ impl Default for AllSessions {
         // Accepted connections need descriptors, too.
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
         let most = usize::try_from(descriptors).unwrap_or(usize::MAX).min(ALL_SESSIONS);
-        Self { count: Arc::default(), most }
+        Self { count: Arc::default(), most, listeners: Arc::default() }
     }
 }
 
@@ -68,8 +96,8 @@ impl Room {
     fn take(of_listener: &Arc<AtomicUsize>, most: usize, all: &AllSessions) -> Option<Self> {
         let below = |most: usize| move |count: usize| (count < most).then_some(count + 1);
         let order = Ordering::Relaxed;
-        of_listener.fetch_update(order, order, below(most)).ok()?;
-        if all.count.fetch_update(order, order, below(all.most)).is_err() {
+        let here = of_listener.fetch_update(order, order, below(most)).ok()?;
+        if all.count.fetch_update(order, order, below(all.most_for(here))).is_err() {
             of_listener.fetch_sub(1, order);
             return None;
         }
@@ -92,6 +120,7 @@ pub(crate) async fn listen(port: Port, shared: Arc<Shared>, mut targets: Targets
         () = closed(&mut targets) => return,
     };
     let (address, sockets) = opened;
+    let listens = shared.sessions.listens();
     let (alive, mut all_gone) = mpsc::channel::<Infallible>(1);
     let sessions = Arc::new(AtomicUsize::new(0));
     let Port { socket: name, .. } = port;
@@ -107,6 +136,7 @@ pub(crate) async fn listen(port: Port, shared: Arc<Shared>, mut targets: Targets
     drop((alive, targets));
     (shared.reporter)(Event::Listening { socket: name.to_string(), address });
     while all_gone.recv().await.is_some() {}
+    drop(listens);
     (shared.reporter)(Event::Closed { socket: name.to_string() });
 }
 
@@ -141,7 +171,7 @@ mod tests {
 
     #[test]
     fn room_is_limited_by_the_listener_and_by_all_and_given_back() {
-        let all = AllSessions { count: Arc::default(), most: 3 };
+        let all = AllSessions { count: Arc::default(), most: 3, listeners: Arc::default() };
         let (one, other) = (Arc::default(), Arc::default());
         let first = Room::take(&one, 2, &all);
         let second = Room::take(&one, 2, &all);
@@ -154,5 +184,27 @@ mod tests {
         assert!(Room::take(&other, 2, &all).is_some());
         drop((second, third));
         assert_eq!((one.load(Ordering::Relaxed), all.count.load(Ordering::Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn listeners_that_are_flooded_leave_each_other_one_its_share() {
+        let all = AllSessions { count: Arc::default(), most: 400, listeners: Arc::default() };
+        let fill = |listener: &Arc<AtomicUsize>, most: usize| -> Vec<Room> {
+            std::iter::from_fn(|| Room::take(listener, most, &all)).collect()
+        };
+        let alone = all.listens();
+        let one = Arc::default();
+        assert_eq!(fill(&one, 1000).len(), 400, "a listener alone may have all");
+        let _others: Vec<Listens> = (0..3).map(|_| all.listens()).collect();
+        let (two, three, four) = (Arc::default(), Arc::default(), Arc::default());
+        let flooded = [fill(&one, 1000), fill(&two, 1000)];
+        // The first two take three quarters, and the second one its share of the rest.
+        assert_eq!(flooded.each_ref().map(Vec::len), [300, 25]);
+        assert_eq!(fill(&three, 1000).len(), 25);
+        let of_four = fill(&four, 10);
+        assert_eq!(of_four.len(), 10, "its own limit holds as before");
+        drop((flooded, of_four, alone));
+        assert_eq!(all.count.load(Ordering::Relaxed), 0);
+        assert_eq!(all.listeners.load(Ordering::Relaxed), 3);
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use front::Mirrored;
 use model::filters::{Filters, Header, HeaderModifier};
+use model::matches::{PathMatch, PathMatchType};
 use model::{Fraction, ghost};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -216,6 +217,43 @@ async fn a_mirror_that_never_answers_or_is_dead_slows_nobody_and_is_bounded() {
     assert_eq!(front.http.mirrored(Mirrored::TooMany), 300 - 128);
     until("failures of the dead mirror", || front.http.mirrored(Mirrored::Failed) >= 300).await;
     assert_eq!(front.http.in_flight(), 0, "a mirror keeps no request open");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mirrors_of_one_namespace_that_hang_leave_places_to_others() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let silent = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            held.push(stream);
+        }
+    });
+    let (origin, eager) = (Origin::start().await, Origin::start().await);
+    let front = Front::with(&[origin.address], |config| {
+        // Three Services of one namespace, and one of another.
+        let hanging = |number: usize| {
+            let mut mirror = mirror(silent, None);
+            mirror.group.name = Some(format!("a/hanging-{number}:80"));
+            mirror
+        };
+        let routes = &mut config.vhosts.get_mut("*").unwrap().routes;
+        let mut other = routes[0].clone();
+        routes[0].route_name = "a/route".into();
+        routes[0].mirrors = (0..3).map(hanging).collect();
+        other.route_name = "b/route".into();
+        other.path_match = Some(PathMatch { kind: PathMatchType::PathPrefix, value: "/b".into() });
+        other.mirrors = vec![mirror(eager.address, None)];
+        routes.push(other);
+    })
+    .await;
+    for _ in 0..100 {
+        assert_eq!(status(&front.say(GET).await), 200);
+    }
+    assert_eq!(front.http.mirrored(Mirrored::TooMany), 300 - 256);
+    assert_eq!(status(&front.say(b"GET /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await), 200);
+    until("an answer of the other namespace's mirror", || front.http.mirrored(Mirrored::Answered) == 1).await;
+    assert_eq!(requests(&eager), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,8 +4,9 @@
 //! does not fit is dropped and counted. A body is sent on while it comes; a mirror that takes it too slowly is cut off, and its
 //! request does not look complete.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ use super::upload::{Memory, Taken};
 
 /// Mirrored requests of one Gateway, at once.
 const MOST: usize = 1024;
+/// Of these, for the rules of one namespace: its mirrors may all hang, and others have places left.
+const MOST_OF_NAMESPACE: usize = 256;
 /// Of these, to one Service: one that never answers leaves places for others.
 const MOST_OF_GROUP: usize = 128;
 /// After this a mirrored request is given up.
@@ -36,6 +39,10 @@ const QUEUE: usize = 64;
 const MOST_WAITING: usize = 256 << 10;
 /// Bytes that wait for all mirrors of one Gateway.
 const MOST_TOGETHER: usize = 16 << 20;
+/// Of these, for the mirrors of one namespace.
+const MOST_TOGETHER_OF_NAMESPACE: usize = 4 << 20;
+/// Namespaces come and go: of more than this, those without a mirrored request are forgotten.
+const MOST_SHARES: usize = 1024;
 
 /// The result of sending a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +79,7 @@ impl Mirrored {
 pub(crate) struct Mirrors {
     under_way: AtomicUsize,
     memory: Arc<Memory>,
+    shares: Mutex<HashMap<Box<str>, Arc<Share>>>,
     counts: [AtomicU64; Mirrored::ALL.len()],
 }
 
@@ -80,12 +88,34 @@ impl Default for Mirrors {
         Self {
             under_way: AtomicUsize::new(0),
             memory: Memory::new(MOST_TOGETHER),
+            shares: Mutex::default(),
             counts: [const { AtomicU64::new(0) }; Mirrored::ALL.len()],
         }
     }
 }
 
+/// What the mirrors of one namespace take.
+#[derive(Debug)]
+struct Share {
+    under_way: AtomicUsize,
+    memory: Arc<Memory>,
+}
+
 impl Mirrors {
+    fn share(&self, namespace: &str) -> Arc<Share> {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = shares.get(namespace) {
+            return Arc::clone(share);
+        }
+        if shares.len() >= MOST_SHARES {
+            shares.retain(|_, share| Arc::strong_count(share) > 1);
+        }
+        let memory = Memory::new(MOST_TOGETHER_OF_NAMESPACE);
+        let share = Arc::new(Share { under_way: AtomicUsize::new(0), memory });
+        shares.insert(namespace.into(), Arc::clone(&share));
+        share
+    }
+
     fn count(&self, what: Mirrored) {
         self.counts[what as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -100,20 +130,27 @@ impl Mirrors {
 struct Place {
     http: Arc<Http>,
     of_group: Arc<AtomicUsize>,
+    of_namespace: Arc<Share>,
 }
 
 impl Place {
-    fn take(http: &Arc<Http>, of_group: &Arc<AtomicUsize>) -> Option<Self> {
-        let place = Self { http: Arc::clone(http), of_group: Arc::clone(of_group) };
+    fn take(http: &Arc<Http>, of_namespace: &Arc<Share>, of_group: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self {
+            http: Arc::clone(http),
+            of_group: Arc::clone(of_group),
+            of_namespace: Arc::clone(of_namespace),
+        };
         let all = http.upstream.mirrors.under_way.fetch_add(1, Ordering::Relaxed);
+        let of_namespace = of_namespace.under_way.fetch_add(1, Ordering::Relaxed);
         let here = of_group.fetch_add(1, Ordering::Relaxed);
-        (all < MOST && here < MOST_OF_GROUP).then_some(place)
+        (all < MOST && of_namespace < MOST_OF_NAMESPACE && here < MOST_OF_GROUP).then_some(place)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.http.upstream.mirrors.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.of_namespace.under_way.fetch_sub(1, Ordering::Relaxed);
         self.of_group.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -135,12 +172,13 @@ pub(crate) fn begin(
             shared.count(Mirrored::NoEndpoint);
             continue;
         };
-        let Some(place) = Place::take(http, target.health.mirrored()) else {
+        let share = shared.share(table.rule(of.rule).map_or("", |rule| rule.namespace()));
+        let Some(place) = Place::take(http, &share, target.health.mirrored()) else {
             shared.count(Mirrored::TooMany);
             continue;
         };
         let body = if has_body {
-            let (feed, body) = Feed::new(&shared.memory);
+            let (feed, body) = Feed::new([&share.memory, &shared.memory]);
             feeds.push(feed);
             body
         } else {
@@ -182,7 +220,7 @@ async fn carry(
 /// A part of a body on its way to a mirror. Its bytes are given back when it is taken.
 #[derive(Debug)]
 enum Part {
-    Data { data: Bytes, _taken: [Taken; 2] },
+    Data { data: Bytes, _taken: [Taken; 3] },
     Trailers(HeaderMap),
     End,
 }
@@ -192,14 +230,15 @@ enum Part {
 pub(crate) struct Feed {
     /// None once it is cut off.
     to: Option<mpsc::Sender<Part>>,
-    waiting: Arc<Memory>,
-    together: Arc<Memory>,
+    /// Its own bound, its namespace's and that of all.
+    memory: [Arc<Memory>; 3],
 }
 
 impl Feed {
-    fn new(together: &Arc<Memory>) -> (Self, ClientBody) {
+    fn new([of_namespace, together]: [&Arc<Memory>; 2]) -> (Self, ClientBody) {
         let (to, from) = mpsc::channel(QUEUE);
-        let feed = Self { to: Some(to), waiting: Memory::new(MOST_WAITING), together: Arc::clone(together) };
+        let memory = [Memory::new(MOST_WAITING), Arc::clone(of_namespace), Arc::clone(together)];
+        let feed = Self { to: Some(to), memory };
         let body = Fed { from, progress: Progress::of_mirror(), is_over: false };
         (feed, ClientBody::Mirrored(Box::new(body)))
     }
@@ -216,10 +255,13 @@ impl Feed {
         if self.to.is_none() {
             return;
         }
-        let taken = self.waiting.take(data.len()).zip(self.together.take(data.len()));
-        self.put(
-            taken.map(|(one, other)| Part::Data { data: Bytes::copy_from_slice(data), _taken: [one, other] }),
-        );
+        let part = match self.memory.each_ref().map(|memory| memory.take(data.len())) {
+            [Some(own), Some(of_namespace), Some(together)] => {
+                Some(Part::Data { data: Bytes::copy_from_slice(data), _taken: [own, of_namespace, together] })
+            }
+            _ => None,
+        };
+        self.put(part);
     }
 
     pub(crate) fn trailers(&mut self, trailers: &HeaderMap) {
@@ -296,7 +338,8 @@ mod tests {
     #[test]
     fn a_mirror_that_takes_nothing_is_cut_off_and_its_bytes_are_given_back() {
         let together = Memory::new(MOST_TOGETHER);
-        let (mut feed, body) = Feed::new(&together);
+        let of_namespace = Memory::new(MOST_TOGETHER_OF_NAMESPACE);
+        let (mut feed, body) = Feed::new([&of_namespace, &together]);
         let data = Bytes::from(vec![0; 100 << 10]);
         feed.data(&data);
         feed.data(&data);
@@ -305,6 +348,25 @@ mod tests {
         assert!(feed.to.is_none(), "more than {MOST_WAITING} bytes would wait");
         feed.data(&data);
         drop(body);
-        assert_eq!(together.used(), 0);
+        assert_eq!((together.used(), of_namespace.used()), (0, 0));
+    }
+
+    #[test]
+    fn a_namespace_takes_its_share_of_the_memory_alone() {
+        let together = Memory::new(MOST_TOGETHER);
+        let (one, other) = (Memory::new(MOST_TOGETHER_OF_NAMESPACE), Memory::new(MOST_TOGETHER_OF_NAMESPACE));
+        let data = Bytes::from(vec![0; 200 << 10]);
+        let hanging: Vec<_> = (0..100)
+            .map(|_| {
+                let (mut feed, body) = Feed::new([&one, &together]);
+                feed.data(&data);
+                (feed, body)
+            })
+            .collect();
+        assert!(together.used() <= MOST_TOGETHER_OF_NAMESPACE);
+        let (mut feed, _body) = Feed::new([&other, &together]);
+        feed.data(&data);
+        assert!(feed.to.is_some(), "another namespace has room");
+        drop(hanging);
     }
 }
