@@ -204,10 +204,11 @@ impl<'r> Decision<'r> {
         matches!(request.method(), b"GET" | b"HEAD") && !passes
     }
 
-    /// What belongs into the cache key beside host and URL: the rule, and the group, where chance chose it.
-    pub fn cache_key(&self) -> (Option<&'r str>, Option<&'r str>) {
+    /// What belongs into the cache key beside host and URL: the rule; and, where chance chose it, the group by its Service and its
+    /// filters.
+    pub fn cache_key(&self) -> (Option<&'r str>, Option<(&'r str, u64)>) {
         let Some((_, rule)) = self.rule else { return (None, None) };
-        let group = self.group.filter(|_| rule.splits()).map(|group| rule.groups()[group].name());
-        (Some(rule.identity()), group)
+        let group = self.group.filter(|_| rule.splits()).map(|group| &rule.groups()[group]);
+        (Some(rule.identity()), group.map(|group| (group.name(), group.filters())))
     }
 }

@@ -1,6 +1,7 @@
 //! Backend groups: the two levels of the choice.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,8 @@ pub struct Group {
     protocol: Protocol,
     /// Of its backendRef alone.
     edits: Option<Box<Edits>>,
+    /// Tells these filters from others, in cache keys.
+    filters: u64,
     /// Of its backendRef alone.
     mirrors: Box<[Mirror]>,
 }
@@ -50,6 +53,13 @@ impl Turns {
     }
 }
 
+/// What filters say, as a number.
+fn of_filters(filters: &model::filters::Filters) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    format!("{filters:?}").hash(&mut hasher);
+    hasher.finish()
+}
+
 impl Group {
     pub(crate) fn new(from: &ghost::Group, prefix: Option<&str>, turns: &mut Turns) -> Self {
         let name = from.name.as_deref().unwrap_or_default();
@@ -62,6 +72,7 @@ impl Group {
             tls: from.tls.as_deref().map(Arc::from),
             protocol: from.protocol,
             edits: from.filters.as_ref().map(|filters| Box::new(Edits::new(filters, prefix))),
+            filters: from.filters.as_ref().map_or(0, of_filters),
             mirrors: from.mirrors.iter().map(|mirror| Mirror::new(mirror, turns)).collect(),
         }
     }
@@ -87,6 +98,11 @@ impl Group {
     /// What the filters of its backendRef change, after those of the rule.
     pub fn edits(&self) -> Option<&Edits> {
         self.edits.as_deref()
+    }
+
+    /// Zero for none. Two backendRefs to one Service with other filters get other answers of it.
+    pub(crate) fn filters(&self) -> u64 {
+        self.filters
     }
 
     /// What gets copies of the requests that the group gets, besides the mirrors of the rule.

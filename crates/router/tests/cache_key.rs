@@ -139,6 +139,61 @@ fn what_does_not_count_is_not_in_the_key() {
     assert!(keys.windows(2).all(|pair| pair[0] == pair[1]), "{keys:?}");
 }
 
+/// Two backendRefs may lead to one Service by other filters: it sees other requests, and answers otherwise.
+#[test]
+fn groups_of_one_service_are_told_apart_by_their_filters() {
+    let group = |filters: serde_json::Value| {
+        let endpoint = json!({"address": "10.0.0.1", "port": 80});
+        json!({"weight": 1, "name": "d/shop:80", "backends": [endpoint], "filters": filters})
+    };
+    let set = |value: &str| json!({"request_header_modifier": {"set": [{"name": "x-kind", "value": value}]}});
+    let keys = |groups: serde_json::Value| {
+        let config = json!({"version": 2, "listeners": [{"name": "web", "socket": "http-80"}], "vhosts": {"a.com": {"routes": [
+            {"route_name": "d/all", "backend_groups": groups, "cache_policy": {"default_ttl_seconds": 60}}]}}});
+        let router = Router::compile(&serde_json::from_value(config).unwrap()).unwrap().router;
+        let keys: std::collections::BTreeSet<Vec<u8>> = (0..64)
+            .map(|at| key(&router, &of("/", &[]), at * (u64::MAX / 64)).as_bytes().to_owned())
+            .collect();
+        assert!(keys.iter().all(|key| !key.contains(&0)), "varnishd reads a key up to a zero byte");
+        keys
+    };
+    assert_eq!(keys(json!([group(set("1")), group(set("2")), group(json!(null))])).len(), 3);
+    // Those that ask alike share.
+    assert_eq!(keys(json!([group(set("1")), group(set("1"))])).len(), 1);
+    // Whichever comes first.
+    let (one, other) = (json!([group(set("1")), group(set("2"))]), json!([group(set("2")), group(set("1"))]));
+    assert_eq!(keys(one), keys(other));
+}
+
+/// Origins see listener and port of a request: what one listener's clients get is not for those of another.
+#[test]
+fn listeners_share_no_objects() {
+    let group =
+        json!([{"weight": 1, "name": "d/shop:80", "backends": [{"address": "10.0.0.1", "port": 80}]}]);
+    let config = json!({"version": 2,
+        "listeners": [{"name": "web", "socket": "http-80"}, {"name": "internal", "socket": "http-8080"}, {"name": "tls", "socket": "https-443"}],
+        "vhosts": {"a.com": {"routes": [
+            {"route_name": "d/all", "backend_groups": group, "cache_policy": {"default_ttl_seconds": 60}}]}}});
+    let router = Router::compile(&serde_json::from_value(config).unwrap()).unwrap().router;
+    let key = |socket: &str, scheme: &str| {
+        let request = Sample { socket: socket.to_owned(), ..of("/", &[]) };
+        let decision = router.decide(&request, 0);
+        assert!(decision.cache().is_some(), "{socket}");
+        Key::new(Some(&decision), scheme.as_bytes(), b"a.com", b"/", |_, _| ()).as_bytes().to_owned()
+    };
+    // A trusted proxy may have ended TLS.
+    let all = [
+        ("http-80", "http"),
+        ("http-8080", "http"),
+        ("http-80", "https"),
+        ("http-8080", "https"),
+        ("https-443", "https"),
+    ];
+    let keys: std::collections::BTreeSet<_> =
+        all.iter().map(|(socket, scheme)| key(socket, scheme)).collect();
+    assert_eq!(keys.len(), all.len());
+}
+
 #[test]
 fn to_look_into_the_cache_allocates_nothing() {
     let router = router();

@@ -47,10 +47,23 @@ impl Key {
         if scheme != b"http" {
             key.part(b'S', scheme);
         }
+        // The origin is told by which listener and port a request came, and may write them into its answer. Most are these two.
+        if let Some(listener) = decision.and_then(Decision::listener)
+            && !matches!((scheme, listener.socket()), (b"http", "http-80") | (b"https", "https-443"))
+        {
+            key.part(b'L', listener.socket().as_bytes());
+        }
         let (rule, group) = decision.map(Decision::cache_key).unwrap_or_default();
-        for (kind, part) in [(b'R', rule), (b'G', group)] {
-            if let Some(part) = part {
-                key.part(kind, part.as_bytes());
+        if let Some(rule) = rule {
+            key.part(b'R', rule.as_bytes());
+        }
+        if let Some((name, filters)) = group {
+            key.part(b'G', name.as_bytes());
+            if filters != 0 {
+                // As text: Varnish reads a key up to its first zero byte.
+                let digits: [u8; 16] =
+                    std::array::from_fn(|at| b"0123456789abcdef"[(filters >> (4 * at)) as usize & 15]);
+                key.part(b'F', &digits);
             }
         }
         for name in cache.map(|cache| &*cache.key_headers).unwrap_or_default() {
