@@ -259,7 +259,12 @@ mod tests {
             .iter()
             .map(|one| {
                 let owner = one.owner.as_deref().unwrap_or("-");
-                format!("{} {owner}: {} {}", one.hostname.as_deref().unwrap(), one.paths.join(" "), one.tags.join(" "))
+                format!(
+                    "{} {owner}: {} {}",
+                    one.hostname.as_deref().unwrap(),
+                    one.paths.join(" "),
+                    one.tags.join(" ")
+                )
             })
             .collect();
         let expected =

@@ -196,9 +196,8 @@ pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[
     note(key);
     match OWNERS.all() {
         Some(owners) => {
-            let of_owner =
-                |owner: &Box<[u8]>| MAP.each(MAP.owned_key(owner, key), |object| end(object, fate));
-            owners.iter().map(of_owner).sum()
+            let keys = owners.iter().map(|owner| MAP.owned_key(owner, key));
+            keys.map(|key| MAP.each(key, |object| end(object, fate))).sum()
         }
         None => MAP.each(MAP.tag_key(tag), |object| {
             // SAFETY: the map shows objects that are alive; the caller's promise.

@@ -64,8 +64,10 @@ fn of_one(worker: *mut RawWorker, router: &Router, one: &Invalidation, bans: &mu
         let url = path.as_bytes();
         match (host, owner) {
             (Some(host), None) => found(end_url(router, host, url, fate)),
-            // SAFETY: the worker is this thread's.
-            (Some(host), Some(owner)) => found(unsafe { end_own_url(worker, router, owner, host, url, fate) }),
+            (Some(host), Some(owner)) => {
+                // SAFETY: the worker is this thread's.
+                found(unsafe { end_own_url(worker, router, owner, host, url, fate) })
+            }
             (None, _) => failed("a path needs a hostname"),
         }
     };

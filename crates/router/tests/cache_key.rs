@@ -179,7 +179,7 @@ fn listeners_share_no_objects() {
         let request = Sample { socket: socket.to_owned(), ..of("/", &[]) };
         let decision = router.decide(&request, 0);
         assert!(decision.cache().is_some(), "{socket}");
-        Key::new(Some(&decision), scheme.as_bytes(), b"a.com", b"/", |_, _| ()).as_bytes().to_owned()
+        Key::new(Some(&decision), scheme.as_bytes(), b"a.com", b"/", None, |_, _| ()).as_bytes().to_owned()
     };
     // A trusted proxy may have ended TLS.
     let all = [
