@@ -67,6 +67,10 @@ const POLICY_FIELDS: &[&str] = &[
     "cacheKey",
     "bypass",
     "invalidateOnUnsafe",
+    "clientCacheControl",
+    "authorization",
+    "normalize",
+    "noVarySearch",
 ];
 
 /// A policy for a GRPCRoute is refused, and its target is known all the same: it closes nothing else.

@@ -27,7 +27,7 @@ const KEPT: usize = 16;
 /// `:status: 200` is one byte of HPACK.
 const OK: u8 = 0x88;
 /// More than all socket buffers of one connection hold.
-const BUFFERS: usize = 64 << 20;
+const BUFFERS: usize = 128 << 20;
 
 /// Asks again and again on connections of its own while a flood goes on, and looks at how many requests are under way.
 struct Bystander {
