@@ -160,7 +160,8 @@ fn check_needs() {
     // Cargo's own list, "made: source source…".
     let sources = fs::read_to_string(vmod.with_extension("d")).unwrap_or_default();
     for source in sources.split_whitespace().skip(1) {
-        let newer = modified(Path::new(source)).is_none_or(|at| at > built);
+        // Tools of this machine's engine are not there in the root of another one.
+        let newer = modified(Path::new(source)).map_or(!source.starts_with("/usr/"), |at| at > built);
         assert!(!newer, "{} is older than {source}: {how}", vmod.display());
     }
 }
