@@ -50,9 +50,9 @@ pub async fn serve(address: SocketAddr, reporter: Reporter, peers: Option<Arc<Pe
                 let (watched, scrapes, pulse) = (reporter.state(), Arc::clone(&scrapes), Arc::clone(&pulse));
                 let peers = peers.clone().filter(|_| request.method() == Method::POST);
                 async move {
-                    Ok::<_, Infallible>(match path.as_str() {
-                        peers::PATH if peers.is_some() => heard(peers, request, &watched).await,
-                        "/metrics" => plain(scrapes.text(&[(None, watched)]).await),
+                    Ok::<_, Infallible>(match (path.as_str(), peers) {
+                        (peers::PATH, Some(peers)) => heard(&peers, request, &watched).await,
+                        ("/metrics", _) => plain(scrapes.text(&[(None, watched)]).await),
                         _ => respond(&path, &state, &pulse).await,
                     })
                 }
@@ -68,15 +68,12 @@ pub async fn serve(address: SocketAddr, reporter: Reporter, peers: Option<Arc<Pe
 
 /// What a peer says is carried out.
 async fn heard(
-    peers: Option<Arc<Peers>>,
+    peers: &Peers,
     request: Request<Incoming>,
     state: &watch::Receiver<State>,
 ) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
-    *response.status_mut() = match peers {
-        Some(peers) => peers.hear(request, state).await,
-        None => StatusCode::NOT_FOUND,
-    };
+    *response.status_mut() = peers.hear(request, state).await;
     response
 }
 

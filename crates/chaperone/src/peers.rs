@@ -28,16 +28,16 @@ use tokio::time::{sleep, timeout};
 use crate::event::Reporter;
 use crate::{State, invalidate};
 
-/// By which peers are told.
+/// Where a chaperone receives messages of its peers.
 pub(crate) const PATH: &str = "/peers/invalidate";
 const SIGNATURE: &str = "x-varnish-gateway-signature";
 const PURPOSE: &[u8] = b"varnish-gateway peers";
 
-/// Writes that come within this time are told together.
+/// Writes of this time go into one message.
 const GATHER: Duration = Duration::from_millis(50);
-/// A peer that has not taken a message within this time is not told.
+/// A message that a peer has not accepted within this time is given up.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Clocks of pods differ; a message that somebody has recorded is of use to nobody after this time.
+/// Seconds. Clocks of pods differ, so older messages are accepted up to this age; a recorded message cannot be replayed after it.
 const OLDEST: u64 = 60;
 const MOST_PEERS: usize = 256;
 const LARGEST: usize = 1 << 20;
@@ -46,7 +46,7 @@ const AT_ONCE: usize = 4;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Message {
-    /// The process that tells it.
+    /// The process that sends it.
     from: u64,
     /// Seconds since 1970.
     at: u64,

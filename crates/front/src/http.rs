@@ -70,7 +70,7 @@ pub use self::uncached::Uncached;
 pub use self::upstream::mirror::Mirrored;
 pub use self::upstream::session::SessionKey;
 
-/// Writes that wait to be told.
+/// Writes that wait to be sent to peers.
 const MOST_WRITES: usize = 1024;
 
 /// What all requests of one Gateway share. It outlives varnishd.
@@ -100,9 +100,9 @@ pub struct Http {
     /// Responses to unsafe methods that were sent although ghost had not answered.
     pub(crate) not_invalidated: AtomicU64,
     pub(crate) uncached: uncached::Recent,
-    /// Where writes are told, if anybody wants to know.
+    /// Sends writes to the task that informs peers, if there is one.
     told: OnceLock<mpsc::Sender<Write>>,
-    /// Writes that nobody was told of, since too many wait.
+    /// Writes that were dropped and not sent to peers, since too many waited.
     pub(crate) not_told: AtomicU64,
     tunnel_idle: Duration,
     tunnel_total: Duration,
@@ -192,7 +192,7 @@ impl Http {
         receiver
     }
 
-    /// Writes that were not told, since too many waited.
+    /// Writes that were dropped and not sent to peers, since too many waited.
     pub fn writes_not_told(&self) -> u64 {
         self.not_told.load(Ordering::Relaxed)
     }

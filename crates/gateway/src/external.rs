@@ -110,7 +110,7 @@ fn service(slice: &EndpointSlice) -> Option<String> {
     Some(format!("{}/{name}", slice.metadata.namespace.as_deref().unwrap_or_default()))
 }
 
-/// Looks all names up once, for whoever wants to know where requests would go.
+/// Looks up all names once, so that `check` and `explain` know where requests would go.
 pub(crate) async fn look_up<'a>(all: impl IntoIterator<Item = &'a ExternalNames>) -> Externals {
     let mut externals = Externals::new(Settings::default());
     externals.want(all);

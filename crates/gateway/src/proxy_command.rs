@@ -101,17 +101,10 @@ pub(crate) fn listen(text: &str) -> Result<Listen, String> {
 
 /// A time as policies have it: `30s`, `1h30m`.
 pub(crate) fn time(text: &str) -> Result<String, String> {
-    let wrong = || "a time is needed, as 30s, 10m or 1h30m".to_owned();
-    let mut rest = text;
-    let mut is_zero = true;
-    while !rest.is_empty() {
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, unit) = rest.split_at(digits);
-        rest = ["ms", "h", "m", "s"].iter().find_map(|one| unit.strip_prefix(one)).ok_or_else(wrong)?;
-        let number: u32 = number.parse().ok().filter(|_| (1..=5).contains(&digits)).ok_or_else(wrong)?;
-        is_zero &= number == 0;
+    match source::files::millis(text) {
+        Some(1..) => Ok(text.to_owned()),
+        _ => Err("a time is needed, as 30s, 10m or 1h30m".to_owned()),
     }
-    if is_zero { Err(wrong()) } else { Ok(text.to_owned()) }
 }
 
 #[cfg(test)]

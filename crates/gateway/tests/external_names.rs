@@ -11,7 +11,7 @@ mod server;
 use self::server::{DnsServer, Say};
 use crate::support::{
     Ask, Origin, Program, Scene, cache_policy, class, free_port, gateway, gateway_of, get, parameters, route,
-    route_to, service, until,
+    route_to, service, stream_route, until,
 };
 
 fn external(name: &str, host: &str, ports: &str) -> String {
@@ -111,19 +111,7 @@ fn datagrams_connections_and_ingresses_follow_names() {
             let _ = socket.send_to(b"by UDP", from);
         }
     });
-    let stream_route = |kind: &str, section: &str| {
-        format!(
-            "\
-apiVersion: gateway.networking.k8s.io/v1
-kind: {kind}
-metadata: {{name: {section}}}
-spec:
-  parentRefs: [{{name: web, sectionName: {section}}}]
-  rules: [{{backendRefs: [{{name: api, port: {echo}}}]}}]
----
-"
-        )
-    };
+    let backend = format!("{{name: api, port: {echo}}}");
     let ingress = "\
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -151,8 +139,8 @@ spec:
             &external("api", "api.example", ""),
             // The targetPort of a name is nobody's.
             &external("shop", "api.example", &named),
-            &stream_route("TCPRoute", "tcp"),
-            &stream_route("UDPRoute", "udp"),
+            &stream_route("TCPRoute", "tcp", &backend),
+            &stream_route("UDPRoute", "udp", &backend),
             ingress,
         ]
         .concat(),

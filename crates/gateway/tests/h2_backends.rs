@@ -9,7 +9,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{
-    Ask, Authority, Leaf, Scene, cache_policy, class, free_port, gateway, get, parameters, route_to, service,
+    Ask, Authority, Leaf, SHOP_BY_TLS, Scene, cache_policy, class, free_port, gateway, get, parameters,
+    route_to, service,
 };
 
 /// An origin that speaks HTTP/2 with prior knowledge, and nothing else. Answers with the request's body, or `h2`.
@@ -80,15 +81,6 @@ fn negotiating(leaf: &Leaf) -> (SocketAddr, Agreed, tokio::runtime::Runtime) {
 fn a_backend_with_tls_is_offered_what_its_app_protocol_says() {
     let ca = Authority::new();
     let leaf = ca.leaf(&["shop.internal"]);
-    let policy = "\
-apiVersion: gateway.networking.k8s.io/v1
-kind: BackendTLSPolicy
-metadata: {name: shop}
-spec:
-  targetRefs: [{group: '', kind: Service, name: shop}]
-  validation: {hostname: shop.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}
----
-";
     for (app_protocol, expected) in
         [("h2", "h2"), ("kubernetes.io/h2c", "h2"), ("https", "http/1.1"), ("", "http/1.1")]
     {
@@ -111,7 +103,7 @@ spec:
                     &kept,
                     &cache_policy("kept", "kept", "  defaultTTL: 1h"),
                     &ca.config_map("ca"),
-                    policy,
+                    SHOP_BY_TLS,
                 ]
                 .concat(),
             );

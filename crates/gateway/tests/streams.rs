@@ -8,7 +8,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::support::{
-    Origin, Program, Scene, class, free_port, gateway_of, get, parameters, route_to, service, until,
+    Origin, Program, Scene, class, free_port, gateway_of, get, parameters, route_to, service, stream_route,
+    until,
 };
 
 /// Says its name before what comes back, by TCP and by UDP on one port.
@@ -58,20 +59,6 @@ metadata: {{name: {name}-1, labels: {{kubernetes.io/service-name: {name}}}}}
 addressType: IPv4
 ports: [{{name: tcp, port: {port}, protocol: TCP}}, {{name: udp, port: {port}, protocol: UDP}}]
 endpoints: [{{addresses: ['{ip}']}}]
----
-"
-    )
-}
-
-fn stream_route(kind: &str, section: &str, backends: &str) -> String {
-    format!(
-        "\
-apiVersion: gateway.networking.k8s.io/v1
-kind: {kind}
-metadata: {{name: {section}}}
-spec:
-  parentRefs: [{{name: web, sectionName: {section}}}]
-  rules: [{{backendRefs: [{backends}]}}]
 ---
 "
     )

@@ -15,12 +15,12 @@ pub(crate) mod wait;
 pub(crate) use authority::{Authority, Leaf, PickyOrigin, TlsOrigin, config_map};
 pub(crate) use client::{Ask, Connection, Response, get};
 pub(crate) use manifests::{
-    cache_policy, class, front_carries_http, gateway, gateway_of, parameters, route, route_to, secret,
-    service, shop_on, user_vcl,
+    SHOP_BY_TLS, cache_policy, class, front_carries_http, gateway, gateway_of, parameters, route, route_to,
+    secret, service, shop_on, stream_route, user_vcl,
 };
 pub(crate) use origin::Origin;
 pub(crate) use ports::free_port;
 pub(crate) use program::Program;
 pub(crate) use scene::Scene;
-pub(crate) use tls::{Certificate, Handshake, get_with};
+pub(crate) use tls::{Certificate, Handshake, get_with, s_client};
 pub(crate) use wait::{PATIENCE, until, wait_for};

@@ -1,28 +1,6 @@
 //! `tls.options` of listeners, tried by openssl's client.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
-use crate::support::{Certificate, Origin, Scene, class, free_port, gateway_of, route_to, service};
-
-/// Does openssl get an answer for this name with these options? All that it says.
-fn s_client(port: u16, name: &str, options: &[&str]) -> (bool, String) {
-    let mut client = Command::new("openssl")
-        .args(["s_client", "-ign_eof", "-connect", &format!("127.0.0.1:{port}"), "-servername", name])
-        .args(["-alpn", "http/1.1"])
-        .args(options)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
-    // It may have been refused already.
-    let _ = client.stdin.take().unwrap().write_all(request.as_bytes());
-    let said = client.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
-    (said.contains("HTTP/1.1 200"), said)
-}
+use crate::support::{Certificate, Origin, Scene, class, free_port, gateway_of, route_to, s_client, service};
 
 fn https(name: &str, port: u16, options: &str) -> String {
     format!(
@@ -75,7 +53,9 @@ fn each_listener_has_its_versions_and_suites() {
         ("wrong", &["-tls1_3"], false),
         ("unknown", &["-tls1_3"], false),
     ] {
-        let (answered, said) = s_client(port, &format!("{name}.example"), options);
+        let host = format!("{name}.example");
+        let said = s_client(port, &host, &[&["-servername", &host, "-alpn", "http/1.1"], options].concat());
+        let answered = said.contains("HTTP/1.1 200");
         assert_eq!(answered, served, "{name} {options:?}: {said}");
         if served && name == "narrow" {
             assert!(said.contains("AES128-GCM-SHA256") || said.contains("AES_128_GCM_SHA256"), "{said}");

@@ -1,14 +1,13 @@
 //! HTTPS when something is scarce, too large or slow; and openssl's own client.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::support::{
-    Authority, Certificate, Connection, Handshake, Origin, Program, Scene, class, config_map, free_port,
-    gateway_of, get, parameters, route_to, secret, service, shop_on, until,
+    Authority, Certificate, Connection, Handshake, Origin, Program, SHOP_BY_TLS, Scene, class, config_map,
+    free_port, gateway_of, get, parameters, route_to, s_client, secret, service, shop_on, until,
 };
 
 struct Site {
@@ -107,16 +106,8 @@ fn a_certificate_of_16_mebibytes_is_refused_and_the_old_one_stays() {
 #[test]
 fn a_ca_of_16_mebibytes_gives_500_and_no_plain_text() {
     let (port, origin) = (free_port(), Origin::new("shop"));
-    let policy = "\
-apiVersion: gateway.networking.k8s.io/v1
-kind: BackendTLSPolicy
-metadata: {name: shop}
-spec:
-  targetRefs: [{group: '', kind: Service, name: shop}]
-  validation: {hostname: shop.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}
----
-";
-    let all = [shop_on(port, &[origin.address()]), config_map("ca", &sixteen_mebibytes()), policy.to_owned()];
+    let all =
+        [shop_on(port, &[origin.address()]), config_map("ca", &sixteen_mebibytes()), SHOP_BY_TLS.to_owned()];
     let scene = Scene::new(&all.concat());
     let _program = scene.serve();
     assert_eq!(get(port, "x", "/").status, 500);
@@ -142,23 +133,6 @@ fn clients_that_stall_do_not_keep_others_out() {
     }
 }
 
-/// openssl s_client with one request, and all that it says.
-fn s_client(port: u16, options: &[&str]) -> String {
-    let mut client = Command::new("openssl")
-        .args(["s_client", "-ign_eof", "-connect", &format!("127.0.0.1:{port}")])
-        .args(options)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let request = b"GET / HTTP/1.1\r\nHost: shop.example.com\r\nConnection: close\r\n\r\n";
-    // It may have been refused already.
-    let _ = client.stdin.take().unwrap().write_all(request);
-    let said = client.wait_with_output().unwrap();
-    String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned()
-}
-
 #[test]
 fn openssl_speaks_both_versions_and_takes_sessions_up_again() {
     let site = site(class());
@@ -166,18 +140,21 @@ fn openssl_speaks_both_versions_and_takes_sessions_up_again() {
     let file = file.to_str().unwrap();
     for (option, version) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
         let common = ["-servername", "shop.example.com", "-alpn", "http/1.1", option];
-        let first = s_client(site.tls, &[&common[..], &["-sess_out", file]].concat());
+        let first = s_client(site.tls, "shop.example.com", &[&common[..], &["-sess_out", file]].concat());
         assert!(first.contains("HTTP/1.1 200") && first.contains(version), "{first}");
         assert!(first.contains("ALPN protocol: http/1.1") && first.contains("New, "), "{first}");
-        let again = s_client(site.tls, &[&common[..], &["-sess_in", file]].concat());
+        let again = s_client(site.tls, "shop.example.com", &[&common[..], &["-sess_in", file]].concat());
         assert!(again.contains("Reused, ") && again.contains("HTTP/1.1 200"), "{option}: {again}");
         // A session is for its name alone.
         let other = ["-servername", "other.example.com", "-alpn", "http/1.1", option, "-sess_in", file];
-        let other = s_client(site.tls, &other);
+        let other = s_client(site.tls, "shop.example.com", &other);
         assert!(!other.contains("Reused, "), "{option}: {other}");
     }
-    let old =
-        s_client(site.tls, &["-servername", "shop.example.com", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]);
+    let old = s_client(
+        site.tls,
+        "shop.example.com",
+        &["-servername", "shop.example.com", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"],
+    );
     assert!(!old.contains("HTTP/1.1"), "{old}");
 }
 

@@ -35,6 +35,19 @@ async fn front(origin: &Origin, mirrors: &[SocketAddr]) -> Front {
     Front::with(&[origin.address], |config| rule(config).mirrors = mirrors).await
 }
 
+/// A backend that takes connections, and neither reads nor answers.
+async fn deaf() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            held.push(stream);
+        }
+    });
+    address
+}
+
 /// How many requests came, all connections together.
 fn requests(origin: &Origin) -> usize {
     origin.seen().concat().matches(" HTTP/1.1\r\n").count()
@@ -187,14 +200,7 @@ async fn a_part_of_the_requests_is_mirrored() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mirror_that_never_answers_or_is_dead_slows_nobody_and_is_bounded() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let silent = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        let mut held = Vec::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            held.push(stream);
-        }
-    });
+    let silent = deaf().await;
     let dead: SocketAddr = (Ipv4Addr::LOCALHOST, free_port()).into();
     let origin = Origin::start().await;
     let front = front(&origin, &[silent, dead]).await;
@@ -221,14 +227,7 @@ async fn a_mirror_that_never_answers_or_is_dead_slows_nobody_and_is_bounded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mirrors_of_one_namespace_that_hang_leave_places_to_others() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let silent = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        let mut held = Vec::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            held.push(stream);
-        }
-    });
+    let silent = deaf().await;
     let (origin, eager) = (Origin::start().await, Origin::start().await);
     let front = Front::with(&[origin.address], |config| {
         // Three Services of one namespace, and one of another.
@@ -258,15 +257,7 @@ async fn mirrors_of_one_namespace_that_hang_leave_places_to_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_body_goes_to_a_mirror_that_takes_it_and_is_cut_off_for_one_that_does_not() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let deaf = listener.local_addr().unwrap();
-    // It takes the connection, and reads nothing.
-    tokio::spawn(async move {
-        let mut held = Vec::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            held.push(stream);
-        }
-    });
+    let deaf = deaf().await;
     let (origin, eager) = (Origin::start().await, Origin::start().await);
     let front = front(&origin, &[deaf, eager.address]).await;
     let mut client = front.connect().await;

@@ -34,6 +34,32 @@ spec: {spec}
     )
 }
 
+/// A TCPRoute or UDPRoute of this name on the listener of this name; `backends` are the items of `backendRefs`.
+pub(crate) fn stream_route(kind: &str, section: &str, backends: &str) -> String {
+    format!(
+        "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: {kind}
+metadata: {{name: {section}}}
+spec:
+  parentRefs: [{{name: web, sectionName: {section}}}]
+  rules: [{{backendRefs: [{backends}]}}]
+---
+"
+    )
+}
+
+/// Service `shop` by TLS: its certificate is for shop.internal, of the CA in ConfigMap `ca`.
+pub(crate) const SHOP_BY_TLS: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: shop}
+spec:
+  targetRefs: [{group: '', kind: Service, name: shop}]
+  validation: {hostname: shop.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}
+---
+";
+
 /// Does the front carry HTTP in Gateways that do not choose a data path? `make test` runs all tests in both arrangements.
 pub(crate) fn front_carries_http() -> bool {
     std::env::var("VARNISH_GATEWAY_DEFAULT_DATA_PATH").map_or(true, |chosen| chosen != "Varnish")

@@ -1,7 +1,8 @@
 //! A TLS client that believes every certificate, and remembers which one it was.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -182,4 +183,21 @@ impl ServerCertVerifier for Credulous {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// openssl s_client with one request for this host, and all that it says.
+pub(crate) fn s_client(port: u16, host: &str, options: &[&str]) -> String {
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-ign_eof", "-connect", &format!("127.0.0.1:{port}")])
+        .args(options)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    // It may have been refused already.
+    let _ = client.stdin.take().unwrap().write_all(request.as_bytes());
+    let said = client.wait_with_output().unwrap();
+    String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned()
 }

@@ -106,7 +106,7 @@ pub(crate) fn duration(text: &str) -> Checked {
 }
 
 /// A GEP-2257 duration: up to four numbers of up to five digits, each with its unit.
-pub(crate) fn millis(text: &str) -> Option<u64> {
+pub fn millis(text: &str) -> Option<u64> {
     let mut rest = text;
     let mut total = 0;
     for _ in 0..4 {
