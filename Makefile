@@ -1,11 +1,11 @@
-# The habits of this project. Each is one readable line or one script.
+# The targets of this project. Each is one readable line or one script.
 CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
 
 .PHONY: help setup build demo docs test-docs test test-rust test-browser test-h2spec test-trixie test-forky test-engines bless bench bench-engines bench-router bench-cluster fmt lint deny clean deploy-render docker docker-push bump release test-chart \
   test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-engine-upgrade test-invalidation bench-invalidation test-conformance test-conformance-experimental test-conformance-single test-conformance-report
 
-help: ## Show the habits
+help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 26
 
 setup: ## Install Debian's packages that everything else needs
@@ -29,25 +29,25 @@ test-rust:
 
 test-h2spec: ## h2spec against `serve` with dataPath Auto, on a plain and an HTTPS port
 	$(CARGO) build --workspace
-	scripts/h2spec
+	scripts/test h2spec
 
 test-browser: setup ## Headless Chromium against `serve`
 	$(CARGO) build --workspace
 	tests/browser/run
 
 test-trixie: ## The VMOD against Varnish Cache 7.7, in a root of Debian trixie
-	scripts/engine trixie
+	scripts/test engine trixie
 
 test-forky: ## The VMOD against Vinyl Cache 9.0, in a root of Debian forky
-	scripts/engine forky
+	scripts/test engine forky
 
 test-engines: setup ## All .vtc and end-to-end tests on Varnish Cache 7.1 (this machine), 7.7 (trixie) and Vinyl Cache 9.0 (forky)
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace --test vtc --test end-to-end
-	scripts/engine trixie
-	scripts/engine trixie --end-to-end
-	scripts/engine forky
-	scripts/engine forky --end-to-end
+	scripts/test engine trixie
+	scripts/test engine trixie --end-to-end
+	scripts/test engine forky
+	scripts/test engine forky --end-to-end
 
 images: ## Build the container images, without docker and registry (FAST=1: quicker to build, slower to run; ENGINE=vinyl-9: that one, too)
 	scripts/images $(if $(FAST),--fast) $(if $(ENGINE),--engine $(ENGINE))
@@ -73,7 +73,7 @@ bump: ## Write a new version everywhere: VERSION=0.2.0, or PART=patch, minor or 
 release: ## Build everything of a release into dist/: VERSION=0.1.0 (FAST=1 to try it; needs root)
 	scripts/release $(VERSION)
 
-cluster-build: ## Build the Kubernetes of tests/cluster, once (Go 1.26 is taken for granted)
+cluster-build: ## Build the Kubernetes of tests/cluster, once (requires Go 1.26)
 	tests/cluster/build
 
 cluster-up: cluster-build ## A cluster with our images and deploy/ in it; tests/cluster/kubectl and exec reach it
@@ -85,91 +85,91 @@ cluster-down: ## Take the cluster down
 	tests/cluster/down
 
 test-cluster: setup ## The operator against a real API server
-	scripts/test-cluster
+	scripts/test cluster
 
 test-ingress: setup ## Ingresses in a whole cluster: classes, hosts, TLS, balancing, paths
-	scripts/test-ingress
+	scripts/test ingress
 
 bench-ingress: setup ## Measure 5,000 Ingresses in a cluster, and write docs/results
-	scripts/bench-ingress
+	scripts/bench ingress
 
 test-faults: setup ## Faults on a whole cluster, under load: rolling pods, no API server, a dead container
-	scripts/test-faults $(if $(NO_BUILD),--no-build)
+	scripts/test faults $(if $(NO_BUILD),--no-build)
 
 test-engine-upgrade: setup ## Pods with Varnish Cache 7 become pods with Vinyl Cache 9 and back, in a cluster, under load (FAST=1, NO_BUILD=1)
-	scripts/test-faults --engines $(if $(NO_BUILD),--no-build)
+	scripts/test faults --engines $(if $(NO_BUILD),--no-build)
 
 test-chart: setup ## The Helm chart by real helm: two releases, upgrade under load, uninstall (FAST=1, NO_BUILD=1, KEEP=1)
-	scripts/test-chart
+	scripts/test chart
 
 test-invalidation: setup ## VarnishCacheInvalidations on a whole cluster: three pods, and pods that come and go
-	scripts/test-invalidation $(if $(NO_BUILD),--no-build)
+	scripts/test invalidation $(if $(NO_BUILD),--no-build)
 
 bench-invalidation: setup ## How fast objects go: on three pods, by tag out of a million, and hits under 10,000 bans
-	scripts/bench-invalidation
+	scripts/bench invalidation
 
 test-conformance: setup ## The Gateway API's conformance suite on a real cluster (KEEP=1, FAST=1)
-	scripts/conformance
+	scripts/test conformance
 
 test-conformance-experimental: setup ## The same with the CRDs of the experimental channel, and its official report to docs/results
-	CHANNEL=experimental scripts/conformance --report
+	CHANNEL=experimental scripts/test conformance --report
 
 test-conformance-single: setup ## One test of the suite: TEST=HTTPRouteMethodMatching
-	scripts/conformance --test $(TEST)
+	scripts/test conformance --test $(TEST)
 
 test-conformance-report: setup ## The whole suite, standard channel, and its official report to docs/results
-	scripts/conformance --report
+	scripts/test conformance --report
 
 bless: ## Regenerate golden files, schemas, CRDs and deploy/00-prereqs.yaml
 	INSTA_UPDATE=always $(CARGO) test -p translate -p source
 	BLESS=1 $(CARGO) test -p api
-	scripts/prereqs
-	scripts/docs write
+	scripts/generate prereqs
+	scripts/generate docs
 
 bench: setup ## Measure, and write docs/results
 	scripts/bench
 
 bench-engines: setup ## Varnish Cache 7.1, 7.7 and Vinyl Cache 9.0 side by side: hits, pass, vcl.load, memory; into docs/results (needs root)
-	scripts/bench-engines
+	scripts/bench engines
 
 bench-tls: build ## TLS against hitch and nginx, into docs/results
-	scripts/bench-tls
+	scripts/bench tls
 
 bench-cluster: ## Measure 3,000 and 20,000 routes in a cluster, and write docs/results
-	scripts/bench-cluster
+	scripts/bench cluster
 
 bench-router: ## The router alone (Criterion)
 	$(CARGO) bench -p router
 
 docs: ## Build the book into target/book (mdBook is installed into the user's cache)
-	scripts/docs build
+	scripts/generate book
 
 test-docs: setup ## Every command, YAML and VCL of the docs, on one machine and in a cluster (KEEP=1, FAST=1, NO_BUILD=1)
 	$(CARGO) build --workspace
-	scripts/test-docs
+	scripts/test docs
 
 fmt: ## Format
 	$(CARGO) fmt --all
 
 deploy-render: ## Render deploy/ from the chart, and write the chart's README
-	scripts/prereqs
-	scripts/deploy-render
-	scripts/chart-readme
+	scripts/generate prereqs
+	scripts/generate deploy
+	scripts/generate chart-readme
 
 lint: ## Formatting, clippy, the chart and what is generated, without a warning
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	scripts/prereqs --check
-	scripts/docs check
-	scripts/helm lint --strict --quiet charts/varnish-gateway
-	scripts/deploy-render --check
-	scripts/chart-readme --check
+	scripts/generate prereqs --check
+	scripts/generate docs --check
+	scripts/tool helm lint --strict --quiet charts/varnish-gateway
+	scripts/generate deploy --check
+	scripts/generate chart-readme --check
 	scripts/bump --check
-	scripts/test-bump
-	scripts/lint-workflows
+	scripts/test bump
+	scripts/check workflows
 
 deny: ## Licences, bans and sources of dependencies
-	scripts/deny
+	scripts/check licences
 
 clean:
 	$(CARGO) clean

@@ -1,4 +1,4 @@
-//! The engine that is installed compiles the cases of `crates/translate/tests/engines`, or refuses them, as they say. `scripts/engine`
+//! The engine that is installed compiles the cases of `crates/translate/tests/engines`, or refuses them, as they say. `scripts/test engine`
 //! runs this on the other engines.
 
 #![allow(
