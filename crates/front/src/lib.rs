@@ -20,6 +20,7 @@ mod event;
 mod gate;
 mod hello;
 mod hosts;
+mod hot_limits;
 mod http;
 mod lanes;
 mod observe;
@@ -43,6 +44,7 @@ pub use config::{Action, Config, Host, HttpLimits, Limits, Listener, UdpLimits, 
 pub use counters::{Counters, Failure, Refusal, UpstreamFailure};
 pub use entrance::ProxyProtocol;
 pub use event::{Event, Shutdown};
+pub use hot_limits::HotLimits;
 pub use http::{Http, Mirrored, Reason, SessionKey, Uncached, Write};
 pub use observe::{AccessLog, Finished, Observer, Upstream};
 pub use router::counters::Way;
