@@ -11,6 +11,7 @@ use model::{CachePolicy, RouteKind, WrongVersion, check_version};
 use crate::budget::{Budget, Conditions, Excess};
 use crate::cache::Cache;
 use crate::certificates::Certificates;
+use crate::digest::Digests;
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
 use crate::host::{HostTable, normal_hostname, one_label};
@@ -80,6 +81,7 @@ impl Router {
         router.front_trace_sampling = config.front_trace_sampling;
         router.path_settings = config.paths.unwrap_or_default();
         router.frame = Arc::new(config.frame());
+        router.digests = Digests::of(config);
         router.strangers = strangers(config);
         Ok(Compiled { router, problems })
     }
@@ -110,8 +112,10 @@ impl Router {
         if !near {
             return Ok(None);
         }
-        let covered = hosts().map(|host| normal_hostname(host).into_bytes().into()).collect();
+        let covered: HashSet<Box<[u8]>, RandomState> =
+            hosts().map(|host| normal_hostname(host).into_bytes().into()).collect();
         let mut compiled = Self::compile(config)?;
+        compiled.router.digests.lay_over(&base.digests, covered.iter().map(AsRef::as_ref));
         let tables = compiled.router.listeners.iter_mut().zip(&base.listeners);
         for ((table, below), listener) in tables.zip(&config.listeners) {
             let tls = listener.tls.as_ref();
@@ -371,6 +375,7 @@ impl Building {
             front_trace_sampling: None,
             path_settings: model::Paths::default(),
             frame: Arc::default(),
+            digests: Digests::default(),
             base: None,
         }
     }

@@ -16,6 +16,7 @@ pub mod cors;
 pub mod counters;
 mod decision;
 mod dictionary;
+mod digest;
 pub mod edit;
 mod explain;
 pub mod forwarded;

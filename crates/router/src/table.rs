@@ -10,6 +10,7 @@ use model::{Paths, Timeouts};
 use crate::Request;
 use crate::certificates::Certificates;
 use crate::decision::{Decision, TooLong};
+use crate::digest::Digests;
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
 use crate::host::{HostTable, NormalHost};
@@ -98,6 +99,7 @@ pub struct Router {
     pub(crate) path_settings: Paths,
     /// All of the file but its hosts.
     pub(crate) frame: Arc<model::ghost::Config>,
+    pub(crate) digests: Digests,
     pub(crate) base: Option<Base>,
 }
 
@@ -307,6 +309,11 @@ impl Router {
             self.turns.take_over(&older.turns);
             self.rules.iter_mut().for_each(|rule| rule.take_over(&older.turns));
         }
+    }
+
+    /// One number for all that decides about requests and the cache: all of the file but endpoints. The same in every process, never 0.
+    pub fn digest(&self) -> u64 {
+        self.digests.digest()
     }
 
     /// What tells this Gateway from others in CDN-Loop.

@@ -72,6 +72,11 @@ fn different_requests_have_different_keys() {
     ];
     let keys: Vec<_> =
         requests.iter().map(|request| key(&router, request, 0).as_bytes().to_owned()).collect();
+    let hashes: Vec<u64> = requests.iter().map(|request| key(&router, request, 0).hash64()).collect();
+    let again: Vec<u64> = requests.iter().map(|request| key(&router, request, 0).hash64()).collect();
+    assert_eq!(hashes, again);
+    let distinct: std::collections::HashSet<&u64> = hashes.iter().collect();
+    assert_eq!(distinct.len(), hashes.len());
     for (at, one) in keys.iter().enumerate() {
         for (other, another) in keys.iter().enumerate().skip(at + 1) {
             assert_ne!(one, another, "{:?} and {:?}", requests[at], requests[other]);

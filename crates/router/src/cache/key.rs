@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::query::Parameters;
 use crate::decision::Decision;
+use crate::digest;
 
 /// A key that is being written. Most fit without an allocation.
 #[derive(Debug, Default)]
@@ -108,6 +109,11 @@ impl Key {
 
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// The same in every process. Different keys may have the same hash: what is found by it is to be compared.
+    pub fn hash64(&self) -> u64 {
+        digest::hash(&self.0)
     }
 
     /// With a zero byte behind it.
