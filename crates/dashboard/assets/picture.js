@@ -11,6 +11,7 @@ const MOST = 8;
 const MANY = 0.05;
 
 const WORDS = {
+  hot: ["Hot", "out of the front's own memory"],
   cache: ["Cache", "asked for GET with a cache policy"],
   direct: ["Direct", "straight to endpoints, uncached"],
   own: ["Own", "redirects, 404 and the like"],
@@ -28,7 +29,9 @@ const add = (...all) => flow(sum(all.map((one) => one.requests)), sum(all.map((o
 
 // What there is to draw: boxes of three columns, and lines between neighbours.
 export function describe(gateway, { picture, inFront }) {
-  const ways = inFront ? ["cache", "direct", "own"] : ["varnishd"];
+  const all = [...picture.sockets, ...(picture.other_sockets ? [picture.other_sockets] : [])];
+  const hot = all.some((rates) => rates.hot?.requests > 0) ? ["hot"] : [];
+  const ways = inFront ? [...hot, "cache", "direct", "own"] : ["varnishd"];
   const of = (rates, way) => (way === "varnishd" ? add(rates.cache ?? ZERO, rates.direct ?? ZERO, rates.own ?? ZERO) : (rates[way] ?? ZERO));
   const known = new Map();
   for (const listener of gateway?.listeners ?? []) {
@@ -49,7 +52,7 @@ export function describe(gateway, { picture, inFront }) {
   // Hits end at the cache.
   const reached = (rates) =>
     ways.map((way) => {
-      if (way === "own") return ZERO;
+      if (way === "own" || way === "hot") return ZERO;
       const all = way === "varnishd" ? add(rates.cache, rates.direct) : of(rates, way);
       return way === "direct" ? all : flow(Math.max(0, all.requests - (rates.hits ?? 0)), all.errors);
     });
@@ -178,7 +181,7 @@ export function draw(described, label, available) {
   for (const one of start) one.flows.forEach((amount, place) => line(one, middle[place], amount));
   middle.forEach((way, place) => {
     for (const one of end.slice(0, services.length)) if (one.flows[place].requests > 0) line(way, one, one.flows[place]);
-    if (services.length === 0 && way.way !== "own") line(way, end[0], ZERO);
+    if (services.length === 0 && way.way !== "own" && way.way !== "hot") line(way, end[0], ZERO);
   });
   return svg;
 }

@@ -46,6 +46,8 @@ pub struct Rates {
     pub cache: Rate,
     pub direct: Rate,
     pub own: Rate,
+    #[serde(default)]
+    pub hot: Rate,
     /// Of the cache way: those that the cache answered alone.
     pub hits: f64,
 }
@@ -134,7 +136,7 @@ impl Rates {
         let per_second = |count: u64| round(count as f64 / seconds);
         let rate =
             |way| Rate { requests: per_second(flow.requests[way]), errors: per_second(flow.errors[way]) };
-        Self { cache: rate(0), direct: rate(1), own: rate(2), hits: per_second(flow.hits) }
+        Self { cache: rate(0), direct: rate(1), own: rate(2), hot: rate(3), hits: per_second(flow.hits) }
     }
 }
 
@@ -142,7 +144,9 @@ impl Rates {
 mod tests {
     use super::*;
 
-    fn named(name: &str, requests: [u64; 3], errors: [u64; 3], hits: u64) -> NamedFlow {
+    fn named(name: &str, [cache, direct, own]: [u64; 3], errors: [u64; 3], hits: u64) -> NamedFlow {
+        let requests = [cache, direct, own, 0];
+        let errors = [errors[0], errors[1], errors[2], 0];
         NamedFlow { name: name.to_owned(), flow: Flow { requests, errors, hits } }
     }
 

@@ -43,6 +43,8 @@ pub struct ByWay {
     pub cache: f64,
     pub direct: f64,
     pub own: f64,
+    #[serde(default)]
+    pub hot: f64,
 }
 
 /// The same, as columns: a plot is a column.
@@ -276,8 +278,8 @@ impl Counted {
             mean: (measured > 0).then(|| round(self.sum_micros as f64 / measured as f64 / 1000.0)),
             p95: below(&self.buckets, 0.95).map(round),
             ways: {
-                let [cache, direct, own] = self.ways.map(|count| round(f64::from(count) / seconds));
-                ByWay { cache, direct, own }
+                let [cache, direct, own, hot] = self.ways.map(|count| round(f64::from(count) / seconds));
+                ByWay { cache, direct, own, hot }
             },
         }
     }

@@ -20,6 +20,7 @@ mod h2;
 mod h2_io;
 mod health;
 mod heard;
+mod hot;
 mod kept;
 mod line;
 pub(crate) mod misses;
@@ -59,9 +60,10 @@ use tokio::sync::{Notify, mpsc, watch};
 use self::health::Health;
 use self::table::Table;
 use self::tallies::Tallies;
-use crate::{BackendSide, Observer, Refusal};
+use crate::{BackendSide, HotLimits, Observer, Refusal};
 
 pub use self::cache::Write;
+pub use self::hot::{Hot, NotHot};
 pub(crate) use self::line::Line;
 pub(crate) use self::pool::{dial, is_exhausted, served_first};
 pub use self::reason::Reason;
@@ -114,6 +116,8 @@ pub struct Http {
     observer: Option<Arc<Observer>>,
     /// A rule needs the front for its misses.
     takes_misses: watch::Sender<bool>,
+    /// Where responses may be answered from memory.
+    hot: Option<Hot>,
 }
 
 impl Http {
@@ -150,6 +154,7 @@ impl Http {
             session_key: SessionKey::default(),
             observer: None,
             takes_misses: watch::Sender::new(false),
+            hot: None,
         }
     }
 
@@ -165,6 +170,25 @@ impl Http {
     pub fn with_session_key(mut self, key: SessionKey) -> Self {
         self.session_key = key;
         self
+    }
+
+    /// Responses of varnishd are kept in memory within these limits, as long as the page says that nothing of them was invalidated.
+    #[must_use]
+    pub fn with_hot(mut self, page: Arc<page::Page>, limits: HotLimits) -> Self {
+        self.hot = Hot::new(page, limits);
+        self
+    }
+
+    /// Nobody can tell which objects have ended: all hot ones do.
+    fn end_hot(&self) {
+        if let Some(hot) = &self.hot {
+            hot.end_all();
+        }
+    }
+
+    /// What is kept in memory, where something may be.
+    pub fn hot(&self) -> Option<&Hot> {
+        self.hot.as_ref()
     }
 
     pub fn observer(&self) -> Option<&Arc<Observer>> {

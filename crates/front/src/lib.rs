@@ -45,7 +45,7 @@ pub use counters::{Counters, Failure, Refusal, UpstreamFailure};
 pub use entrance::ProxyProtocol;
 pub use event::{Event, Shutdown};
 pub use hot_limits::HotLimits;
-pub use http::{Http, Mirrored, Reason, SessionKey, Uncached, Write};
+pub use http::{Hot, Http, Mirrored, NotHot, Reason, SessionKey, Uncached, Write};
 pub use observe::{AccessLog, Finished, Observer, Upstream};
 pub use router::counters::Way;
 pub use router::forwarded::TrustedProxies as TrustedSources;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -22,6 +23,9 @@ use crate::stream::{Stream, Target, Transport};
 use crate::terminate::Terminator;
 use crate::trouble::Trouble;
 use crate::{Action, Config, Counters, Event, Host, Http, Listener, ProxyProtocol, Shutdown, UdpListener};
+
+/// Between two looks at hot objects.
+const CLEANING: Duration = Duration::from_secs(5);
 
 pub(crate) type Reporter = Arc<dyn Fn(Event) + Send + Sync>;
 
@@ -87,13 +91,15 @@ pub async fn run_counted(
     let mut ports = Ports { open: BTreeMap::new(), udp: BTreeMap::new(), shared, terminator: None };
     // A caller that is gone without a word gets what Drain gives.
     let end = async { drop(shutdown.wait_for(|asked| *asked > Shutdown::Run).await) };
-    tokio::pin!(end);
+    let cleans = clean(ports.shared.http.clone());
+    tokio::pin!(end, cleans);
     loop {
         let wanted = Arc::clone(&config.borrow_and_update());
         ports.follow(&wanted).await;
         let changes = tokio::select! {
             () = &mut end => break,
             changed = config.changed() => changed.is_ok(),
+            never = &mut cleans => match never {},
         };
         if !changes {
             end.await;
@@ -104,6 +110,17 @@ pub async fn run_counted(
     drop(ports);
     // Connections end by themselves, or by Shutdown::Now, which each of them sees.
     while all_gone.recv().await.is_some() {}
+}
+
+/// Gives back what hot objects hold that can not be served any more.
+async fn clean(http: Option<Arc<Http>>) -> Infallible {
+    let Some(http) = http.filter(|http| http.hot().is_some()) else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(CLEANING).await;
+        if let Some(hot) = http.hot() {
+            hot.clean();
+        }
+    }
 }
 
 type Key = (Option<IpAddr>, u16);

@@ -33,6 +33,8 @@ mod h2_origins;
 mod headers;
 #[path = "http/hosts.rs"]
 mod hosts;
+#[path = "http/hot.rs"]
+mod hot;
 #[path = "http/http2.rs"]
 mod http2;
 #[path = "http/limits.rs"]

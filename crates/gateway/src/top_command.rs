@@ -137,7 +137,7 @@ fn streams(top: &Top, limit: usize) -> Table {
 /// `direct`, or `cache 80 %, direct 20 %`. In the Varnish arrangement all requests go through varnishd.
 fn way(ways: ByWay, in_front: bool) -> String {
     let cache = if in_front { "cache" } else { "varnishd" };
-    let mut all = [(cache, ways.cache), ("direct", ways.direct), ("own", ways.own)];
+    let mut all = [(cache, ways.cache), ("direct", ways.direct), ("own", ways.own), ("hot", ways.hot)];
     all.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     let total: f64 = all.iter().map(|(_, rate)| rate).sum();
     let taken: Vec<_> = all.into_iter().filter(|(_, rate)| *rate > 0.0).collect();
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_way_is_named_with_shares_where_there_are_several() {
-        let ways = |cache, direct, own| ByWay { cache, direct, own };
+        let ways = |cache, direct, own| ByWay { cache, direct, own, hot: 0.0 };
         assert_eq!(way(ways(0.0, 3.0, 0.0), true), "direct");
         assert_eq!(way(ways(1.0, 3.0, 0.0), true), "direct 75 %, cache 25 %");
         assert_eq!(way(ways(3.0, 0.0, 1.0), false), "varnishd 75 %, own 25 %");

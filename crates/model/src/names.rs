@@ -42,6 +42,8 @@ pub const FRONT_SOCKET: &str = "front";
 pub const CLIENT_HEADER: &str = "X-Ghost-Client";
 /// On answers by [`FRONT_SOCKET`] and on no others: what the cache did, as one of [`crate::stats::CACHE_RESULTS`].
 pub const RESULT_HEADER: &str = "X-Ghost-Result";
+/// Between front and ghost: a request whose response may be stored by the front, and what ghost says of it.
+pub const HOT_HEADER: &str = "X-Ghost-Hot";
 /// For tests, in the environment of `serve`, `check`, `explain` and `operator`: `Auto` or `Varnish`, for Gateways whose
 /// parameters have no `dataPath`.
 pub const DEFAULT_DATA_PATH_ENV: &str = "VARNISH_GATEWAY_DEFAULT_DATA_PATH";

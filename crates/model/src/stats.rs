@@ -17,7 +17,7 @@ pub const CACHE_RESULTS: [&str; 5] = ["hit", "miss", "pass", "stale", "other"];
 pub const NOT_KEPT: [&str; 3] = ["size", "outgrown", "index"];
 /// The ways that a request can take. `cache`: varnishd was asked. `direct`: the front sent it straight to an endpoint. `own`: the
 /// gateway answered itself, for example with a redirect or 404, and no backend was asked.
-pub const WAYS: [&str; 3] = ["cache", "direct", "own"];
+pub const WAYS: [&str; 4] = ["cache", "direct", "own", "hot"];
 /// Upper bounds of all but the last bucket, in microseconds.
 pub const BOUNDS_MICROS: [u64; 12] = [
     1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
@@ -277,7 +277,7 @@ mod tests {
             rule: 2,
             counts,
         });
-        let flow = Flow { requests: [5, 2, 1], errors: [0, 1, 0], hits: 4 };
+        let flow = Flow { requests: [5, 2, 1, 0], errors: [0, 1, 0, 0], hits: 4 };
         stats.sockets.push(NamedFlow { name: "http-80".to_owned(), flow });
         let json = serde_json::to_string(&stats).unwrap();
         assert_eq!(serde_json::from_str::<Stats>(&json).unwrap(), stats);
@@ -286,14 +286,14 @@ mod tests {
 
     #[test]
     fn flows_grow_and_begin_again() {
-        let before = Flow { requests: [5, 2, 1], errors: [0, 1, 0], hits: 4 };
-        let now = Flow { requests: [9, 2, 1], errors: [1, 1, 0], hits: 7 };
-        assert_eq!(now.since(&before), Flow { requests: [4, 0, 0], errors: [1, 0, 0], hits: 3 });
-        let restarted = Flow { requests: [0, 3, 0], ..Flow::default() };
+        let before = Flow { requests: [5, 2, 1, 0], errors: [0, 1, 0, 0], hits: 4 };
+        let now = Flow { requests: [9, 2, 1, 0], errors: [1, 1, 0, 0], hits: 7 };
+        assert_eq!(now.since(&before), Flow { requests: [4, 0, 0, 0], errors: [1, 0, 0, 0], hits: 3 });
+        let restarted = Flow { requests: [0, 3, 0, 0], ..Flow::default() };
         assert_eq!(restarted.since(&before), restarted);
         let mut sum = before;
         sum.add(&restarted);
-        assert_eq!((sum.total(), sum.requests), (11, [5, 5, 1]));
+        assert_eq!((sum.total(), sum.requests), (11, [5, 5, 1, 0]));
     }
 
     #[test]

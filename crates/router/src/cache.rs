@@ -8,6 +8,7 @@ mod client;
 mod conditional;
 mod date;
 mod directives;
+mod hot;
 mod key;
 mod lifetime;
 mod normalize;
@@ -29,6 +30,7 @@ pub use self::client::Wanted;
 pub use self::conditional::{Conditions, Stored, Verdict, holds_if_range};
 pub use self::date::date;
 pub use self::directives::{Directives, field_names};
+pub use self::hot::{accepts_gzip, may_vary_by};
 pub use self::key::Key;
 pub use self::lifetime::{Answer, Keeping, Rescue};
 pub use self::normalize::{Normal, may_be_normalized};
@@ -57,6 +59,8 @@ pub struct Cache {
     shares_authorized: bool,
     normal: Box<[Normal]>,
     obeys_search: bool,
+    /// The key follows from what the client sent alone.
+    is_plain: bool,
 }
 
 /// Who says how long an answer is fresh.
@@ -93,6 +97,11 @@ impl Cache {
             let value = header.value_regex.as_deref().map(Pattern::compile).transpose()?;
             Ok(Bypass { name: header.name.as_str().into(), value })
         };
+        // A policy that says itself which parameters count wins.
+        let obeys_search =
+            from.no_vary_search && key.query_params_include.is_none() && key.query_params_exclude.is_none();
+        let key_headers: Box<[Box<str>]> =
+            key.headers.iter().map(|name| name.to_ascii_lowercase().into()).collect();
         Ok(Self {
             lifetime,
             grace: from.grace_seconds.map(sane),
@@ -106,17 +115,15 @@ impl Cache {
                 None => targeted::DEFAULT_TARGETS.map(Into::into).into(),
             },
             max_object_bytes: from.max_object_bytes,
-            key_headers: key.headers.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
+            is_plain: Self::has_plain_key(obeys_search, &key_headers),
+            key_headers,
             parameters: Parameters::new(key.query_params_include.as_ref(), key.query_params_exclude.as_ref()),
             cookies_pass: from.cookies_pass,
             ignores_writes: from.ignore_unsafe_methods,
             obeys_clients: from.obey_clients,
             shares_authorized: from.share_authorized,
             normal: from.normalize.iter().map(Normal::new).collect(),
-            // A policy that says itself which parameters count wins.
-            obeys_search: from.no_vary_search
-                && key.query_params_include.is_none()
-                && key.query_params_exclude.is_none(),
+            obeys_search,
             bypass: from.bypass_headers.iter().map(bypass).collect::<Result<_, _>>()?,
         })
     }

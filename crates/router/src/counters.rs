@@ -30,10 +30,12 @@ pub enum Way {
     Direct = 1,
     #[default]
     Own = 2,
+    /// Out of the front's own memory.
+    Hot = 3,
 }
 
 impl Way {
-    pub const ALL: [Self; WAYS.len()] = [Self::Cache, Self::Direct, Self::Own];
+    pub const ALL: [Self; WAYS.len()] = [Self::Cache, Self::Direct, Self::Own, Self::Hot];
 
     pub fn name(self) -> &'static str {
         WAYS[self as usize]
@@ -62,7 +64,8 @@ const _: () = assert!(size_of::<Counters>() == 512);
 #[repr(align(64))]
 pub struct FlowCounters {
     requests: [AtomicU64; WAYS.len()],
-    errors: [AtomicU64; WAYS.len()],
+    /// Of the ways before [`Way::Hot`], which has none.
+    errors: [AtomicU64; WAYS.len() - 1],
     hits: AtomicU64,
 }
 
@@ -72,8 +75,10 @@ impl FlowCounters {
     /// A request is over. `cache` is a position in [`CACHE_RESULTS`].
     pub fn answered(&self, way: Way, status: u16, cache: u8) {
         self.requests[way as usize].fetch_add(1, Ordering::Relaxed);
-        if matches!(status, 500..=599) {
-            self.errors[way as usize].fetch_add(1, Ordering::Relaxed);
+        if matches!(status, 500..=599)
+            && let Some(errors) = self.errors.get(way as usize)
+        {
+            errors.fetch_add(1, Ordering::Relaxed);
         }
         if way == Way::Cache && matches!(cache, HIT | STALE) {
             self.hits.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +89,7 @@ impl FlowCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Flow {
             requests: self.requests.each_ref().map(read),
-            errors: self.errors.each_ref().map(read),
+            errors: std::array::from_fn(|way| self.errors.get(way).map_or(0, read)),
             hits: read(&self.hits),
         }
     }

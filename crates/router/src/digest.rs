@@ -380,7 +380,7 @@ mod tests {
     fn endpoints_alone_do_not_change_it_and_all_else_does() {
         let plain = config(&["a.com", "b.com"]);
         let first = digest(&plain);
-        assert_eq!(first, digest(&plain.clone()), "it is no matter of chance");
+        assert_eq!(first, digest(&plain), "it is no matter of chance");
         assert_ne!(first, 0);
         let mut other = plain.clone();
         let groups = &mut other.vhosts.get_mut("a.com").unwrap().routes[0].backend_groups;
@@ -416,7 +416,7 @@ mod tests {
         changed.removed = vec!["c.com".to_owned()];
         let below = Arc::new(Router::compile(&base).unwrap().router);
         let layered = Router::compile_over(&changed, &below).unwrap().unwrap().router;
-        assert_eq!(layered.digest(), digest(&changed.clone().over(base.clone())));
+        assert_eq!(layered.digest(), digest(&changed.over(base)));
         assert_ne!(layered.digest(), below.digest());
         // Endpoints of a host that only the base had until now.
         let mut moved = config(&["a.com"]);

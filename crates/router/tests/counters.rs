@@ -47,14 +47,14 @@ fn ways_are_counted_for_sockets_and_services() {
     count("https-443", Some((0, 1)), Way::Direct, 502, PASS);
     count("https-443", None, Way::Own, 404, OTHER);
     let stats = counters.read(&router, None);
-    let plain = Flow { requests: [3, 0, 0], errors: [1, 0, 0], hits: 2 };
+    let plain = Flow { requests: [3, 0, 0, 0], errors: [1, 0, 0, 0], hits: 2 };
     assert_eq!(flow(&stats.sockets, "http-80"), Some(plain));
-    let secure = Flow { requests: [0, 1, 1], errors: [0, 1, 0], hits: 0 };
+    let secure = Flow { requests: [0, 1, 1, 0], errors: [0, 1, 0, 0], hits: 0 };
     assert_eq!(flow(&stats.sockets, "https-443"), Some(secure));
     assert_eq!(stats.sockets.len(), 2, "listeners of one socket count together");
     // Rules that lead to one Service count together.
     assert_eq!(flow(&stats.services, "a/x:80"), Some(plain));
-    assert_eq!(flow(&stats.services, "a/y:80").unwrap().errors, [0, 1, 0]);
+    assert_eq!(flow(&stats.services, "a/y:80").unwrap().errors, [0, 1, 0, 0]);
     assert!(counters.socket("http-81").is_none());
     assert!(counters.service(0, 2).is_some(), "the position after it is the next rule's");
     assert!(counters.service(1, 1).is_none() && counters.service(2, 0).is_none());
@@ -73,9 +73,9 @@ fn a_reload_goes_on_counting_and_forgets_what_is_gone() {
     let new = RouteCounters::new(&new_router, &registry);
     drop(old);
     let stats = new.read(&new_router, None);
-    assert_eq!(flow(&stats.services, "a/y:80").unwrap().requests, [0, 1, 0]);
+    assert_eq!(flow(&stats.services, "a/y:80").unwrap().requests, [0, 1, 0, 0]);
     assert_eq!(flow(&stats.services, "a/x:80"), None);
-    assert_eq!(stats.routes[0].counts.ways, [0, 1, 0]);
+    assert_eq!(stats.routes[0].counts.ways, [0, 1, 0, 0]);
     // It comes back, and begins again.
     let again = RouteCounters::new(&old_router, &registry);
     assert_eq!(flow(&again.read(&old_router, None).services, "a/x:80"), None);

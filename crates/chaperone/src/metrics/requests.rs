@@ -1,16 +1,32 @@
 //! What the front counts of all requests, where it carries HTTP.
 
-use front::{Http, Mirrored, Reason, Way};
+use front::{Http, Mirrored, NotHot, Reason, Way};
 
 use super::exposition::{Families, Kind};
 
 const WAYS: (&str, &str) = (
     "varnish_gateway_way_requests_total",
-    "Requests by the way they went: to the cache, straight to an origin, or answered by the gateway itself",
+    "Requests by the way they went: out of the front's memory, to the cache, straight to an origin, or answered by the gateway itself",
 );
 const FAILURES: (&str, &str) = (
     "varnish_gateway_request_failures_total",
     "Requests that the gateway refused, that failed or that broke off, by reason",
+);
+const HOT_OBJECTS: (&str, &str) = (
+    "varnish_gateway_hot_objects",
+    "Responses in the front's own memory, which are answered without varnishd",
+);
+const HOT_BYTES: (&str, &str) =
+    ("varnish_gateway_hot_bytes", "What the responses in the front's own memory take, in bytes");
+const HOT_STORED: (&str, &str) =
+    ("varnish_gateway_hot_stored_total", "Responses that were stored or renewed in the front's own memory");
+const HOT_EVICTED: (&str, &str) = (
+    "varnish_gateway_hot_evicted_total",
+    "Responses in the front's own memory that had to make room for others",
+);
+const HOT_REFUSED: (&str, &str) = (
+    "varnish_gateway_hot_refused_total",
+    "Hits of the cache that were asked for and not stored in the front's own memory, by reason",
 );
 const FALLBACKS: (&str, &str) = (
     "varnish_gateway_cache_fallbacks_total",
@@ -30,6 +46,12 @@ const LINES: (&str, &str) =
     ("varnish_gateway_access_log_lines_total", "Lines of the front's access log, by what became of them");
 
 pub(super) fn add(to: &mut Families, http: Option<&Http>) {
+    for (name, help) in [HOT_STORED, HOT_EVICTED, HOT_REFUSED] {
+        to.announce(name, Kind::Counter, help);
+    }
+    for (name, help) in [HOT_OBJECTS, HOT_BYTES] {
+        to.announce(name, Kind::Gauge, help);
+    }
     for (name, help) in [WAYS, FAILURES, FALLBACKS, NOT_INVALIDATED, RETRIES, MIRRORS, LINES] {
         to.announce(name, Kind::Counter, help);
     }
@@ -39,6 +61,15 @@ pub(super) fn add(to: &mut Families, http: Option<&Http>) {
     }
     for reason in Reason::ALL {
         to.counter(FAILURES.0, FAILURES.1, &[("reason", reason.name())], http.by_reason(reason));
+    }
+    if let Some(hot) = http.hot() {
+        to.gauge(HOT_OBJECTS.0, HOT_OBJECTS.1, &[], hot.entries());
+        to.gauge(HOT_BYTES.0, HOT_BYTES.1, &[], hot.bytes());
+        to.counter(HOT_STORED.0, HOT_STORED.1, &[], hot.stored());
+        to.counter(HOT_EVICTED.0, HOT_EVICTED.1, &[], hot.evicted());
+        for reason in NotHot::ALL {
+            to.counter(HOT_REFUSED.0, HOT_REFUSED.1, &[("reason", reason.name())], hot.refused(reason));
+        }
     }
     to.counter(FALLBACKS.0, FALLBACKS.1, &[], http.fallbacks());
     to.counter(NOT_INVALIDATED.0, NOT_INVALIDATED.1, &[], http.not_invalidated());

@@ -14,7 +14,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode, response};
 use model::names::{
-    ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, INVALIDATE_METHOD, OWNER_HEADER,
+    ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, HOT_HEADER, INVALIDATE_METHOD,
+    OWNER_HEADER,
 };
 use model::stats::CACHE_RESULTS;
 use router::cache::{invalidates, same_origin_url};
@@ -70,7 +71,7 @@ impl Http {
 }
 
 /// What varnishd is sent: what the client sent, and who the client is.
-fn head(client: &Client, parts: &Parts, url: &[u8]) -> Option<Vec<u8>> {
+fn head(client: &Client, parts: &Parts, url: &[u8], asks_hot: bool) -> Option<Vec<u8>> {
     let identity = client.identity.as_ref()?;
     let mut head = Vec::with_capacity(1024);
     head.extend_from_slice(parts.method.as_str().as_bytes());
@@ -88,6 +89,9 @@ fn head(client: &Client, parts: &Parts, url: &[u8]) -> Option<Vec<u8>> {
         line(name.as_str(), value);
     }
     line(CLIENT_HEADER, identity);
+    if asks_hot {
+        line(HOT_HEADER, &HeaderValue::from_static("1"));
+    }
     head.extend_from_slice(b"\r\n");
     Some(head)
 }
@@ -241,8 +245,8 @@ pub(crate) struct Order {
 /// Tells ghost, and waits until what is stored is gone; not longer than [`INVALIDATION`].
 pub(crate) async fn invalidate(client: &Client, order: &Order) {
     let http = &client.http;
-    // Where varnishd does not run, nothing is stored.
-    let Some(home) = http.cache_start() else { return };
+    // Where varnishd does not run, nothing is stored, unless it ended a moment ago.
+    let Some(home) = http.cache_start() else { return http.end_hot() };
     // ghost says 204. Anything else is varnishd's own, say 400, and nothing was done.
     let is_done = |said: Result<(response::Parts, Reply), _>| {
         said.is_ok_and(|(said, _)| said.status == StatusCode::NO_CONTENT)
@@ -258,15 +262,23 @@ pub(crate) async fn invalidate(client: &Client, order: &Order) {
     };
     let is_done = timeout(INVALIDATION, told).await.unwrap_or(false);
     if !is_done || !order.is_whole {
+        http.end_hot();
         http.not_invalidated.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Asks varnishd. None where it is not there: the request, which has no body, may go to its origin.
-pub(crate) async fn ask(client: &Client, parts: &Parts, url: &[u8]) -> Option<(response::Parts, Reply)> {
+///
+/// `asks_hot`: ghost is to say whether the front may store the response.
+pub(crate) async fn ask(
+    client: &Client,
+    parts: &Parts,
+    url: &[u8],
+    asks_hot: bool,
+) -> Option<(response::Parts, Reply)> {
     let http = &client.http;
     let home = http.cache_start()?;
-    let request = head(client, parts, url)?;
+    let request = head(client, parts, url, asks_hot)?;
     let is_head = parts.method == Method::HEAD;
     if let Some(stream) = kept::take(home) {
         match exchange(stream, &request, is_head, home).await {

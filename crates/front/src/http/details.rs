@@ -145,7 +145,7 @@ impl Details {
             (Some(known), _) => known,
             (None, Way::Own) => OTHER,
             (None, Way::Direct) => PASS,
-            (None, Way::Cache) => return None,
+            (None, Way::Cache | Way::Hot) => return None,
         };
         CACHE_RESULTS.get(usize::from(at)).copied()
     }

@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
 use router::answer::Own;
-use router::counters::{MISS, OTHER, PASS, Way};
+use router::counters::{HIT, MISS, OTHER, PASS, Way};
 use router::{Action, Routed, Url, random};
 
 use super::body::{AnswerBody, ClientBody};
@@ -18,6 +18,7 @@ use super::cors::{self, Sharing};
 use super::deadline::{self, Until, within};
 use super::fits::fits_varnishd;
 use super::grpc;
+use super::hot::{self, Look, Looked};
 use super::origin::{Failure, Patience, Sent};
 use super::record::{Record, Traced};
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
@@ -26,7 +27,7 @@ use super::table::{ListenerId, RuleId, Table};
 use super::tunnel::{self, ClientSide};
 use super::upstream::session::Found;
 use super::upstream::{self, Call};
-use super::varnishd::Reply;
+use super::varnishd::{HOT, Reply};
 
 /// What was decided, without a borrow of the table.
 #[derive(Debug)]
@@ -55,108 +56,196 @@ pub(crate) struct Prepared {
     pub(crate) url: PathAndQuery,
 }
 
+/// A request that was read and routed.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// It is answered already: refused, or out of memory.
+    Answered(Response<AnswerBody>),
+    /// Somebody else has to be asked.
+    Waits(Waiting),
+}
+
+/// A request on its way to varnishd or to an endpoint, or one for which the gateway makes an answer.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    parts: Parts,
+    body: ClientBody,
+    upgrade: Option<ClientSide>,
+    admitted: Admitted,
+    table: Arc<Table>,
+    decided: Decided,
+    /// What may become of the response in the front's memory.
+    looked: Option<Looked>,
+    /// What every response to the request is edited by in the end.
+    sharing: Option<Sharing>,
+    is_grpc: bool,
+    record: Record,
+}
+
 /// Answers one request. `upgrade`: the client's connection, where it may become a tunnel.
 pub(crate) async fn exchange(
     client: &Arc<Client>,
     request: Request<ClientBody>,
     upgrade: Option<ClientSide>,
 ) -> Response<AnswerBody> {
-    let is_grpc = grpc::is_call(&request);
-    let mut sharing = None;
-    let mut response = answered(client, request, upgrade, &mut sharing).await;
-    if let Some(sharing) = sharing {
-        sharing.write(response.headers_mut());
+    match begin(client, request, upgrade) {
+        Begun::Answered(response) => response,
+        Begun::Waits(waiting) => waiting.answer(client).await,
     }
-    if is_grpc {
-        grpc::translate(&mut response);
-    }
-    response
 }
 
-/// By whichever way. `sharing`: what every response to the request is edited by in the end.
-async fn answered(
+/// As far as a request comes without waiting. Hot objects end here: no future is made for them.
+pub(crate) fn begin(
     client: &Arc<Client>,
     request: Request<ClientBody>,
     upgrade: Option<ClientSide>,
-    sharing: &mut Option<Sharing>,
-) -> Response<AnswerBody> {
+) -> Begun {
+    let is_grpc = grpc::is_call(&request);
     let mut record = Record::of(client, &request);
+    let own = |mut response: Response<AnswerBody>| {
+        if is_grpc {
+            grpc::translate(&mut response);
+        }
+        Begun::Answered(response)
+    };
     let Some(table) = client.http.table.load_full() else {
         let why = refused(StatusCode::SERVICE_UNAVAILABLE, "the gateway has no configuration yet");
-        return response::own(why, None, None, record);
+        return own(response::own(why, None, None, record));
     };
     let (mut parts, body) = request.into_parts();
     let admitted = match request::admit(&mut parts, !body.is_empty(), client, table.router()) {
         Ok(admitted) => admitted,
-        Err(why) => return response::refusal(why, &table, record),
+        Err(why) => return own(response::refusal(why, &table, record)),
     };
     let traced = record.trace(&mut parts, &table, admitted.trusted);
-    let mut decided = decide(&parts, !body.is_empty(), client, &admitted, &table, record.has_details());
+    let (mut decided, looked) = decide(&parts, !body.is_empty(), client, &admitted, &table, &record);
+    let sharing = Sharing::of(&parts, &table, decided.rule, decided.action);
+    if let Some(Looked::Hit(status, head, body)) = looked {
+        // The group is a part of the key.
+        record.routed(&parts, &table, (decided.rule, decided.group, decided.listener));
+        record.is_for(decided.group);
+        record.goes(Way::Hot);
+        record.answered(&table, decided.rule, status.as_u16(), HIT);
+        let mut response = Response::new(AnswerBody::own(body.unwrap_or_default(), record));
+        *response.status_mut() = status;
+        *response.headers_mut() = head;
+        if let Some(sharing) = sharing {
+            sharing.write(response.headers_mut());
+        }
+        return Begun::Answered(response);
+    }
     decided.traced = traced;
     decided.deadline =
         decided.rule.and_then(|rule| deadline::of_request(table.rule(rule)?, &parts.headers, record.began()));
     find_session(&mut decided, &parts, &table);
-    *sharing = Sharing::of(&parts, &table, decided.rule, decided.action);
     // Of several groups ghost picks its own.
     let is_known = !decided.asks_cache
         || decided.rule.and_then(|rule| table.rule(rule)).is_some_and(|rule| rule.groups().len() == 1);
     let group = decided.group.filter(|_| is_known);
     record.routed(&parts, &table, (decided.rule, group, decided.listener));
     record.is_for(group);
-    if decided.asks_cache {
-        return ask_cache(client, parts, &admitted, &table, decided, record).await;
+    Begun::Waits(Waiting { parts, body, upgrade, admitted, table, decided, looked, sharing, is_grpc, record })
+}
+
+impl Waiting {
+    pub(crate) fn parts_mut(&mut self) -> &mut Parts {
+        &mut self.parts
     }
+
+    pub(crate) async fn answer(self, client: &Arc<Client>) -> Response<AnswerBody> {
+        let Self { parts, body, upgrade, admitted, table, decided, looked, sharing, is_grpc, record } = self;
+        let mut response = if decided.asks_cache {
+            ask_cache(client, parts, &admitted, &table, (decided, looked), record).await
+        } else {
+            forward((client, &table), parts, body, upgrade, &admitted, decided, record).await
+        };
+        if let Some(sharing) = sharing {
+            sharing.write(response.headers_mut());
+        }
+        if is_grpc {
+            grpc::translate(&mut response);
+        }
+        response
+    }
+}
+
+/// To an endpoint; or by the gateway's own answer.
+async fn forward(
+    (client, table): (&Arc<Client>, &Arc<Table>),
+    parts: Parts,
+    body: ClientBody,
+    upgrade: Option<ClientSide>,
+    admitted: &Admitted,
+    decided: Decided,
+    record: Record,
+) -> Response<AnswerBody> {
     match (decided.action, decided.rule) {
         (Action::Forward { group }, Some(rule)) => {
             let url = decided.url.as_deref().map_or_else(|| request::url(&parts.uri), Into::into);
             let written = cache::Written::of(table.rule(rule), &parts, &url);
             drop(url);
-            let Some(request) = prepared(parts, body, client, &admitted, &table, &decided) else {
-                return response::own(no_url(), Some(&table), Some(rule), record);
+            let Some(request) = prepared(parts, body, client, admitted, table, &decided) else {
+                return response::own(no_url(), Some(table), Some(rule), record);
             };
             let upgrade = upgrade.filter(|_| admitted.websocket);
             let (http, pooled) = (&client.http, upgrade.is_none());
             let Decided { deadline, session, .. } = decided;
-            let call = Call { http, table: &table, rule, group, pooled, deadline, session, is_miss: false };
+            let call = Call { http, table, rule, group, pooled, deadline, session, is_miss: false };
             match upgrade {
                 Some(upgrade) => tunnel::open(client, call, request, upgrade, record).await,
                 None => direct(client, call, request, written, record).await,
             }
         }
-        _ => answer(client, &parts, &table, &decided, record),
+        _ => answer(client, &parts, table, &decided, record),
     }
 }
 
+/// Also looks into the front's own memory, where the cache may answer.
 fn decide(
     parts: &Parts,
     has_body: bool,
     client: &Client,
     admitted: &Admitted,
     table: &Table,
-    names_listener: bool,
-) -> Decided {
-    let url = request::url(&parts.uri);
-    let view = View { parts, client, admitted, url: &url };
+    record: &Record,
+) -> (Decided, Option<Looked>) {
+    let sent = request::url(&parts.uri);
+    let view = View { parts, client, admitted, url: &sent };
     let Routed { mut decision, url } = table.router().route(&view, random::next());
     if admitted.loops {
         client.http.loops.fetch_add(1, Ordering::Relaxed);
         decision = decision.looped();
     }
-    Decided {
+    // Without a Host, which HTTP/1.0 allows, varnishd would refuse it.
+    let asks_cache = !admitted.websocket
+        && parts.headers.contains_key(header::HOST)
+        && decision.asks_cache(&view, has_body)
+        && fits_varnishd(parts);
+    let looked = match &client.http.hot {
+        Some(hot) if asks_cache && client.identity.is_some() => hot.look(&Look {
+            decision: &decision,
+            method: &parts.method,
+            headers: &parts.headers,
+            scheme: client.scheme(),
+            url: url.as_deref().unwrap_or(&sent),
+            trusted: admitted.trusted,
+            digest: table.digest,
+            now: record.began(),
+        }),
+        _ => None,
+    };
+    let decided = Decided {
         action: decision.action(),
         rule: RuleId::of(&decision),
         group: decision.group(),
-        // Without a Host, which HTTP/1.0 allows, varnishd would refuse it.
-        asks_cache: !admitted.websocket
-            && parts.headers.contains_key(header::HOST)
-            && decision.asks_cache(&view, has_body)
-            && fits_varnishd(parts),
+        asks_cache,
         url,
-        listener: names_listener.then(|| table.listener(&decision)).flatten(),
+        listener: record.has_details().then(|| table.listener(&decision)).flatten(),
         traced: None,
         deadline: None,
         session: None,
-    }
+    };
+    (decided, looked)
 }
 
 /// A session decides about the group, too, whatever the weights are. What the cache may answer is the same for all clients.
@@ -351,16 +440,17 @@ async fn ask_cache(
     mut parts: Parts,
     admitted: &Admitted,
     table: &Arc<Table>,
-    decided: Decided,
+    (decided, looked): (Decided, Option<Looked>),
     mut record: Record,
 ) -> Response<AnswerBody> {
     record.goes(Way::Cache);
+    let asks_hot = matches!(looked, Some(Looked::Asks(_)));
     if let Some(traced) = &decided.traced {
         traced.write(&mut parts.headers, false);
     }
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
     let patience = decided.deadline.map(|until| Until { at: until.at + LAST_MOMENT, ..until });
-    let asked = within(patience, cache::ask(client, &parts, &request::url(&parts.uri))).await;
+    let asked = within(patience, cache::ask(client, &parts, &request::url(&parts.uri), asks_hot)).await;
     let is_late = decided.deadline.is_some_and(|until| until.is_over());
     let is_timeout = |asked: &Option<(http::response::Parts, Reply)>| {
         is_late && asked.as_ref().is_some_and(|(parts, _)| parts.status == StatusCode::GATEWAY_TIMEOUT)
@@ -369,15 +459,21 @@ async fn ask_cache(
         record.because(Failure::Deadline.into());
         return response::with_body(failed(Failure::Deadline), Some(table), decided.rule, record, OTHER);
     };
-    if let Some((mut answer, reply)) = asked {
+    if let Some((mut answer, mut reply)) = asked {
         let result = cache::take_result(&mut answer.headers);
+        let mark = answer.headers.remove(HOT);
         if matches!(result, MISS | PASS) {
             cache::note(client, &parts, &answer.headers);
         }
+        let request = parts.headers;
         let mut parts = answer;
         // ghost has edited it.
         if reply.has_hop_by_hop && response::unframe(&mut parts.headers).is_err() {
             return response::with_body(failed(Failure::Broken), Some(table), decided.rule, record, OTHER);
+        }
+        if let (Some(hot), Some(looked)) = (&client.http.hot, looked) {
+            let cache = decided.rule.and_then(|rule| table.rule(rule)?.cache());
+            hot::heard(hot, looked, (result, mark), (cache, &request), &parts, &mut reply).await;
         }
         record.answered(table, decided.rule, parts.status.as_u16(), result);
         let idle = Patience::from(table.router().timeouts()).idle;

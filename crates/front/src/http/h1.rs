@@ -4,7 +4,9 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +22,7 @@ use tokio::time::{Instant, interval_at, timeout};
 use tokio_rustls::server::TlsStream;
 
 use super::body::{AnswerBody, ClientBody};
-use super::exchange::exchange;
+use super::exchange::{Begun, begin};
 use super::reason::Reason;
 use super::record::Record;
 use super::request::{Client, refused};
@@ -112,10 +114,7 @@ async fn requests<S: Wire>(
     client: &Arc<Client>,
     shutdown: &mut watch::Receiver<Shutdown>,
 ) -> Ended<S> {
-    let service = service_fn(|request| {
-        let client = Arc::clone(client);
-        async move { Ok::<_, Infallible>(answer(&client, request).await) }
-    });
+    let service = service_fn(|request| answer(client, request));
     let limits = client.limits;
     let mut builder = Builder::new();
     builder
@@ -215,7 +214,29 @@ fn waits_for_origin(client: &Client) -> bool {
     client.movement.is_active() && client.movement.is_flushed()
 }
 
-async fn answer(client: &Arc<Client>, mut request: Request<Incoming>) -> Response<AnswerBody> {
+/// The response, or what makes it. Boxed where something has to be waited for: hyper moves what it gets here, and hot objects need none of it.
+enum Answering<F> {
+    Now(Option<Response<AnswerBody>>),
+    Later(Pin<Box<F>>),
+}
+
+impl<F: Future<Output = Response<AnswerBody>>> Future for Answering<F> {
+    type Output = Result<Response<AnswerBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Now(response) => {
+                response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
+            }
+            Self::Later(answer) => answer.as_mut().poll(cx).map(Ok),
+        }
+    }
+}
+
+fn answer(
+    client: &Arc<Client>,
+    mut request: Request<Incoming>,
+) -> Answering<impl Future<Output = Response<AnswerBody>> + use<>> {
     let is_http10 = request.version() == Version::HTTP_10;
     let has_body = !request.body().is_end_stream();
     let is_head = request.method() == Method::HEAD;
@@ -224,13 +245,34 @@ async fn answer(client: &Arc<Client>, mut request: Request<Incoming>) -> Respons
         .contains_key(header::UPGRADE)
         .then(|| ClientSide::Http1(hyper::upgrade::on(&mut request)));
     let most = client.limits.body_bytes;
-    let response =
-        exchange(client, request.map(|body| ClientBody::h1(body, most, &client.movement)), upgrade).await;
-    let is_refused = response.extensions().get::<Closes>().is_some();
-    let has_length = response.headers().contains_key(header::CONTENT_LENGTH);
-    let is_open_ended = is_http10 && !has_length && !response.body().is_end_stream();
-    client.movement.answers(has_body || is_refused, is_open_ended);
-    finish(response, is_head, is_refused || client.http.is_draining())
+    let request = request.map(|body| ClientBody::h1(body, most, &client.movement));
+    let sent = Sent { is_http10, has_body, is_head };
+    match begin(client, request, upgrade) {
+        Begun::Answered(response) => Answering::Now(Some(sent.finish(client, response))),
+        Begun::Waits(waiting) => {
+            let client = Arc::clone(client);
+            Answering::Later(Box::pin(async move { sent.finish(&client, waiting.answer(&client).await) }))
+        }
+    }
+}
+
+/// What of a request counts for the end of its answer.
+#[derive(Clone, Copy)]
+struct Sent {
+    is_http10: bool,
+    has_body: bool,
+    is_head: bool,
+}
+
+impl Sent {
+    fn finish(self, client: &Client, response: Response<AnswerBody>) -> Response<AnswerBody> {
+        let Self { is_http10, has_body, is_head } = self;
+        let is_refused = response.extensions().get::<Closes>().is_some();
+        let has_length = response.headers().contains_key(header::CONTENT_LENGTH);
+        let is_open_ended = is_http10 && !has_length && !response.body().is_end_stream();
+        client.movement.answers(has_body || is_refused, is_open_ended);
+        finish(response, is_head, is_refused || client.http.is_draining())
+    }
 }
 
 /// The head of a request did not come in time.

@@ -14,7 +14,7 @@ use h2::ext::Protocol;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{Extensions, Method, Request, Response, StatusCode};
 use hyper::body::Body;
 use router::random;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::body::{AnswerBody, ClientBody};
-use super::exchange::exchange;
+use super::exchange::{Begun, Waiting, begin, exchange};
 use super::h2_io::H2Io;
 use super::request::{Client, ExtendedConnect};
 use super::resets::Resets;
@@ -142,6 +142,36 @@ where
     }
 }
 
+/// The response of another; `None` where the client resets the stream before it.
+async fn wait(
+    client: &Arc<Client>,
+    mut waiting: Waiting,
+    respond: &mut SendResponse<Bytes>,
+) -> Option<Response<AnswerBody>> {
+    let parts = waiting.parts_mut();
+    // HTTP/1 clients get the final response alone: hyper's server cannot send another before it.
+    let mut hints = (parts.method == Method::GET).then(|| hints(&mut parts.extensions));
+    let mut exchange = pin!(waiting.answer(client));
+    loop {
+        let gone = poll_fn(|cx| respond.poll_reset(cx));
+        let hint = async {
+            match &mut hints {
+                Some(hints) => hints.recv().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = gone => return None,
+            hint = hint => match hint {
+                Some(hint) => drop(respond.send_informational(hint)),
+                None => hints = None,
+            },
+            response = &mut exchange => return Some(response),
+        }
+    }
+}
+
 /// How a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
@@ -162,28 +192,14 @@ async fn answer(
     let mut request = request.map(|body| ClientBody::h2(body, client.limits.body_bytes));
     let is_head = request.method() == Method::HEAD;
     join_cookies(request.headers_mut());
-    // HTTP/1 clients get the final response alone: hyper's server cannot send another before it.
-    let mut hints = (request.method() == Method::GET).then(|| hints(&mut request));
-    let mut exchange = pin!(exchange(client, request, None));
-    let response = loop {
-        let gone = poll_fn(|cx| respond.poll_reset(cx));
-        let hint = async {
-            match &mut hints {
-                Some(hints) => hints.recv().await,
-                None => pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            _ = gone => return Left::Reset,
-            hint = hint => match hint {
-                Some(hint) => drop(respond.send_informational(hint)),
-                None => hints = None,
-            },
-            response = &mut exchange => break finish(response, is_head, false),
-        }
+    let response = match begin(client, request, None) {
+        Begun::Answered(response) => response,
+        Begun::Waits(waiting) => match wait(client, waiting, &mut respond).await {
+            Some(response) => response,
+            None => return Left::Reset,
+        },
     };
-    let (parts, body) = response.into_parts();
+    let (parts, body) = finish(response, is_head, false).into_parts();
     let is_over = is_head || body.is_end_stream();
     let Ok(mut stream) = respond.send_response(Response::from_parts(parts, ()), is_over) else {
         return Left::Reset;
@@ -208,16 +224,18 @@ fn ended(stream: &mut SendStream<Bytes>, sent: Result<(), BrokenOff>) -> Left {
 }
 
 /// What the origin says before its answer: 103.
-fn hints(request: &mut Request<ClientBody>) -> mpsc::Receiver<Response<()>> {
+fn hints(of_request: &mut Extensions) -> mpsc::Receiver<Response<()>> {
     let (tell, hints) = mpsc::channel(MOST_HINTS);
     // For origins that speak HTTP/2, and for those of HTTP/1.
-    request.extensions_mut().insert(Hints(tell.clone()));
-    hyper::ext::on_informational(request, move |hint| {
+    of_request.insert(Hints(tell.clone()));
+    let mut carrier = Request::new(());
+    hyper::ext::on_informational(&mut carrier, move |hint| {
         if hint.status() == StatusCode::EARLY_HINTS {
             // Those beyond the most are left out.
             let _ = tell.try_send(early(hint.headers()));
         }
     });
+    of_request.extend(std::mem::take(carrier.extensions_mut()));
     hints
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Table {
     base: Option<Arc<Layer>>,
     /// For CDN-Loop.
     pub(crate) gateway_id: Option<HeaderValue>,
+    /// Of the router.
+    pub(crate) digest: u64,
 }
 
 /// The rules of one router, without those of its base.
@@ -130,7 +132,8 @@ impl Table {
             known.cloned().unwrap_or_else(|| Arc::new(Layer::new(Arc::clone(base), registry, health, key)))
         });
         let gateway_id = router.gateway_id().and_then(|id| HeaderValue::from_str(id).ok());
-        Self { upper: Arc::new(Layer::new(router, registry, health, key)), base, gateway_id }
+        let digest = router.digest();
+        Self { upper: Arc::new(Layer::new(router, registry, health, key)), base, gateway_id, digest }
     }
 
     pub(crate) fn router(&self) -> &Router {

@@ -38,6 +38,7 @@ const LONGEST_SIZE: usize = 16;
 const X_VARNISH: HeaderName = HeaderName::from_static("x-varnish");
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 pub(crate) const RESULT: HeaderName = HeaderName::from_static("x-ghost-result");
+pub(crate) const HOT: HeaderName = HeaderName::from_static("x-ghost-hot");
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -71,6 +72,8 @@ pub(crate) struct Reply {
     home: Option<u64>,
     /// Read, and not handed on yet.
     unread: BytesMut,
+    /// Of the body, taken out and put back.
+    ahead: Bytes,
     rest: Rest,
     /// The head has headers that are about the connection, or a length that others may read otherwise. Hits have none.
     pub(crate) has_hop_by_hop: bool,
@@ -88,6 +91,7 @@ pub(crate) async fn exchange(
         stream: Some(stream),
         home: Some(home),
         unread: BytesMut::new(),
+        ahead: Bytes::new(),
         rest: Rest::Nothing,
         has_hop_by_hop: false,
     };
@@ -112,6 +116,7 @@ fn name(of: &str) -> Option<HeaderName> {
     match of.len() {
         7 if of.eq_ignore_ascii_case("x-cache") => Some(X_CACHE),
         9 if of.eq_ignore_ascii_case("x-varnish") => Some(X_VARNISH),
+        11 if of.eq_ignore_ascii_case("x-ghost-hot") => Some(HOT),
         14 if of.eq_ignore_ascii_case("x-ghost-result") => Some(RESULT),
         _ => HeaderName::from_bytes(of.as_bytes()).ok(),
     }
@@ -194,22 +199,46 @@ impl Reply {
 
     /// Does nothing follow?
     pub(crate) fn is_over(&self) -> bool {
+        self.is_read() && self.ahead.is_empty()
+    }
+
+    /// Does nothing follow on the connection?
+    fn is_read(&self) -> bool {
         self.rest == Rest::Nothing
     }
 
     /// How many bytes follow, where it is known.
     pub(crate) fn length(&self) -> Option<u64> {
         match self.rest {
-            Rest::Length(left) => Some(left),
-            Rest::Nothing => Some(0),
+            Rest::Length(left) => Some(left + self.ahead.len() as u64),
+            Rest::Nothing => Some(self.ahead.len() as u64),
             _ => None,
         }
     }
 
+    /// Reads the body into `to`. False where it has more than `most` bytes; then some of it is left.
+    pub(crate) async fn collect(&mut self, to: &mut BytesMut, most: usize) -> io::Result<bool> {
+        while let Some(part) = poll_fn(|cx| self.poll_data(cx)).await {
+            to.extend_from_slice(&part?);
+            if to.len() > most {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What was taken out of the body comes first again.
+    pub(crate) fn put_back(&mut self, ahead: Bytes) {
+        self.ahead = ahead;
+    }
+
     /// The whole body, if it has come with its head. The connection is free then.
     pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
+        if self.is_read() {
+            return Some(std::mem::take(&mut self.ahead)).filter(|whole| !whole.is_empty());
+        }
         let Rest::Length(left) = self.rest else { return None };
-        if self.unread.len() as u64 != left {
+        if !self.ahead.is_empty() || self.unread.len() as u64 != left {
             return None;
         }
         let whole = self.unread.split().freeze();
@@ -220,7 +249,7 @@ impl Reply {
 
     /// Without a byte too much: that would be the beginning of nobody's answer.
     fn give_back_if_over(&mut self) {
-        if self.is_over()
+        if self.is_read()
             && let Some(stream) = self.stream.take()
             && let Some(home) = self.home.filter(|_| self.unread.is_empty())
         {
@@ -230,8 +259,11 @@ impl Reply {
 
     /// The next bytes of the body. An error means that it broke off.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if !self.ahead.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.ahead))));
+        }
         loop {
-            if self.is_over() {
+            if self.is_read() {
                 self.give_back_if_over();
                 return Poll::Ready(None);
             }
@@ -240,7 +272,7 @@ impl Reply {
                     self.give_back_if_over();
                     return Poll::Ready(Some(Ok(data)));
                 }
-                Ok(None) if self.is_over() => continue,
+                Ok(None) if self.is_read() => continue,
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }

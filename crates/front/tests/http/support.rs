@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use front::{
-    BackendSide, Config, Counters, Event, Host, Http, Limits, Listener, Observer, Shutdown, run_counted,
+    BackendSide, Config, Counters, Event, Host, HotLimits, Http, Limits, Listener, Observer, Shutdown,
+    run_counted,
 };
 use model::ghost;
 use router::Router;
@@ -139,7 +140,7 @@ impl Front {
     }
 
     pub(crate) async fn limited(endpoints: &[SocketAddr], limits: Limits) -> Self {
-        Self::start(endpoints, |_| (), limits, None, None).await
+        Self::start(endpoints, |_| (), limits, None, None, None).await
     }
 
     /// With somebody who is told of requests.
@@ -149,11 +150,11 @@ impl Front {
         limits: Limits,
         observer: Observer,
     ) -> Self {
-        Self::start(endpoints, change, limits, None, Some(Arc::new(observer))).await
+        Self::start(endpoints, change, limits, None, Some(Arc::new(observer)), None).await
     }
 
     pub(crate) async fn with(endpoints: &[SocketAddr], change: impl FnOnce(&mut ghost::Config)) -> Self {
-        Self::start(endpoints, change, Limits::default(), None, None).await
+        Self::start(endpoints, change, Limits::default(), None, None, None).await
     }
 
     /// With a varnishd at this socket, which may answer every GET.
@@ -162,6 +163,16 @@ impl Front {
         varnishd: &std::path::Path,
         change: impl FnOnce(&mut ghost::Config),
     ) -> Self {
+        Self::with_hot(endpoints, varnishd, change, None).await
+    }
+
+    /// The same, and responses may be kept in memory.
+    pub(crate) async fn with_hot(
+        endpoints: &[SocketAddr],
+        varnishd: &std::path::Path,
+        change: impl FnOnce(&mut ghost::Config),
+        hot: Option<(Arc<page::Page>, HotLimits)>,
+    ) -> Self {
         let change = |config: &mut ghost::Config| {
             for route in config.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes) {
                 route.cache_policy =
@@ -169,7 +180,7 @@ impl Front {
             }
             change(config);
         };
-        let front = Self::start(endpoints, change, Limits::default(), Some(varnishd), None).await;
+        let front = Self::start(endpoints, change, Limits::default(), Some(varnishd), None, hot).await;
         front.http.cache_runs(true);
         front
     }
@@ -180,6 +191,7 @@ impl Front {
         limits: Limits,
         varnishd: Option<&std::path::Path>,
         observer: Option<Arc<Observer>>,
+        hot: Option<(Arc<page::Page>, HotLimits)>,
     ) -> Self {
         let port = free_port();
         let mut routes = to(endpoints, port);
@@ -188,7 +200,11 @@ impl Front {
         let side = BackendSide::new(|_| (), Arc::default());
         let day = Duration::from_secs(86_400);
         let http = Http::new(side, varnishd.map_or(nowhere.clone(), Into::into), day, day);
-        let http = Arc::new(http.observed_by(observer));
+        let mut http = http.observed_by(observer);
+        if let Some((page, limits)) = hot {
+            http = http.with_hot(page, limits);
+        }
+        let http = Arc::new(http);
         http.route_by(Arc::new(Router::compile(&routes).unwrap().router));
         let config = Config {
             http: true,
