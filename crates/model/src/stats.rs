@@ -301,7 +301,7 @@ mod tests {
         let named = |requests| {
             vec![NamedFlow {
                 name: "http-80".to_owned(),
-                flow: Flow { requests: [requests, 0, 0], ..Flow::default() },
+                flow: Flow { requests: [requests, 0, 0, 0], ..Flow::default() },
             }]
         };
         let mut of_ghost = Stats { sockets: named(3), services: named(2), ..Stats::default() };
