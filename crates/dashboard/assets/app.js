@@ -7,7 +7,7 @@ const EVENTS = 300;
 // Gateways whose data path is drawn, the busiest first; all are in the table.
 const PICTURES = 4;
 const $ = (id) => document.getElementById(id);
-const seen = { state: null, kept: 180, totals: new Map(), paths: new Map(), rules: new Map(), offset: 0, rows: [], total: 0 };
+const seen = { state: null, kept: 180, totals: new Map(), paths: new Map(), rules: new Map(), offset: 0, rows: [], total: 0, event: 0, live: false };
 
 // An element with attributes and children. Texts become text nodes: nothing is ever parsed as HTML.
 function el(name, attributes = {}, ...children) {
@@ -264,11 +264,15 @@ function routeRow(row) {
 
 async function loadRoutes() {
   const query = new URLSearchParams({ q: $("route-query").value, limit: PAGE, offset: seen.offset });
-  const { rows, total } = await ask(`/api/routes?${query}`);
-  if (seen.offset > 0 && rows.length === 0) {
+  const found = await ask(`/api/routes?${query}`);
+  if (seen.offset > 0 && found.rows.length === 0) {
     seen.offset = 0;
     return loadRoutes();
   }
+  showRoutes(found);
+}
+
+function showRoutes({ rows, total }) {
   seen.rules.clear();
   seen.rows = rows;
   seen.total = total;
@@ -308,7 +312,10 @@ function showTotals() {
 }
 
 async function loadTraffic() {
-  const { kept, gateways } = await ask("/api/traffic");
+  showTraffic(await ask("/api/traffic"));
+}
+
+function showTraffic({ kept, gateways }) {
   seen.kept = kept;
   seen.totals = new Map(gateways.map(({ gateway, total, in_flight, per_route }) => [gateway, { series: total, inFlight: in_flight, uncounted: !per_route }]));
   for (const { gateway, picture, in_front, per_route } of gateways) seen.paths.set(gateway, { picture, inFront: in_front, uncounted: !per_route });
@@ -355,6 +362,7 @@ function takeSecond(second) {
 
 function showEvent(entry) {
   const list = $("event-list");
+  seen.event = Math.max(seen.event, entry.id);
   const about = entry.gateway ? `${entry.gateway}: ` : "";
   list.prepend(
     el(
@@ -471,12 +479,17 @@ function once(work) {
 }
 
 function lost(why) {
+  seen.live = false;
   $("connection").className = "lost";
   $("connection").textContent = why;
 }
 
-// Health and the cache's fill change without an event.
-setInterval(() => document.hidden || refresh(), 10_000);
+// Health and the cache's fill change without an event. Without events, numbers are asked for, too.
+setInterval(() => {
+  if (document.hidden) return;
+  refresh();
+  if (!seen.live) measure();
+}, 10_000);
 
 const refresh = once(async () => {
   showState(await ask("/api/state"));
@@ -490,15 +503,27 @@ function start() {
   measure();
 }
 
+// What the server wrote into the page: drawn before anything else is asked for.
+function showFirst() {
+  const text = $("first").textContent;
+  if (!text) return false;
+  const { state, routes, traffic, journal } = JSON.parse(text);
+  showState(state);
+  showRoutes(routes);
+  showTraffic(traffic);
+  journal.forEach(showEvent);
+  return true;
+}
+
 function follow() {
-  const events = new EventSource("/api/events");
-  let first = true;
+  // The page may have events already.
+  const events = new EventSource(`/api/events?after=${seen.event}`);
   events.addEventListener("open", () => {
     $("connection").className = "";
     $("connection").textContent = "live";
-    // At the beginning both were asked for already.
-    if (!first) start();
-    first = false;
+    seen.live = true;
+    // Something may have changed since.
+    start();
   });
   events.addEventListener("error", () => lost("no connection; what is shown may be old"));
   events.addEventListener("entry", (event) => showEvent(JSON.parse(event.data)));
@@ -530,5 +555,5 @@ $("only-problems").addEventListener("change", (event) => $("event-list").classLi
 $("path-details").addEventListener("toggle", showPaths);
 window.addEventListener("resize", showPaths);
 // Without waiting for the stream of events: it may take a moment to open.
-start();
+if (!showFirst()) start();
 follow();

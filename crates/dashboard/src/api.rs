@@ -8,6 +8,7 @@ use model::RouteKind;
 use model::names::socket_parts;
 
 use crate::answer::{self, Answer};
+use crate::assets;
 use crate::board::{Board, Watched, lock};
 use crate::explain::{self, Asked, Explained, explain};
 use crate::names;
@@ -17,6 +18,9 @@ use crate::view::{Health, Measured, MeasuredGateway, Routes, Row, Second, Top, a
 /// The most rows of one answer.
 const MOST_ROWS: usize = 1000;
 const USUAL_ROWS: usize = 100;
+/// Rows and events that are part of the page: as many rows as app.js shows at once (`PAGE`).
+const FIRST_ROWS: usize = 50;
+const FIRST_EVENTS: usize = 100;
 /// The longest host, path and header of a question.
 const LONGEST: usize = 8192;
 
@@ -57,13 +61,18 @@ pub(crate) fn state(board: &Board) -> Answer {
 }
 
 pub(crate) fn routes(board: &Board, query: &Query) -> Answer {
-    let (limit, offset) = match (query.number("limit", USUAL_ROWS), query.number("offset", 0)) {
-        (Ok(limit), Ok(offset)) => (limit.min(MOST_ROWS), offset),
-        (Err(why), _) | (_, Err(why)) => return bad(&why),
-    };
-    let wanted = query.get("q").unwrap_or_default().to_ascii_lowercase();
+    match (query.number("limit", USUAL_ROWS), query.number("offset", 0)) {
+        (Ok(limit), Ok(offset)) => {
+            let wanted = query.get("q").unwrap_or_default().to_ascii_lowercase();
+            answer::json(&find_routes(&asked_for(board, query), &wanted, limit.min(MOST_ROWS), offset))
+        }
+        (Err(why), _) | (_, Err(why)) => bad(&why),
+    }
+}
+
+fn find_routes(gateways: &[Arc<Watched>], wanted: &str, limit: usize, offset: usize) -> Routes {
     let mut found = Routes::default();
-    for watched in asked_for(board, query) {
+    for watched in gateways {
         let config = watched.current();
         let backends = lock(&watched.backends);
         let avoided = watched.state.borrow().avoided_endpoints();
@@ -71,7 +80,7 @@ pub(crate) fn routes(board: &Board, query: &Query) -> Answer {
             if avoided.contains(&address) { Health::Failing } else { backends.health(address) }
         };
         let in_front = watched.is_in_front();
-        for row in rows(&watched.name, &config, in_front, &health).filter(|row| fits(row, &wanted)) {
+        for row in rows(&watched.name, &config, in_front, &health).filter(|row| fits(row, wanted)) {
             if found.total >= offset && found.rows.len() < limit {
                 found.rows.push(row);
             }
@@ -84,7 +93,20 @@ pub(crate) fn routes(board: &Board, query: &Query) -> Answer {
             row.traffic = traffic.of(&(kind, row.route.clone(), row.rule));
         }
     }
-    answer::json(&found)
+    found
+}
+
+/// The page, with what it shows first: a browser draws it without asking for anything else.
+pub(crate) fn page(board: &Arc<Board>) -> Answer {
+    let gateways = board.gateways();
+    let journal = board.journal.last(FIRST_EVENTS);
+    let first = serde_json::json!({
+        "state": board.overview(),
+        "routes": find_routes(&gateways, "", FIRST_ROWS, 0),
+        "traffic": measured(&gateways),
+        "journal": journal.iter().map(AsRef::as_ref).collect::<Vec<_>>(),
+    });
+    answer::text("text/html; charset=utf-8", assets::page(&first))
 }
 
 /// Every word of the question somewhere in the row.
@@ -179,8 +201,12 @@ pub(crate) fn journal(board: &Arc<Board>, query: &Query) -> Answer {
 }
 
 pub(crate) fn traffic(board: &Board, query: &Query) -> Answer {
+    answer::json(&measured(&asked_for(board, query)))
+}
+
+fn measured(gateways: &[Arc<Watched>]) -> Measured {
     let mut all = Measured { kept: crate::traffic::KEPT, gateways: Vec::new() };
-    for watched in asked_for(board, query) {
+    for watched in gateways {
         let traffic = lock(&watched.traffic);
         all.gateways.push(MeasuredGateway {
             gateway: watched.name.clone(),
@@ -191,7 +217,7 @@ pub(crate) fn traffic(board: &Board, query: &Query) -> Answer {
             picture: traffic.picture(),
         });
     }
-    answer::json(&all)
+    all
 }
 
 pub(crate) fn top(board: &Board, query: &Query) -> Answer {

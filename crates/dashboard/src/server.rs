@@ -142,6 +142,7 @@ impl Server {
         let (board, path) = (Arc::clone(&self.board), path.to_owned());
         // Thousands of routes take a while to read.
         let answered = tokio::task::spawn_blocking(move || match path.as_str() {
+            "/" => api::page(&board),
             "/api/state" => api::state(&board),
             "/api/routes" => api::routes(&board, &query),
             "/api/explain" => api::explained(&board, &query),

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 
 use serde_json::Value;
 
@@ -76,6 +75,15 @@ fn what_is_served_is_shown_and_follows_changes() {
     let page = site.get("/");
     assert_eq!(page.status, 200);
     assert!(page.text().contains("<main"), "{}", page.text());
+    // Its first state is in it, before anything else is asked for.
+    let text = page.text();
+    let first =
+        text.split_once("id=\"first\">").and_then(|(_, tail)| tail.split_once("</script>")).unwrap().0;
+    let first: Value = serde_json::from_str(first).unwrap();
+    assert_eq!(first["state"]["gateways"][0]["name"], "default/web");
+    assert_eq!(first["routes"]["rows"][0]["route"], "default/shop");
+    assert_eq!(first["traffic"]["gateways"][0]["gateway"], "default/web");
+    assert!(first["journal"].as_array().is_some_and(|all| !all.is_empty()), "{first}");
     for (name, part) in [
         ("Content-Security-Policy", "frame-ancestors 'none'"),
         ("Content-Security-Policy", "default-src 'self'"),
@@ -561,37 +569,4 @@ fn status_says_why_a_listener_is_not_open() {
     });
     drop(holder);
     until("it is open", || command(&scene, &["status"]).0 == Some(0));
-}
-
-#[test]
-fn completions_are_scripts() {
-    for (shell, part) in
-        [("bash", "complete -F"), ("zsh", "#compdef"), ("fish", "complete -c varnish-gateway")]
-    {
-        let output = Program::command().args(["completions", shell]).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && text.contains(part) && text.contains("status"), "{shell}");
-    }
-    assert_eq!(Program::command().args(["completions", "nothing"]).output().unwrap().status.code(), Some(2));
-}
-
-#[test]
-fn bash_completes_options_of_subcommands() {
-    let script = Program::command().args(["completions", "bash"]).output().unwrap().stdout;
-    let script = String::from_utf8(script).unwrap();
-    for (words, at, expected) in [
-        ("status --out", 2, "--output"),
-        ("status --output ''", 3, "json"),
-        ("completions ''", 2, "zsh"),
-        ("access-log --help", 2, "--help"),
-    ] {
-        let ask = format!(
-            "{script}\nCOMP_WORDS=(varnish-gateway {words}); COMP_CWORD={at}\n\
-             _varnish__gateway varnish-gateway \"${{COMP_WORDS[$COMP_CWORD]}}\" \"${{COMP_WORDS[$COMP_CWORD-1]}}\"\n\
-             echo \"${{COMPREPLY[@]}}\""
-        );
-        let bash = Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
-        let offered = String::from_utf8_lossy(&bash.stdout);
-        assert!(offered.split_whitespace().any(|word| word == expected), "{words}: {offered}");
-    }
 }

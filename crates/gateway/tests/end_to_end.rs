@@ -17,6 +17,7 @@ mod bad_input;
 mod cache;
 mod chaperone_env;
 mod check;
+mod completions;
 mod dashboard;
 mod explain;
 mod external_names;
