@@ -13,6 +13,7 @@ setup: ## Install Debian's packages that everything else needs
 
 build: setup ## Build target/release/varnish-gateway, with its VMOD beside it
 	$(RELEASE)
+	scripts/tool strip-debug $${CARGO_TARGET_DIR:-target}/release/varnish-gateway $${CARGO_TARGET_DIR:-target}/release/libvmod_ghost.so
 
 demo: setup ## Build, and serve examples/quickstart until Ctrl-C
 	scripts/demo

@@ -40,6 +40,7 @@ use clap::{CommandFactory, Parser};
 use crate::cli::{Cli, Command};
 
 /// Snapshots come and go in large pieces; jemalloc gives them back to the system.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

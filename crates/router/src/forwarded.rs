@@ -2,15 +2,11 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 /// Networks of proxies in front of the gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TrustedProxies(Box<[Network]>);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct TrustedProxies(Box<[IpNet]>);
 
 /// An entry that is neither an address nor a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +15,7 @@ pub struct NotANetwork(pub String);
 
 impl TrustedProxies {
     pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, NotANetwork> {
-        entries.iter().map(|e| Network::parse(e.as_ref())).collect::<Result<_, _>>().map(Self)
+        entries.iter().map(|e| parse_network(e.as_ref())).collect::<Result<_, _>>().map(Self)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -28,35 +24,13 @@ impl TrustedProxies {
 
     pub fn contains(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
-        self.0.iter().any(|network| network.contains(client))
+        self.0.iter().any(|network| network.contains(&client))
     }
 }
 
-impl Network {
-    fn parse(text: &str) -> Result<Self, NotANetwork> {
-        let parsed = || {
-            let (address, prefix) = match text.split_once('/') {
-                Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
-                None => (text, None),
-            };
-            let address: IpAddr = address.parse().ok()?;
-            let longest = if address.is_ipv4() { 32 } else { 128 };
-            let prefix = prefix.unwrap_or(longest);
-            (prefix <= longest).then_some(Self { address, prefix })
-        };
-        parsed().ok_or_else(|| NotANetwork(text.to_owned()))
-    }
-
-    fn contains(&self, client: IpAddr) -> bool {
-        let same = |a: u128, b: u128, longest: u8| {
-            (a ^ b).checked_shr(u32::from(longest - self.prefix)).is_none_or(|differing| differing == 0)
-        };
-        match (self.address, client) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
-            (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
-            _ => false,
-        }
-    }
+fn parse_network(text: &str) -> Result<IpNet, NotANetwork> {
+    let address = |_| text.parse::<IpAddr>().map(IpNet::from);
+    text.parse::<IpNet>().or_else(address).map_err(|_| NotANetwork(text.to_owned()))
 }
 
 #[cfg(test)]

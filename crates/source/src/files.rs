@@ -18,7 +18,7 @@ mod watch;
 use k8s_openapi::jiff::Timestamp;
 use translate::snapshot::Snapshot;
 
-pub use admission::format::millis;
+pub use admission::format::{is_dns_name, millis};
 pub use listing::READ_LATER;
 pub use load::{Files, Loaded};
 pub use problem::{Problem, Severity};

@@ -219,7 +219,7 @@ fn set_listener(raw: &Value) -> Option<ListenerSetListeners> {
         None | Some(Value::Null) if has_others(raw, LISTENER_FIELDS) => return None,
         None | Some(Value::Null) => None,
         Some(name) => Some(name.as_str()?.to_ascii_lowercase())
-            .filter(|name| name.is_empty() || format::hostname(name).is_ok())
+            .filter(|name| name.is_empty() || format::may_be_hostname(name))
             .map(Some)?,
     };
     Some(ListenerSetListeners {
@@ -251,7 +251,7 @@ pub(crate) fn ingress(raw: &Value, why: &str) -> Option<Ingress> {
     let spec = raw.get("spec").unwrap_or(&none);
     let rules = list(spec, "rules").iter().filter_map(|rule| {
         let host = text(rule, "host")?.to_ascii_lowercase();
-        format::hostname(&host).ok()?;
+        format::may_be_hostname(&host).then_some(())?;
         let listed = rule.pointer("/http/paths").and_then(Value::as_array);
         let paths: Option<Vec<HTTPIngressPath>> =
             listed.and_then(|paths| paths.iter().map(ingress_path).collect());
@@ -293,7 +293,7 @@ fn hostnames(spec: &Value) -> Option<Vec<String>> {
         None | Some(Value::Null) => Some(Vec::new()),
         Some(Value::Array(names)) => {
             let good = names.iter().filter_map(|name| {
-                Some(name.as_str()?.to_ascii_lowercase()).filter(|name| format::hostname(name).is_ok())
+                Some(name.as_str()?.to_ascii_lowercase()).filter(|name| format::may_be_hostname(name))
             });
             Some(good.collect()).filter(|good: &Vec<_>| names.is_empty() || !good.is_empty())
         }

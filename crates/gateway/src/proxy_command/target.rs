@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use source::files::is_dns_name;
+
 /// `http://127.0.0.1:9001`, `https://shop.example.com`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
@@ -26,19 +28,9 @@ pub(crate) struct RouteTo {
     pub(super) to: Target,
 }
 
-fn is_name(text: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    text.len() <= 253 && text.split('.').all(is_label)
-}
-
 /// A host of certificates and routes; `*.` may stand before it.
 pub(crate) fn host(text: &str) -> Result<String, String> {
-    let is_host = is_name(text.strip_prefix("*.").unwrap_or(text)) && text.parse::<IpAddr>().is_err();
+    let is_host = is_dns_name(text.strip_prefix("*.").unwrap_or(text)) && text.parse::<IpAddr>().is_err();
     if is_host { Ok(text.to_owned()) } else { Err(format!("`{text}` is no DNS name in lower case")) }
 }
 
@@ -67,7 +59,7 @@ impl FromStr for Target {
             Ok(address) => Host::Address(address),
             // What every machine means by it; names that lead to loopback are refused otherwise.
             Err(_) if plain == "localhost" => Host::Address(IpAddr::from([127, 0, 0, 1])),
-            Err(_) if is_name(plain) => Host::Name(plain.to_owned()),
+            Err(_) if is_dns_name(plain) => Host::Name(plain.to_owned()),
             Err(_) => return Err(format!("`{plain}` is neither an IP address nor a DNS name in lower case")),
         };
         if is_tls && matches!(host, Host::Address(_)) {

@@ -39,6 +39,11 @@ fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
+/// A name that DNS can hold. The pattern of the API's CRDs has no bound for a label; DNS has one, of 63 bytes.
+pub fn is_dns_name(text: &str) -> bool {
+    is_subdomain(text) && text.split('.').all(|label| label.len() <= 63)
+}
+
 /// DNS-1123 label: namespaces, Services.
 pub(crate) fn label(text: &str) -> Checked {
     check(text.len() <= 63 && is_label(text), LABEL)
@@ -71,12 +76,18 @@ pub(crate) fn kind(text: &str) -> Checked {
 pub(crate) fn hostname(text: &str) -> Checked {
     let host = text.strip_prefix("*.").unwrap_or(text);
     no_address(host)?;
-    check(text.len() <= 253 && is_subdomain(host), HOSTNAME)
+    check(text.len() <= 253 && is_dns_name(host), HOSTNAME)
+}
+
+/// What the CRDs' own pattern admits. For hosts that a refused object is to hold back: rather too many than too few.
+pub(crate) fn may_be_hostname(text: &str) -> bool {
+    let host = text.strip_prefix("*.").unwrap_or(text);
+    text.len() <= 253 && is_subdomain(host) && host.parse::<Ipv4Addr>().is_err()
 }
 
 pub(crate) fn precise_hostname(text: &str) -> Checked {
     no_address(text)?;
-    check(is_subdomain(text), PRECISE)
+    check(is_dns_name(text), PRECISE)
 }
 
 /// The API's pattern lets them through; its text forbids them.
@@ -245,7 +256,13 @@ mod tests {
     fn hostnames_are_dns_names_with_at_most_a_leading_wildcard() {
         for good in ["example.com", "*.example.com", "localhost", "1.example.com", "xn--bcher-kva.example"] {
             assert_eq!(hostname(good), Ok(()), "{good}");
+            assert!(may_be_hostname(good), "{good}");
         }
+        let (longest, longer) =
+            (format!("{}.example", "a".repeat(63)), format!("{}.example", "a".repeat(64)));
+        assert!(is_dns_name(&longest) && hostname(&longest).is_ok() && precise_hostname(&longest).is_ok());
+        assert!(!is_dns_name(&longer) && hostname(&longer).is_err() && precise_hostname(&longer).is_err());
+        assert!(may_be_hostname(&longer) && !may_be_hostname("192.0.2.1"));
         for bad in [
             "",
             "*",
