@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::policy_status::PolicyStatus;
 use crate::schema;
 
-/// Which answers Varnish keeps, for how long, and what tells them apart. Without a policy every request passes the cache by.
+/// Which answers Varnish keeps, for how long, and what tells them apart. Without a policy every request bypasses the cache.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "gateway.varnish-software.com",
@@ -110,8 +110,9 @@ pub struct VarnishCachePolicySpec {
     /// most once a second for each URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_cache_control: Option<ClientCacheControl>,
-    /// What becomes of requests with Authorization. By default they bypass the cache. With Share they ask it: they share answers with each
-    /// other, and only those that the origin calls public, or gives s-maxage or must-revalidate. Whoever sends any Authorization gets them.
+    /// How requests with an Authorization header are served. Bypass, the default: they bypass the cache. Share: they use the cache, with
+    /// objects of their own, and only responses with Cache-Control public, s-maxage or must-revalidate are stored. The cache does not check
+    /// credentials: a request with any Authorization header gets a stored response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<AuthorizedRequests>,
     /// Request headers of which one of a few values is left, or nothing, before the cache is asked: answers with Vary need fewer variants
@@ -126,7 +127,7 @@ pub struct VarnishCachePolicySpec {
     /// What tells two answers apart beside host and URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<CacheKeyParameters>,
-    /// Which requests pass the cache by.
+    /// Which requests bypass the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bypass: Option<BypassParameters>,
 }
@@ -147,7 +148,7 @@ pub enum NoVarySearch {
     Obey,
 }
 
-/// What becomes of requests with Authorization.
+/// How requests with an Authorization header are served.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AuthorizedRequests {
     #[default]
@@ -250,7 +251,7 @@ pub struct QueryParameters {
     pub exclude: Option<Vec<String>>,
 }
 
-/// Which requests pass the cache by.
+/// Which requests bypass the cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BypassParameters {

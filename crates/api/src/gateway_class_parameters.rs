@@ -98,8 +98,8 @@ pub struct GatewayClassParametersSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024), extend("pattern" = "^\\S+$"))]
     pub image: Option<String>,
-    /// Pods of each Gateway. Where absent nothing is written, which gives one pod, and leaves the number to whoever
-    /// scales the Deployment (`kubectl scale`, a HorizontalPodAutoscaler).
+    /// Pods of each Gateway. Where absent nothing is written, which gives one pod, and leaves the number to
+    /// `kubectl scale` or a HorizontalPodAutoscaler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: Option<i32>,
@@ -139,8 +139,8 @@ pub struct GatewayClassParametersSpec {
     /// A container beside varnishd that writes requests to its standard output. None where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<LoggingParameters>,
-    /// Which process owns the ports. `Auto`, the default: the front owns all ports and carries HTTP, requests that no cache
-    /// policy concerns never reach varnishd, and listeners come and go without a restart; with user VCL, or with a
+    /// Which process owns the ports. `Auto`, the default: the front owns all ports, requests
+    /// without a cache policy never reach varnishd, and listeners are opened and closed without a restart; with user VCL, or with a
     /// `logging.mode` other than `json`, `Auto` means `Varnish`. `Varnish`: varnishd owns the plain HTTP ports, and every
     /// request goes through VCL. A change restarts varnishd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,13 +158,12 @@ pub struct GatewayClassParametersSpec {
     /// class: networks of the two are not mixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<ProxyProtocolParameters>,
-    /// Whether Services of type ExternalName may be backends. `Deny`, the default: they are refused. `PublicOnly`: pods look the
-    /// name up by DNS, and use public addresses. `Allow`: private addresses, too. Whoever may create a Service in the namespace of a
-    /// route then decides which hosts pods send requests to. Loopback and link-local addresses, and metadata of clouds, are refused
-    /// always.
+    /// Whether a Service of type ExternalName may be a backend. `Deny`, the default: no. `PublicOnly`: the pods resolve its name by DNS
+    /// and use public addresses only. `Allow`: private addresses, too. Anyone who may create a Service in the namespace of a route can
+    /// then choose the hosts that the pods send requests to. Loopback, link-local and cloud metadata addresses are never used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_names: Option<ExternalNames>,
-    /// Networks (`10.0.0.0/8`, `fd00::/8`, or one address) whose X-Forwarded-* headers are believed.
+    /// Networks (`10.0.0.0/8`, `fd00::/8`, or one address) whose X-Forwarded-* headers are trusted.
     /// Without any, what clients send in these headers is overwritten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(

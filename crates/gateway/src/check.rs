@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
         )?;
     }
     match bad {
-        0 => writeln!(to, "All is well.")?,
+        0 => writeln!(to, "No problems found.")?,
         1 => writeln!(to, "1 problem.")?,
         n => writeln!(to, "{n} problems.")?,
     }

@@ -15,7 +15,7 @@ use crate::tied::TiedArguments;
 #[derive(Debug, Parser)]
 #[command(name = "varnish-gateway", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// How to print what happens, and errors.
+    /// Format of log lines and errors.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log: LogFormat,
     #[command(subcommand)]
@@ -41,28 +41,28 @@ pub(crate) enum Command {
     /// Run a caching proxy on this machine, by one line. `--print` shows the manifests that `serve` would need for the same.
     #[command(after_help = PROXY_EXAMPLES)]
     Proxy(ProxyArguments),
-    /// Run one varnishd and keep it fed, configured by environment variables (docs/reference/chaperone.md).
+    /// Run one varnishd and its front, configured by environment variables (docs/reference/chaperone.md).
     #[command(after_help = CHAPERONE_EXAMPLES)]
     Chaperone(ChaperoneArguments),
     /// Run the Gateways of a cluster, configured by environment variables (docs/reference/operator.md).
     #[command(after_help = OPERATOR_EXAMPLES)]
     Operator(OperatorArguments),
-    /// Say what would become of every object, and compile the VCL. Ends with 1 where something would be rejected.
+    /// Validate every object, print its status, and compile the VCL. Exits with 1 if something would be rejected.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArguments),
-    /// Say which route, rule and backend would serve a request, and why the others would not: of files, or of what runs.
+    /// Explain which route, rule and backend would serve a request, and why the others would not; from files, or from a running gateway.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArguments),
-    /// Show what runs: Gateways, listeners, routes, endpoints and the last reload, of a `serve` or of a cluster.
+    /// Show Gateways, listeners, routes, endpoints and the last reload of a `serve` or of a cluster.
     #[command(after_help = STATUS_EXAMPLES)]
     Status(StatusArguments),
     /// Watch the busiest routes: requests a second, hit ratio, latency and errors.
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArguments),
-    /// Take objects out of the cache, by URL or by tag: of a `serve` on this machine, or of a Gateway in a cluster.
+    /// Remove objects from the cache by URL or by tag, in a `serve` on this machine or in a Gateway of a cluster.
     #[command(after_help = PURGE_EXAMPLES)]
     Purge(PurgeArguments),
-    /// Take out of the cache whatever regular expressions match: of a `serve` on this machine, or of a Gateway in a cluster.
+    /// Remove objects from the cache by regular expression, in a `serve` on this machine or in a Gateway of a cluster.
     #[command(after_help = BAN_EXAMPLES)]
     Ban(BanArguments),
     /// Write every request of a varnishd to standard output, as one line of JSON. A pod's sidecar runs it.
@@ -144,7 +144,7 @@ pub(crate) struct Files {
     /// A manifest, or a directory of *.yaml, *.yml and *.json. May be given several times.
     #[arg(short = 'f', long = "file", value_name = "FILE|DIR", required = true, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
-    /// What the annotation kubernetes.io/ingress.class of Ingresses says that are ours.
+    /// Value of the annotation kubernetes.io/ingress.class of the Ingresses to serve.
     #[arg(long, value_name = "NAME", default_value = "varnish")]
     pub(crate) ingress_class: String,
 }
@@ -202,7 +202,7 @@ pub(crate) struct ServeArguments {
     /// Ask this server for the names of ExternalName Services, instead of those of /etc/resolv.conf. May be given several times.
     #[arg(long = "dns-server", value_name = "ADDRESS:PORT")]
     pub(crate) dns_servers: Vec<SocketAddr>,
-    /// Let names of ExternalName Services lead to this machine itself: for trials.
+    /// Allow loopback addresses for names of ExternalName Services, for tests.
     #[arg(long)]
     pub(crate) allow_loopback_names: bool,
     #[command(flatten)]
@@ -213,19 +213,19 @@ pub(crate) struct ServeArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProxyArguments {
-    /// Where clients come to; without an address, on all addresses of the machine.
+    /// Address and port to listen on; without an address, all addresses of the machine.
     #[arg(long, value_name = "[ADDRESS]:PORT", default_value = ":8080", value_parser = proxy_command::listen)]
     pub(crate) listen: proxy_command::Listen,
-    /// An origin, for all requests that no --route takes. Several share the requests.
+    /// An origin for all requests that no --route matches. Several origins share the requests.
     #[arg(long, value_name = "URL")]
     pub(crate) to: Vec<proxy_command::Target>,
     /// An origin for a host and all paths below one. The longest path counts; several origins for the same share the requests.
     #[arg(long = "route", value_name = "[HOST]/PATH=URL")]
     pub(crate) routes: Vec<proxy_command::RouteTo>,
-    /// Keep responses for this time (30s, 10m, 1h) where they do not say it themselves. Without it nothing is cached.
+    /// Cache responses for this time (30s, 10m, 1h) unless they say otherwise. Without it nothing is cached.
     #[arg(long, value_name = "TIME", value_parser = proxy_command::time)]
     pub(crate) cache: Option<String>,
-    /// Speak TLS, for this host. May be given several times. The certificate is self-signed, and a new one at each start.
+    /// Serve HTTPS for this host. May be given several times. The certificate is self-signed, and created at each start.
     #[arg(long, value_name = "HOST", value_parser = proxy_command::host)]
     pub(crate) tls: Vec<String>,
     /// A certificate for the hosts of --tls, in PEM, instead of a self-signed one.
@@ -298,10 +298,10 @@ pub(crate) struct ChaperoneArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct OperatorArguments {
-    /// Run nothing: delete what the operator of this CONTROLLER_NAME has made for Gateways and IngressClasses, and end.
+    /// Delete what the operator of this CONTROLLER_NAME created for Gateways and IngressClasses, and exit.
     #[arg(long)]
     pub(crate) clean_up: bool,
-    /// The operator's own Deployment in POD_NAMESPACE: it is ended first.
+    /// The operator's own Deployment in POD_NAMESPACE, which is stopped first.
     #[arg(long, value_name = "NAME", requires = "clean_up")]
     pub(crate) deployment: Option<String>,
 }
@@ -323,13 +323,13 @@ pub(crate) struct CheckArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArguments {
-    /// A manifest, or a directory of them. Without: what runs is asked. May be given several times.
+    /// A manifest, or a directory of them. Without it a running gateway is asked. May be given several times.
     #[arg(short = 'f', long = "file", value_name = "FILE|DIR", num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
-    /// What the annotation kubernetes.io/ingress.class of Ingresses in files says that are ours.
+    /// Value of the annotation kubernetes.io/ingress.class of the Ingresses to serve, in files.
     #[arg(long, value_name = "NAME", default_value = "varnish")]
     pub(crate) ingress_class: String,
-    /// Ask what runs, a `serve` or a cluster, and not files. The same as leaving -f out.
+    /// Ask a running `serve` or a cluster instead of files. The same as leaving -f out.
     #[arg(long, conflicts_with = "files")]
     pub(crate) running: bool,
     /// The request's Host. Without it only listeners of TCP and UDP have an answer, by --port.
@@ -378,10 +378,10 @@ pub(crate) struct TopArguments {
     /// Of all namespaces of a cluster.
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
-    /// Seconds between two looks, and over which numbers are taken.
+    /// Seconds between two updates; numbers are the mean over this time.
     #[arg(short, long, value_name = "SECONDS", default_value = "2", value_parser = clap::value_parser!(u64).range(1..=60))]
     pub(crate) interval: u64,
-    /// End after so many looks. Default: on a terminal never, elsewhere after one.
+    /// Exit after this many updates. Default: never on a terminal, otherwise after one.
     #[arg(short, long, value_name = "NUMBER")]
     pub(crate) count: Option<u64>,
     /// The most routes to show.
@@ -409,13 +409,13 @@ const BAN_EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct PurgeArguments {
-    /// Make objects stale instead: within their grace they are served while they are fetched anew.
+    /// Mark objects as stale instead: within their grace they are served while they are fetched again.
     #[arg(long)]
     pub(crate) soft: bool,
-    /// Whose objects, like shop.example.com. May be absent with --tag: then everybody's.
+    /// The host, like shop.example.com. With --tag it may be left out, which means all hosts.
     #[arg(value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// Path and query, as clients ask for them. All variants go.
+    /// Path and query, as clients send them. All variants are removed.
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<String>,
     /// A tag that origins gave by Surrogate-Key or xkey. May be given several times.
@@ -427,10 +427,10 @@ pub(crate) struct PurgeArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct BanArguments {
-    /// Whose objects, like shop.example.com.
+    /// The host, like shop.example.com.
     #[arg(value_name = "HOST")]
     pub(crate) host: String,
-    /// About path and query; begins and ends anywhere unless ^ and $ say otherwise.
+    /// Regular expressions for path and query; not anchored unless they contain ^ and $.
     #[arg(value_name = "REGEX", required = true)]
     pub(crate) regexes: Vec<String>,
     #[command(flatten)]

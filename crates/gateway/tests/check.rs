@@ -50,7 +50,7 @@ ok: Gateway default/web: accepted
 ok: HTTPRoute default/shop: accepted by Gateway default/web
 note: Gateway default/web: data path {data_path}
 ok: Gateway default/web: the VCL compiles
-All is well.
+No problems found.
 "
         )
     );

@@ -206,8 +206,8 @@ def features():
         WRITTEN,
         f"The Gateway API's CRDs of versions 1.{oldest} to 1.{newest}. Every GatewayClass of ours says in `status.supportedFeatures` what is in these tables, and the conformance suite tests just that "
         "(`make test-conformance`; with the CRDs of the experimental channel `make test-conformance-experimental`; the reports of both are in [results](../results)). "
-        "An object that uses a feature that is not supported is told so in its status. "
-        "What is missing in plain words: [routing](routing.md), [TLS](tls.md), and the table in the [README](../../README.md).\n",
+        "An object that uses a feature that is not supported says so in its status. "
+        "What is missing in plain words: [routing](routing.md), [TLS](tls.md), and [compared with other gateways](../comparison.md).\n",
         "| feature | what it is |\n|---|---|",
     ]
     parts += [f"| `{name}` | {FEATURES[name]} |" for name in supported]

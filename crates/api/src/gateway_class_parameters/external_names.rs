@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a Service of type ExternalName may lead to.
+/// Which addresses of a Service of type ExternalName are used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ExternalNames {
-    /// Nothing: a backendRef to such a Service is refused.
+    /// None: a backendRef to such a Service is refused.
     #[default]
     Deny,
     /// Public addresses.
