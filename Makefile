@@ -6,7 +6,7 @@ RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --l
   test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-engine-upgrade test-invalidation bench-invalidation test-conformance test-conformance-experimental test-conformance-single test-conformance-report
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 26
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 31
 
 setup: ## Install Debian's packages that everything else needs
 	scripts/setup
