@@ -4,6 +4,7 @@ mod dashboard;
 mod data_path;
 mod engine;
 mod external_names;
+mod hot_objects;
 mod ingress;
 mod limits;
 mod logging;
@@ -25,6 +26,7 @@ pub use self::dashboard::DashboardParameters;
 pub use self::data_path::DataPath;
 pub use self::engine::Engine;
 pub use self::external_names::ExternalNames;
+pub use self::hot_objects::HotObjectParameters;
 pub use self::ingress::{HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters};
 pub use self::limits::{LimitParameters, ProxyProtocolMode, ProxyProtocolParameters};
 pub use self::logging::{LogMode, LoggingParameters};
@@ -154,6 +156,9 @@ pub struct GatewayClassParametersSpec {
     /// What clients of all listeners may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitParameters>,
+    /// Hits that the front answers from its own memory, without varnishd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot_objects: Option<HotObjectParameters>,
     /// PROXY protocol from load balancers. Where absent no PROXY header is read. A Gateway that sets it takes nothing of its
     /// class: networks of the two are not mixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

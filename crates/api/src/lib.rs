@@ -25,10 +25,10 @@ pub use cache_policy::{
 pub use gateway_class_parameters::{
     DashboardParameters, DataPath, DisruptionBudgetParameters, DotSegments, DuplicateSlashes, Embedded,
     EncodedSeparators, Engine, ExternalNames, GatewayClassParameters, GatewayClassParametersSpec,
-    HostlessRules, ImplementationSpecific, IngressMerge, IngressParameters, LimitParameters, LogMode,
-    LoggingParameters, MetricsParameters, PathParameters, ProxyProtocolMode, ProxyProtocolParameters,
-    ResourceParameters, ServiceParameters, ServiceType, StorageParameters, StorageType, TimeoutParameters,
-    TlsParameters, TracingParameters, TrafficPolicy, UserVclConfigMapRef,
+    HostlessRules, HotObjectParameters, ImplementationSpecific, IngressMerge, IngressParameters,
+    LimitParameters, LogMode, LoggingParameters, MetricsParameters, PathParameters, ProxyProtocolMode,
+    ProxyProtocolParameters, ResourceParameters, ServiceParameters, ServiceType, StorageParameters,
+    StorageType, TimeoutParameters, TlsParameters, TracingParameters, TrafficPolicy, UserVclConfigMapRef,
 };
 pub use policy_status::{AncestorRef, PolicyAncestorStatus, PolicyStatus};
 pub use stream_routes::{

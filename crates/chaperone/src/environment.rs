@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use model::names::socket_parts;
 
-use crate::{Error, ListenSocket};
+use crate::{Error, ListenSocket, hot_limits};
 
 /// All variables, read and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct Environment {
     pub extra_args: Vec<String>,
     /// `UPGRADE_IDLE_SECONDS`, by default 300: a WebSocket on which nothing moves is closed after this time.
     pub upgrade_idle: Duration,
+    /// `HOT_OBJECTS`, by default `true`; `HOT_OBJECTS_BYTES`, and `HOT_OBJECTS_MAX_OBJECT_BYTES`.
+    pub hot: front::HotLimits,
     /// `UPGRADE_TOTAL_SECONDS`, by default 86400, a day: a WebSocket is closed after this time.
     pub upgrade_total: Duration,
     /// `DRAIN_DELAY`, by default 0: seconds to go on serving, not ready, after SIGTERM.
@@ -114,6 +116,11 @@ impl Environment {
                 .collect::<Result<_, _>>()?,
             extra_args: list(&text("VARNISHD_EXTRA_ARGS", "")).map(str::to_owned).collect(),
             upgrade_idle: seconds("UPGRADE_IDLE_SECONDS", "300")?,
+            hot: hot_limits(
+                flag("HOT_OBJECTS", &text("HOT_OBJECTS", "true"))?,
+                bytes("HOT_OBJECTS_BYTES", &text("HOT_OBJECTS_BYTES", ""))?,
+                bytes("HOT_OBJECTS_MAX_OBJECT_BYTES", &text("HOT_OBJECTS_MAX_OBJECT_BYTES", ""))?,
+            ),
             upgrade_total: seconds("UPGRADE_TOTAL_SECONDS", "86400")?,
             drain_delay: seconds("DRAIN_DELAY", "0")?,
             drain_timeout: match text("DRAIN_TIMEOUT", "").as_str() {
@@ -122,6 +129,14 @@ impl Environment {
             },
         })
     }
+}
+
+/// A number of bytes, or nothing.
+fn bytes(name: &'static str, given: &str) -> Result<Option<u64>, Error> {
+    if given.is_empty() {
+        return Ok(None);
+    }
+    given.parse().map(Some).map_err(|_| bad(name, given, "it must be a number of bytes"))
 }
 
 /// The dashboard's, unless that is taken.

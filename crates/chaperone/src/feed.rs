@@ -158,6 +158,11 @@ impl Feed {
         }
     }
 
+    /// Does the configuration have another VCL than varnishd?
+    pub(crate) fn needs_vcl(&self, desired: &Desired) -> bool {
+        desired.vcl.is_some() && desired.vcl != self.good_vcl
+    }
+
     /// Brings varnishd to the configuration's VCL. Tried whatever became of the routes: neither holds the other back.
     pub(crate) async fn apply_vcl(
         &mut self,

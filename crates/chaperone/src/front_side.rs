@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use page::Page;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -37,7 +38,14 @@ pub(crate) struct FrontSide {
 
 impl FrontSide {
     /// Without a public socket yet. By `proof` ghost knows the front's own answers.
-    pub(crate) fn start(settings: &Settings, proof: Arc<str>, reporter: Reporter) -> Self {
+    ///
+    /// `page`: by which ghost says what may be hot, if anything may.
+    pub(crate) fn start(
+        settings: &Settings,
+        proof: Arc<str>,
+        reporter: Reporter,
+        page: Option<Arc<Page>>,
+    ) -> Self {
         let (upstream, backends) = (settings.https_socket(), settings.backends_socket());
         let http2 = speaks_http2(&settings.extra_args);
         let (config, shutdown) = (watch::Sender::default(), watch::Sender::default());
@@ -69,6 +77,10 @@ impl FrontSide {
             settings.upgrade_total,
         );
         let http = http.observed_by(settings.observer.clone()).with_session_key(session_key::of(settings));
+        let http = match page {
+            Some(page) => http.with_hot(page, settings.hot),
+            None => http,
+        };
         let http = Arc::new(http);
         tally.carries_http(&http);
         let mut running = JoinSet::new();

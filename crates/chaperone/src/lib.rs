@@ -7,6 +7,7 @@
 
 mod backoff;
 mod confine;
+mod directories;
 pub mod engine;
 pub mod environment;
 mod error;
@@ -14,6 +15,7 @@ mod event;
 mod feed;
 mod front_side;
 pub mod health;
+mod hot;
 mod invalidate;
 mod limits;
 pub mod log;
@@ -40,6 +42,7 @@ pub use error::Error;
 pub use event::{Configuration, Event, Reporter, Severity, State};
 pub use feed::{Desired, GhostBase, LastGood};
 pub use front::Shutdown;
+pub use hot::hot_limits;
 pub use invalidate::invalidate;
 pub use reload::Control;
 pub use settings::{ListenSocket, Settings};

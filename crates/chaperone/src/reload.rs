@@ -12,8 +12,8 @@ use hyper::http::request::Builder;
 use hyper_util::rt::TokioIo;
 use model::invalidation::{Order, Outcomes};
 use model::names::{
-    CONTROL_HOST, CONTROL_TOKEN_HEADER, DRAIN_PATH, ERROR_HEADER, INVALIDATE_PATH, RELOAD_PATH, STATS_PATH,
-    STATUS_PATH,
+    CONTROL_HOST, CONTROL_TOKEN_HEADER, DRAIN_PATH, ERROR_HEADER, IN_USE_PATH, INVALIDATE_PATH, RELOAD_PATH,
+    STATS_PATH, STATUS_PATH,
 };
 use model::stats::Stats;
 use tokio::net::UnixStream;
@@ -70,6 +70,11 @@ pub(crate) async fn drain(control: &Control) -> Result<GhostStatus, Error> {
 
 pub(crate) async fn status(control: &Control) -> Result<GhostStatus, Error> {
     status_by(control, Request::get(STATUS_PATH)).await
+}
+
+/// Makes the router of the VCL in use say by which table it decides, for hot objects.
+pub(crate) async fn in_use(control: &Control) -> Result<GhostStatus, Error> {
+    status_by(control, Request::post(IN_USE_PATH)).await
 }
 
 /// Takes objects out of the cache.

@@ -36,6 +36,8 @@ pub struct Settings {
     pub observer: Option<Arc<front::Observer>>,
     /// Those that the varnishd before this one had, where they differ: with them it starts, if it does not with these.
     pub former_args: Option<Vec<String>>,
+    /// Objects that the front answers from its own memory, where it carries HTTP.
+    pub hot: front::HotLimits,
     /// A WebSocket on which nothing moves is closed after this time.
     pub upgrade_idle: Duration,
     /// A WebSocket is closed after this time, whatever moves on it.

@@ -98,10 +98,22 @@ pub(crate) fn index_bytes(arguments: &[String], memory: Option<u64>) -> u64 {
 
 /// The memory that we may use: the limit of our control group, or that of the machine where it is less.
 pub(crate) fn memory() -> Option<u64> {
+    let (machine, group) = machine_and_group();
+    [machine, group].into_iter().flatten().min()
+}
+
+/// The memory limit of our control group, where it has one.
+pub(crate) fn limit_of_group() -> Option<u64> {
+    let (machine, group) = machine_and_group();
+    // Without a limit some kernels name a number that no machine has.
+    group.filter(|group| machine.is_none_or(|machine| *group < machine))
+}
+
+fn machine_and_group() -> (Option<u64>, Option<u64>) {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(of_machine);
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let limit = limits.iter().find_map(|path| of_group(&std::fs::read_to_string(Path::new(path)).ok()?));
-    [machine, limit].into_iter().flatten().min()
+    let group = limits.iter().find_map(|path| of_group(&std::fs::read_to_string(Path::new(path)).ok()?));
+    (machine, group)
 }
 
 /// `MemTotal:       24650724 kB`

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,11 +14,12 @@ use crate::backoff::Backoff;
 use crate::event::{Event, Reporter};
 use crate::feed::{Desired, Feed, LastGood};
 use crate::front_side::FrontSide;
+use crate::hot::Hot;
 use crate::log::Readers;
 use crate::reload::Control;
 use crate::routes::Routes;
 use crate::varnishd::{Varnishd, varnishd_dir, with_storages};
-use crate::{Error, ListenSocket, Settings, ports, reload, storage, token};
+use crate::{Error, ListenSocket, Settings, directories, ports, reload, storage, token};
 
 /// From the start of varnishd to its first word on the CLI.
 const STARTING: Duration = Duration::from_secs(30);
@@ -31,9 +31,6 @@ const ASK: Duration = Duration::from_secs(1);
 const FINDING_LOG: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// sockaddr_un has 108 bytes, and one of them ends the path.
-const LONGEST_SOCKET_PATH: usize = 107;
-
 /// Keeps one varnishd running and fed, and the front beside it, until `shutdown` says otherwise.
 pub async fn run(
     settings: Settings,
@@ -44,12 +41,25 @@ pub async fn run(
 ) {
     let feed = Feed::new(&settings, last_good);
     let front_proof = token::generate();
-    let front = FrontSide::start(&settings, Arc::clone(&front_proof), reporter.clone());
+    let hot = Hot::prepare(&settings);
+    let front = FrontSide::start(&settings, Arc::clone(&front_proof), reporter.clone(), hot.page().cloned());
     let routes = Routes::new(Arc::clone(&front.http));
     let (drain_at, lock) = (None, None);
-    Supervisor { settings, desired, reporter, shutdown, feed, front, routes, front_proof, drain_at, lock }
-        .run()
-        .await;
+    Supervisor {
+        settings,
+        desired,
+        reporter,
+        shutdown,
+        feed,
+        front,
+        hot,
+        routes,
+        front_proof,
+        drain_at,
+        lock,
+    }
+    .run()
+    .await;
 }
 
 struct Supervisor {
@@ -59,6 +69,7 @@ struct Supervisor {
     shutdown: watch::Receiver<Shutdown>,
     feed: Feed,
     front: FrontSide,
+    hot: Hot,
     /// The front's table, where it carries HTTP.
     routes: Routes,
     /// By this ghost knows the front's own answers.
@@ -180,6 +191,8 @@ impl Supervisor {
             Ok(false) => End::Shutdown,
             Err(e) => End::CannotStart(e),
         };
+        // First: an invalidation that finds no varnishd is done.
+        self.hot.end_all();
         self.front.http.cache_runs(false);
         if !self.settings.http_in_front {
             self.front.close();
@@ -191,9 +204,10 @@ impl Supervisor {
 
     /// varnishd's manager, connected; its child does not run yet.
     async fn start(&mut self) -> Result<Running, Error> {
-        prepare(&self.settings)?;
+        directories::prepare(&self.settings)?;
         if self.lock.is_none() || !lock_file(&self.settings.work_dir).exists() {
             self.lock = Some(lock(&self.settings.work_dir)?);
+            self.hot.remove_others(&self.settings);
         }
         let (settings, missing) = self.with_free_ports()?;
         self.feed.forget();
@@ -204,14 +218,15 @@ impl Supervisor {
         let control = Control { socket: Arc::from(settings.control_socket()), token: token::generate() };
         let listener = ReverseListener::bind(&settings.admin_address.to_string()).await?;
         let mut varnishd =
-            Varnishd::spawn(&settings, &listener, &secret, &control, &self.front_proof).await?;
+            Varnishd::spawn(&settings, &listener, &secret, &control, &self.front_proof, self.hot.path())
+                .await?;
         let admin = tokio::select! {
             admin = listener.accept(&secret, STARTING) => admin?,
             output = varnishd.ended() => return Err(Error::Start { output }),
         };
         if self.settings.vmod.is_some() {
             let known = admin.param_show("vmod_path").await?;
-            let ours = vmod_dir(&self.settings.work_dir);
+            let ours = directories::vmod_dir(&self.settings.work_dir);
             admin.param_set("vmod_path", &format!("{}:{known}", ours.display())).await?;
         }
         // Whoever takes a large answer slowly, without the cache, does not have it all in our memory. Varnish 7.1 does not know how.
@@ -268,7 +283,7 @@ impl Supervisor {
         start_child(running).await?;
         let mut sockets = listening(&running.admin).await?;
         sockets.sort();
-        let status = match reload::status(&running.control).await {
+        let status = match reload::in_use(&running.control).await {
             Ok(status) => status,
             Err(e) => return Err(panicked(&running.admin).await.unwrap_or(e)),
         };
@@ -359,7 +374,7 @@ impl Supervisor {
                 if routes.is_ok() {
                     self.front.keep_backends(&desired.backends);
                 }
-                let applied = self.feed.apply_vcl(&running.admin, &desired, &self.reporter).await.and(routes);
+                let applied = self.apply_vcl(running, &desired).await.and(routes);
                 retry_at = match &applied {
                     Ok(()) => {
                         self.reporter.tell(&Event::Mended);
@@ -406,13 +421,30 @@ impl Supervisor {
         }
     }
 
+    /// Nothing is hot from before another VCL is in use until its router has said by which table it decides.
+    async fn apply_vcl(&mut self, running: &Running, desired: &Desired) -> Result<(), Error> {
+        if !self.feed.needs_vcl(desired) {
+            return Ok(());
+        }
+        self.hot.withdraw();
+        let applied = self.feed.apply_vcl(&running.admin, desired, &self.reporter).await;
+        self.hot.end_all();
+        self.hot.publish(&running.control).await;
+        applied
+    }
+
     /// Starts the child again where it has died, at once the first time, then with growing pauses.
     async fn check_child(&mut self, running: &Running, backoff: &mut Backoff) -> Result<(), Error> {
         let admin = &running.admin;
         match admin.status().await? {
-            ChildState::Running | ChildState::Starting | ChildState::Stopping => return Ok(()),
+            ChildState::Running => {
+                self.hot.publish(&running.control).await;
+                return Ok(());
+            }
+            ChildState::Starting | ChildState::Stopping => return Ok(()),
             ChildState::Stopped | ChildState::Died => {}
         }
+        self.hot.end_all();
         self.front.http.cache_runs(false);
         let panic = admin.panic_show().await.ok().flatten();
         let why =
@@ -429,6 +461,7 @@ impl Supervisor {
         }
         self.feed.restore().await?;
         start_child(running).await?;
+        self.hot.publish(&running.control).await;
         self.front.http.cache_runs(true);
         self.reporter.tell(&Event::Restarted);
         Ok(())
@@ -549,63 +582,4 @@ async fn listening(admin: &Admin) -> Result<Vec<(String, SocketAddr)>, Error> {
         Some((name.to_owned(), SocketAddr::new(address.parse().ok()?, port.parse().ok()?)))
     };
     Ok(answer.body.lines().filter_map(parse).collect())
-}
-
-fn vmod_dir(work_dir: &Path) -> PathBuf {
-    work_dir.join("vmods")
-}
-
-/// The directories, readable for varnishd's own user, to which it drops when it is started as root; and the VMOD
-/// in them, since that user cannot read a private checkout.
-fn prepare(settings: &Settings) -> Result<(), Error> {
-    for path in [
-        settings.https_socket(),
-        settings.front_socket(),
-        settings.backends_socket(),
-        settings.control_socket(),
-    ] {
-        if path.as_os_str().len() > LONGEST_SOCKET_PATH {
-            return Err(Error::SocketPath { path, longest: LONGEST_SOCKET_PATH });
-        }
-    }
-    for dir in [settings.work_dir.clone(), vmod_dir(&settings.work_dir)] {
-        fs::create_dir_all(&dir).map_err(Error::file(&dir))?;
-        let mode = fs::metadata(&dir).map_err(Error::file(&dir))?.permissions().mode();
-        // A volume of the pod is root's, and open to us by its mode: only its owner may change that.
-        if mode & 0o755 != 0o755 {
-            fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).map_err(Error::file(&dir))?;
-        }
-    }
-    prepare_control(&settings.control_socket())?;
-    if let Some(vmod) = &settings.vmod {
-        let to = vmod_dir(&settings.work_dir).join("libvmod_ghost.so");
-        if !vmod.exists() {
-            return Err(Error::NoVmod { path: vmod.clone() });
-        }
-        fs::copy(vmod, &to).map_err(Error::file(&to))?;
-        fs::set_permissions(&to, fs::Permissions::from_mode(0o644)).map_err(Error::file(&to))?;
-    }
-    Ok(())
-}
-
-/// The users that varnishd's manager, run as root, gives its child to: the first one that there is.
-const CHILD_USERS: [&str; 2] = ["vcache", "varnish"];
-
-/// ghost opens its control socket there: a directory of varnishd's own user, closed to all others but root.
-fn prepare_control(socket: &Path) -> Result<(), Error> {
-    let Some(dir) = socket.parent() else { return Ok(()) };
-    fs::create_dir_all(dir).map_err(Error::file(dir))?;
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(Error::file(dir))?;
-    if fs::metadata(dir).map_err(Error::file(dir))?.uid() != 0 {
-        return Ok(());
-    }
-    let known = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let id = |user: &str| {
-        let line = known.lines().find(|line| line.split(':').next() == Some(user))?;
-        line.split(':').nth(2)?.parse().ok()
-    };
-    match CHILD_USERS.iter().find_map(|user| id(user)) {
-        Some(user) => std::os::unix::fs::chown(dir, Some(user), None).map_err(Error::file(dir)),
-        None => Ok(()),
-    }
 }

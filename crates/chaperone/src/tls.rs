@@ -248,6 +248,7 @@ fn tls_listeners(routing: &Routing) -> impl Iterator<Item = (&Listener, &Listene
 fn add_http_listeners(config: &mut front::Config, routing: &Routing, bind: Option<IpAddr>) {
     config.http = routing.http_in_front;
     config.through_varnishd = routing.through_varnishd;
+    config.hot_objects_off = routing.hot_objects_off;
     for socket in routing.http_sockets().filter(|_| routing.http_in_front) {
         let Some((_, port)) = socket_parts(socket) else { continue };
         if config.listeners.iter().all(|known| known.port != port) {

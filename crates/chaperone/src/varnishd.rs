@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use model::names::{
     CONTROL_SOCKET_ENV, CONTROL_TOKEN_ENV, FRONT_PROOF_ENV, FRONT_SOCKET, GHOST_CONFIG_ENV, GHOST_INDEX_ENV,
-    GHOST_STORAGE_ENV, HTTPS_SOCKET, UPGRADE_TOTAL_ENV,
+    GHOST_STORAGE_ENV, HOT_BYTES_ENV, HOT_PAGE_ENV, HTTPS_SOCKET, UPGRADE_TOTAL_ENV,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
@@ -55,6 +55,7 @@ impl Varnishd {
         secret: &Secret,
         control: &Control,
         front_proof: &str,
+        hot_page: Option<&Path>,
     ) -> Result<Self, Error> {
         let secret_file = settings.work_dir.join("secret");
         secret.write(&secret_file)?;
@@ -70,6 +71,8 @@ impl Varnishd {
             .env(UPGRADE_TOTAL_ENV, settings.upgrade_total.as_secs_f64().to_string())
             .env(GHOST_STORAGE_ENV, storage::sizes(&storages))
             .env(GHOST_INDEX_ENV, storage::index_bytes(&storages, storage::memory()).to_string())
+            .envs(hot_page.map(|page| (HOT_PAGE_ENV, page)))
+            .env(HOT_BYTES_ENV, settings.hot.max_object_bytes.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -269,7 +272,7 @@ fn follow(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::ListenSocket;
 
@@ -298,9 +301,8 @@ mod tests {
         assert!(!speaks(&["-p", "feature=none"]));
     }
 
-    #[test]
-    fn the_users_arguments_come_last() {
-        let settings = Settings {
+    pub(crate) fn settings() -> Settings {
+        Settings {
             name: "Gateway default/shop".into(),
             varnishd: "varnishd".into(),
             vmod: None,
@@ -315,11 +317,17 @@ mod tests {
             log_readers: 0,
             observer: None,
             former_args: None,
+            hot: front::HotLimits::default(),
             upgrade_idle: Duration::from_secs(300),
             upgrade_total: Duration::from_secs(86_400),
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),
-        };
+        }
+    }
+
+    #[test]
+    fn the_users_arguments_come_last() {
+        let settings = settings();
         let args = arguments(&settings, "127.0.0.1:6082", Path::new("/run/vg/secret"));
         let args: Vec<_> = args.iter().map(|a| a.to_string_lossy()).collect();
         let joined = args.join(" ");

@@ -46,6 +46,9 @@ pub struct Explained {
     pub way: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
+    /// Whether the front may answer a hit from its own memory, or why not; absent where the cache is not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<String>,
     /// When and why the cache did not answer such a request last, where what runs remembers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<String>,
@@ -147,6 +150,7 @@ pub fn explain(
         problem: decision.rule().and_then(|rule| problem(rule, faults)),
         way: Some(way(&request, decision, arrangement)),
         cache: matches!(decision.action(), Action::Forward { .. }).then(|| cache(&request, decision)),
+        hot: hot(&request, decision, arrangement),
         last: None,
         others: others.take(SHOWN).collect(),
         more: count.saturating_sub(SHOWN),
@@ -162,8 +166,13 @@ impl fmt::Display for Explained {
             }
         }
         writeln!(f, "  answer: {}", self.answer)?;
-        let rest =
-            [("problem", &self.problem), ("way", &self.way), ("cache", &self.cache), ("last", &self.last)];
+        let rest = [
+            ("problem", &self.problem),
+            ("way", &self.way),
+            ("cache", &self.cache),
+            ("hot", &self.hot),
+            ("last", &self.last),
+        ];
         for (name, value) in rest {
             if let Some(value) = value {
                 writeln!(f, "  {name}: {value}")?;
@@ -240,6 +249,37 @@ fn cache(request: &At<'_>, decision: &Decision<'_>) -> String {
         }
         (why, _) => format!("bypassed: {}", why.unwrap_or_default()),
     }
+}
+
+/// Would a hit be answered by the front itself? As far as the request says it: ghost also looks at the object.
+fn hot(request: &At<'_>, decision: &Decision<'_>, arrangement: Arrangement) -> Option<String> {
+    let cache = decision.cache().filter(|_| bypasses(request, decision).is_none())?;
+    let has = |name| request.any_header(name, &mut |_| true);
+    let believed = |(name, _): &&(String, String)| {
+        let kind = router::sent::kind(name.as_bytes());
+        matches!(kind, Some(router::sent::Kind::Override | router::sent::Kind::Address))
+    };
+    let why = if !arrangement.http_in_front {
+        format!("every request goes through varnishd ({})", arrangement.why())
+    } else if arrangement.hot_objects_off {
+        "hotObjects.enabled is false".to_owned()
+    } else if has("Authorization") {
+        "the request has an Authorization header".to_owned()
+    } else if has("Range") {
+        "the request has a Range header".to_owned()
+    } else if let Some((name, _)) = request.asked.headers.iter().find(believed) {
+        format!("the request has {name}, which the origin may believe")
+    } else if cache.obeys_search() {
+        "the policy obeys No-Vary-Search".to_owned()
+    } else if cache.obeys_clients() && has("Cache-Control") {
+        "the policy obeys the client's Cache-Control".to_owned()
+    } else {
+        return Some(
+            "a fresh hit would be hot, if the object is small and the same for all who may share it"
+                .to_owned(),
+        );
+    };
+    Some(format!("no: {why}"))
 }
 
 /// Why the cache did not answer a request, in words, from what Cache-Status said.

@@ -24,6 +24,8 @@ pub struct Config {
     pub http: bool,
     /// Why it does not, for those who show it.
     pub through_varnishd: Option<model::ThroughVarnishd>,
+    /// The parameters switch hot objects off, for those who show it.
+    pub hot_objects_off: bool,
     /// By port: what clients must show, for all its hosts with [`Action::Terminate`].
     pub client_validation: BTreeMap<u16, ClientValidation>,
     /// Where absent no PROXY header is read.
@@ -39,6 +41,7 @@ impl Default for Config {
             http2: true,
             http: false,
             through_varnishd: None,
+            hot_objects_off: false,
             client_validation: BTreeMap::new(),
             proxy_protocol: None,
         }

@@ -231,6 +231,7 @@ fn settings(environment: &Environment, arguments: &ChaperoneArguments) -> Settin
         log_readers: observe::log_readers_of_pod(environment.http_in_front),
         observer: None,
         former_args: None,
+        hot: environment.hot,
         upgrade_idle: environment.upgrade_idle,
         upgrade_total: environment.upgrade_total,
         drain_delay: environment.drain_delay,

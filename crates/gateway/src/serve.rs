@@ -393,12 +393,17 @@ impl Machine {
             log_readers: self.arguments.observe.log_readers(infra.http_in_front),
             observer: None,
             former_args: None,
+            hot: hot_limits(&infra.hot_objects),
             upgrade_idle: Duration::from_secs_f64(infra.upgrade_idle_seconds.max(0.001)),
             upgrade_total: UPGRADE_TOTAL,
             drain_delay: Duration::ZERO,
             drain_timeout: self.arguments.drain_timeout,
         }
     }
+}
+
+fn hot_limits(given: &translate::HotObjects) -> front::HotLimits {
+    chaperone::hot_limits(!given.disabled, given.bytes, given.max_object_bytes)
 }
 
 fn ports_of(plans: &BTreeMap<Key, GatewayPlan>, fronts: &BTreeMap<Key, Front>) -> BTreeSet<u16> {

@@ -125,6 +125,31 @@ fn the_way_of_a_request_is_named_with_its_reason() {
 }
 
 #[test]
+fn what_would_be_hot_is_named_or_why_not() {
+    let scene = with_parameters("{dataPath: Auto}");
+    scene.write("policy.yaml", &cache_policy("shop", "shop", "  defaultTTL: 1m\n  clientCacheControl: Obey"));
+    let about = |scene: &Scene, more: &[&str]| {
+        explain(scene, &[&["--host", "shop.example.com", "--path", "/x"], more].concat()).1
+    };
+    has(&about(&scene, &[]), &["hot: a fresh hit would be hot"]);
+    has(&about(&scene, &["--header", "Range: bytes=0-1"]), &["hot: no: the request has a Range header"]);
+    has(&about(&scene, &["--header", "X-Real-IP: 192.0.2.1"]), &["hot: no: the request has X-Real-IP"]);
+    has(
+        &about(&scene, &["--header", "Cache-Control: no-cache"]),
+        &["hot: no: the policy obeys the client's"],
+    );
+    assert!(!about(&scene, &["--method", "POST"]).contains("hot:"));
+    for (spec, why) in [
+        ("{dataPath: Auto, hotObjects: {enabled: false}}", "hotObjects.enabled is false"),
+        ("{dataPath: Varnish}", "every request goes through varnishd (dataPath: Varnish)"),
+    ] {
+        let scene = with_parameters(spec);
+        scene.write("policy.yaml", &cache_policy("shop", "shop", "  defaultTTL: 1m"));
+        has(&about(&scene, &[]), &[&format!("hot: no: {why}")]);
+    }
+}
+
+#[test]
 fn what_sends_every_request_through_varnishd_is_named() {
     let asked = ["--host", "shop.example.com", "--path", "/x"];
     for (spec, why) in [

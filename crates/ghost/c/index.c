@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "engine.h"
+#include "private.h"
 #include "vtim.h"
 
 /*--------------------------------------------------------------------
@@ -76,6 +77,40 @@ void
 gs_forget(struct objcore *oc)
 {
 	oc->ttl = oc->grace = oc->keep = 0.;
+}
+
+/*
+ * The object that is delivered, if it is whole and goes to clients as it is: no part of a page (ESI), and not one that stands for a
+ * missing object. `boc` is there until the fetch has ended and all who were shown it meanwhile are done; only the pointer is looked at.
+ */
+struct objcore *
+gs_whole_object(VRT_CTX, uint64_t *length)
+{
+	struct req *req = ctx->req;
+	struct objcore *oc = req->objcore;
+
+	if (oc == NULL || req->esi_level > 0 || __atomic_load_n(&oc->boc, __ATOMIC_ACQUIRE) != NULL)
+		return (NULL);
+	if (oc->flags & (OC_F_BUSY | OC_F_HFM | OC_F_HFP | OC_F_PRIVATE | OC_F_FAILED | OC_F_DYING))
+		return (NULL);
+	if (ObjHasAttr(req->wrk, oc, OA_ESIDATA))
+		return (NULL);
+	*length = ObjGetLen(req->wrk, oc);
+	return (oc);
+}
+
+/* Room for one more header of so many bytes: a header too many would fail the whole response. */
+int
+gs_has_room(struct http *hp, size_t bytes)
+{
+	unsigned room;
+
+	if (hp->nhd >= hp->shd)
+		return (0);
+	room = WS_ReserveAll(hp->ws);
+	WS_Release(hp->ws, 0);
+	/* ": ", the byte at the end, and what is left over for others. */
+	return (room > bytes + 256);
 }
 
 /* An object without content: it says that requests for it do not wait for each other. */

@@ -11,6 +11,7 @@
 	_Static_assert(__builtin_types_compatible_p(__typeof__(((struct of *)0)->member), type),                        \
 	    "struct " #of " has another type for " #member " in this engine: see crates/ghost/c/private.h")
 
+GS_MEMBER(http, shd, uint16_t);
 GS_MEMBER(http, nhd, uint16_t);
 GS_MEMBER(http, ws, struct ws *);
 GS_MEMBER(http, vsl, struct vsl_log *);

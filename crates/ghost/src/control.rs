@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use model::names::{
-    CONTROL_SOCKET_ENV, DRAIN_PATH, ERROR_HEADER, INVALIDATE_PATH, RELOAD_PATH, STATS_PATH, STATUS_PATH,
+    CONTROL_SOCKET_ENV, DRAIN_PATH, ERROR_HEADER, IN_USE_PATH, INVALIDATE_PATH, RELOAD_PATH, STATS_PATH,
+    STATUS_PATH,
 };
 use serde_json::json;
 
@@ -34,7 +35,7 @@ pub(crate) struct Asked<'a> {
 pub(crate) fn answer(ghost: &Ghost, asked: &Asked<'_>) -> Said {
     let ctx = asked.ctx;
     let path = asked.url.split(|b| *b == b'?').next().unwrap_or_default();
-    let acts = [DRAIN_PATH, INVALIDATE_PATH].iter().any(|one| path == one.as_bytes());
+    let acts = [DRAIN_PATH, INVALIDATE_PATH, IN_USE_PATH].iter().any(|one| path == one.as_bytes());
     let reads = [STATS_PATH, STATUS_PATH].iter().any(|one| path == one.as_bytes());
     let is_read = matches!(asked.method, b"GET" | b"HEAD");
     if (acts && asked.method != b"POST") || (reads && !is_read) {
@@ -60,6 +61,9 @@ pub(crate) fn answer(ghost: &Ghost, asked: &Asked<'_>) -> Said {
         }
     } else if path == DRAIN_PATH.as_bytes() {
         DRAINING.store(true, Ordering::Relaxed);
+        said(200, None, &status(ghost, &ghost.table()))
+    } else if path == IN_USE_PATH.as_bytes() {
+        ghost.publish();
         said(200, None, &status(ghost, &ghost.table()))
     } else if path == INVALIDATE_PATH.as_bytes() {
         match (asked.body)()
@@ -88,7 +92,7 @@ pub(crate) fn answer(ghost: &Ghost, asked: &Asked<'_>) -> Said {
         said(200, None, &status)
     } else {
         let paths = format!(
-            "this socket knows {RELOAD_PATH}, {STATUS_PATH}, {STATS_PATH}, {INVALIDATE_PATH} and {DRAIN_PATH}"
+            "this socket knows {RELOAD_PATH}, {STATUS_PATH}, {STATS_PATH}, {INVALIDATE_PATH}, {IN_USE_PATH} and {DRAIN_PATH}"
         );
         said(404, None, &json!({ "error": paths }))
     }

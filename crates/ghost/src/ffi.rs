@@ -107,6 +107,8 @@ unsafe extern "C" {
     pub(crate) fn gs_add(http: *mut Http, line: *const u8, n: usize);
     pub(crate) fn gs_add_pair(http: *mut Http, name: *const u8, n: usize, value: *const u8, m: usize);
     pub(crate) fn gs_overflowed(http: *const Http) -> c_int;
+    pub(crate) fn gs_has_room(http: *mut Http, bytes: usize) -> c_int;
+    pub(crate) fn gs_whole_object(ctx: *const Ctx, length: *mut u64) -> *mut RawObject;
     pub(crate) fn gs_set_url(http: *mut Http, url: *const u8, n: usize);
 
     pub(crate) fn gs_local_socket(ctx: *const Ctx) -> *const c_char;

@@ -22,11 +22,13 @@ use router::cache::Parameters;
 
 use crate::ffi::{self, RawObject, RawWorker};
 use crate::guard::stopped;
+use crate::hot::{self, Ending};
 use crate::{stats, storage};
 use bans::Bans;
 use known::Known;
 use map::Map;
 use owners::Owners;
+use page::Slot;
 use recent::Recent;
 use urls::{Kept, Urls};
 
@@ -65,7 +67,11 @@ pub(crate) fn learn<'a>(all: impl Iterator<Item = &'a Parameters>) {
     let now = unsafe { ffi::gs_real_time() };
     let has_objects = |kept_as| MAP.way_keys(kept_as).any(|key| MAP.has(key));
     let all = all.map(|parameters| (MAP.kept_as(Some(parameters)), parameters));
-    for kept_as in KNOWN.learn(all, now, has_objects) {
+    let forgotten = KNOWN.learn(all, now, has_objects);
+    if !forgotten.is_empty() {
+        hot::end_all();
+    }
+    for kept_as in forgotten {
         // No purge will look for them any more. One that comes later is noticed when it is inserted.
         for key in MAP.way_keys(kept_as) {
             MAP.each(key, |object| end(object, Fate::Gone));
@@ -123,6 +129,7 @@ impl Drop for Watching {
         if watching.0 == 0 {
             // SAFETY: the handle is ours, and given back once.
             unsafe { ffi::gs_unsubscribe(watching.1) };
+            hot::withdraw(None);
             // Nobody tells us any more when they die.
             MAP.clear();
             RECENT.clear();
@@ -172,12 +179,14 @@ pub(crate) unsafe fn end_own_url(
 /// Adds up what `end` says of each key that objects of the URL may have.
 fn end_each_url(host: &[u8], url: &[u8], end: impl Fn(u64) -> u64) -> u64 {
     let mut count = 0;
+    let mut ending = Ending::default();
     KNOWN.each(|parameters| {
         let mut as_kept = Vec::with_capacity(url.len());
         match parameters {
             Some(parameters) => parameters.write(url, &mut as_kept),
             None => as_kept.extend_from_slice(url),
         }
+        ending.add(Slot::of_url(host, &as_kept));
         count += end(MAP.url_key(host, MAP.kept_as(parameters), &as_kept));
     });
     count
@@ -189,9 +198,11 @@ fn end_each_url(host: &[u8], url: &[u8], end: impl Fn(u64) -> u64) -> u64 {
 /// `worker` must be the thread's own.
 pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[u8]>, fate: Fate) -> u64 {
     let Some(host) = host else {
+        let _ending = Ending::of(Slot::of_tag(tag));
         note(MAP.tag_key(tag));
         return MAP.each(MAP.tag_key(tag), |object| end(object, fate));
     };
+    let _ending = Ending::of(Slot::of_host_tag(host, tag));
     let key = MAP.host_tag_key(host, tag);
     note(key);
     match OWNERS.all() {
@@ -209,6 +220,7 @@ pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[
 
 /// Ends the objects of one namespace and host with a tag. Looks at no others.
 pub(crate) fn end_own_tag(owner: &[u8], host: &[u8], tag: &[u8], fate: Fate) -> u64 {
+    let _ending = Ending::of(Slot::of_host_tag(host, tag));
     let key = MAP.owned_key(owner, MAP.host_tag_key(host, tag));
     note(key);
     MAP.each(key, |object| end(object, fate))
@@ -219,6 +231,8 @@ pub(crate) fn end_own_tag(owner: &[u8], host: &[u8], tag: &[u8], fate: Fate) -> 
 /// # Safety
 /// `worker` must be the thread's own.
 pub(crate) unsafe fn end_matching(worker: *mut RawWorker, host: &[u8], urls: &Urls) {
+    // An expression is not held against hot objects one by one: all of the host end, and none of another.
+    let _ending = Ending::of(Slot::of_host(host));
     // Before the look: what comes into the cache from now on is noticed.
     // SAFETY: it takes nothing.
     BANS.note(host, urls.kept(), unsafe { ffi::gs_real_time() });
@@ -332,6 +346,9 @@ struct Stored<'a> {
     url: Option<&'a [u8]>,
     owner: Option<&'a [u8]>,
     tags: Vec<&'a [u8]>,
+    /// Lines of Vary.
+    vary: Vec<&'a [u8]>,
+    has_cookie: bool,
     /// There are more tags than are read.
     too_many: bool,
 }
@@ -389,6 +406,10 @@ impl<'a> Stored<'a> {
             self.url = Some(value);
         } else if name.eq_ignore_ascii_case(OWNER_HEADER.as_bytes()) {
             self.owner = Some(value);
+        } else if name.eq_ignore_ascii_case(b"Vary") {
+            self.vary.push(value);
+        } else if name.eq_ignore_ascii_case(b"Set-Cookie") {
+            self.has_cookie = true;
         } else if tags::is_tag_header(name) {
             let mut all = tags::tags(value);
             self.tags.extend(all.by_ref().take(tags::MOST - self.tags.len()));
@@ -403,6 +424,49 @@ impl<'a> Stored<'a> {
     fn owner(&self) -> &'a [u8] {
         self.owner.unwrap_or_default()
     }
+}
+
+/// What a mark says of an object: by which slots it ends, and the names in Vary, in lower case and with commas.
+pub(crate) struct Marked {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) vary: String,
+}
+
+/// `None` for an object that cannot be hot: the index does not have it by its URL, it has too many tags, a cookie, or varies by what
+/// the front cannot compare.
+///
+/// # Safety
+/// `worker` must be the thread's own, and the object alive, with its headers.
+pub(crate) unsafe fn marked(
+    worker: *mut RawWorker,
+    object: *mut RawObject,
+    most_tags: usize,
+) -> Option<Marked> {
+    // SAFETY: the caller's promise.
+    let stored = unsafe { Stored::read(worker, object) };
+    let (host, url) = (stored.host()?, stored.url?);
+    if stored.too_many || stored.tags.len() > most_tags || stored.has_cookie {
+        return None;
+    }
+    let mut slots = vec![Slot::of_host(host), Slot::of_url(host, url)];
+    slots.extend(stored.tags.iter().flat_map(|tag| [Slot::of_tag(tag), Slot::of_host_tag(host, tag)]));
+    let mut vary = String::new();
+    for name in stored.vary.iter().flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
+        if name.is_empty() {
+            continue;
+        }
+        // These are the gateway's own word by now, and not what the front compares. `*` is no name.
+        let is_token =
+            name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+        if !is_token || router::sent::kind(name).is_some() || name.eq_ignore_ascii_case(b"Host") {
+            return None;
+        }
+        if !vary.is_empty() {
+            vary.push(',');
+        }
+        vary.extend(name.iter().map(|byte| char::from(byte.to_ascii_lowercase())));
+    }
+    Some(Marked { slots, vary })
 }
 
 /// `example.com:8080` and `[::1]:8080`.
@@ -435,6 +499,7 @@ unsafe fn insert(worker: *mut RawWorker, object: *mut RawObject) -> bool {
     let (mut stored, is_empty) =
         unsafe { (Stored::read(worker, object), ffi::gs_is_hit_for_miss(object) != 0) };
     if is_empty {
+        hot::is_new(stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
         // It says that nothing is kept. No purge has to find it, and requests need it where the index is full.
         stored.tags.clear();
         stored.too_many = false;
@@ -469,7 +534,13 @@ unsafe fn insert(worker: *mut RawWorker, object: *mut RawObject) -> bool {
     // URLs only in the ways that are known.
     let (host, url) = (stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
     let is_lost = || kept_as != 0 && !KNOWN.contains(kept_as);
-    !is_overtaken(host, url, stored.owner(), stored.tags.iter().copied()) && !is_lost()
+    let tags = || stored.tags.iter().copied();
+    let is_kept = !is_overtaken(host, url, stored.owner(), tags()) && !is_lost();
+    match is_kept {
+        true => hot::is_new(host, url),
+        false => hot::was_overtaken(host, url, tags()),
+    }
+    is_kept
 }
 
 #[unsafe(no_mangle)]

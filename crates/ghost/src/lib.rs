@@ -24,6 +24,7 @@ mod ffi;
 mod forwarded;
 mod framing;
 mod guard;
+mod hot;
 mod index;
 mod invalidate;
 mod journal;

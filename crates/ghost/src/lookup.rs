@@ -1,16 +1,16 @@
 //! What an object is looked for by: the key, and what the client takes of what is stored.
 
 use model::names::socket_parts;
-use router::Decision;
 use router::cache::{Cache, Key, Wanted};
 use router::sent::OwnWord;
+use router::{Decision, NormalHost};
 
 use crate::asked::Asked;
 use crate::ffi::{self, Ctx};
 use crate::message::Message;
 use crate::socket::Socket;
 use crate::task::Task;
-use crate::{aside, search, sent};
+use crate::{aside, hot, search, sent};
 
 /// What the client's Cache-Control says of stored objects, where the policy obeys it.
 pub(crate) fn asked(request: Message<'_>) -> Option<Asked> {
@@ -71,6 +71,10 @@ pub(crate) unsafe fn hash(ctx: *const Ctx, task: Option<&mut Task>, message: Mes
     // SAFETY: the caller's promise.
     let key = unsafe { key(ctx, task.as_deref(), message) };
     let host = message.header("Host").unwrap_or_default();
+    if let Some(task) = task.as_ref().filter(|task| task.hot) {
+        let cache = task.decision().and_then(Decision::cache);
+        hot::asks(cache, NormalHost::new(host).as_bytes(), message.url());
+    }
     if aside::VALIDATED.has(host, message.url()) {
         // SAFETY: the caller's promise.
         unsafe { ffi::gs_do_not_wait(ctx) };

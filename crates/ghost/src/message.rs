@@ -106,6 +106,12 @@ impl<'a> Message<'a> {
         unsafe { ffi::gs_add_pair(self.http, name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
     }
 
+    /// Is there room for one more header with so many bytes in its name and value?
+    pub(crate) fn has_room_for(self, bytes: usize) -> bool {
+        // SAFETY: alive, see new().
+        unsafe { ffi::gs_has_room(self.http, bytes) == 1 }
+    }
+
     /// Fails the task where an edit was lost: half of them is worse than none.
     ///
     /// # Safety

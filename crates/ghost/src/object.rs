@@ -14,8 +14,8 @@ use crate::door::Place;
 use crate::error::Error;
 use crate::ffi::{self, Ctx, Director, OwnedDirector};
 use crate::index::Watching;
-use crate::retire;
 use crate::table::Table;
+use crate::{hot, retire};
 
 /// varnishd is about to end: clients are asked to leave. It is never taken back.
 pub(crate) static DRAINING: AtomicBool = AtomicBool::new(false);
@@ -57,6 +57,7 @@ impl Ghost {
             path => PathBuf::from(path),
         };
         let front = path.with_file_name(TLS_BACKENDS_SOCKET);
+        hot::open();
         let table = Table::load(ctx, &path, &front, None)?;
         let ghost = Box::new(Self {
             path,
@@ -108,11 +109,21 @@ impl Ghost {
         self.current.load_full()
     }
 
+    /// This router's VCL is in use: the front is told by which table it decides.
+    pub(crate) fn publish(&self) {
+        // A reload that runs does it at its end.
+        if let Ok(_none_reloads) = self.reloading.try_lock() {
+            hot::publish(self.table().router());
+        }
+    }
+
     /// Reads the file again. Requests that were routed before keep the table they have; on an error all do.
     pub(crate) fn reload(&self, ctx: *const Ctx) -> Result<Arc<Table>, Error> {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let new = Arc::new(Table::load(ctx, &self.path, &self.front, Some(&self.table()))?);
+        hot::withdraw(Some(new.router()));
         retire::release(self.current.swap(Arc::clone(&new)));
+        hot::publish(new.router());
         self.reloads.fetch_add(1, Ordering::Relaxed);
         Ok(new)
     }

@@ -34,6 +34,8 @@ pub(crate) struct Task {
     pub(crate) has_conditions: bool,
     /// What the client takes of stored objects, where its rule's policy obeys it.
     pub(crate) asked: Option<Asked>,
+    /// The front asks whether it may store the response.
+    pub(crate) hot: bool,
     /// A trusted client wants to see the cache key.
     pub(crate) shows_key: bool,
     /// The request has been here before.
@@ -78,6 +80,7 @@ impl Task {
                 sent: 0,
                 has_conditions: false,
                 asked: None,
+                hot: false,
                 shows_key: false,
                 loops: false,
                 trace: None,

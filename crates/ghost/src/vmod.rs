@@ -6,7 +6,8 @@ use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
 use model::names::{
-    DEBUG_HEADER, GHOST_PREFIX, INVALIDATE_METHOD, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER, ROUTE_HEADER,
+    DEBUG_HEADER, GHOST_PREFIX, HOT_HEADER, INVALIDATE_METHOD, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER,
+    ROUTE_HEADER,
 };
 use router::edit::EditRequest;
 use router::{Action, Decision, TooLong, is_host};
@@ -20,8 +21,8 @@ use crate::table::Table;
 use crate::task::Task;
 use crate::tunnel::{asks_for_websocket, tokens};
 use crate::{
-    answer, cache, cache_status, client, conditions, forwarded, journal, lookup, retire, sent, stats, target,
-    trace, writes,
+    answer, cache, cache_status, client, conditions, forwarded, hot, journal, lookup, retire, sent, stats,
+    target, trace, writes,
 };
 
 #[unsafe(no_mangle)]
@@ -125,8 +126,13 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         let socket = of_front.map_or(socket, |client| client.socket.as_bytes());
         let trusted = untouched && forwarded::is_trusted(ctx, task);
         let mut seldom = 0;
+        let mut asks_hot = false;
         if untouched {
-            seldom = message.survey(|name, _| sent::of_client(name, trusted));
+            seldom = message.survey(|name, _| {
+                let bits = sent::of_client(name, trusted);
+                asks_hot |= bits == ffi::DROP && name.eq_ignore_ascii_case(HOT_HEADER.as_bytes());
+                bits
+            });
         } else if call == Call::Generated {
             message.survey(|name, _| sent::of_restart(name));
         } else {
@@ -152,6 +158,8 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             task.sent = seldom & (sent::FORWARDED | sent::OVERRIDE | sent::ADDRESS);
             task.has_conditions = seldom & sent::CONDITION != 0;
             task.asked = None;
+            let is_plain = seldom & (sent::CONDITION | sent::RANGE | sent::DEBUG) == 0;
+            task.hot = asks_hot && of_front.is_some() && is_plain && message.method() == b"GET";
             task.shows_key = trusted
                 && seldom & sent::DEBUG != 0
                 && message.header(DEBUG_HEADER).is_some_and(|value| value.eq_ignore_ascii_case(b"key"));
@@ -537,6 +545,13 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         cache::leave_out_internals(resp, matches!(result, stats::HIT | stats::STALE));
         if let Some(task) = task {
             client::tell_front(task, resp);
+            if task.hot
+                // SAFETY: as above.
+                && let Some(req) = unsafe { Message::new(ffi::gs_req(ctx)) }
+            {
+                // SAFETY: as above.
+                unsafe { hot::mark(ctx, task, req, resp, result) };
+            }
             if task.has_conditions && result != stats::PASS
                 // SAFETY: as above.
                 && let Some(req) = unsafe { Message::new(ffi::gs_req(ctx)) }

@@ -101,6 +101,8 @@ cases! {
     ghosts_own_answers_are_not_cached
     headers_of_other_spellings_are_not_the_clients_to_send
     hosts_match_exactly_then_by_wildcard_then_without
+    hot_objects_are_marked_where_they_may_be_hot
+    hot_objects_end_with_what_is_invalidated
     http2_streams_are_routed_each_by_itself
     https_listeners_are_told_apart_by_the_port_of_proxy
     key_headers_tell_objects_apart
@@ -185,6 +187,7 @@ fn run(case: &str) {
         .args(["-D", &format!("preamble={}", at("preamble.vcl"))])
         .args(["-D", &format!("postamble={}", at("postamble.vcl"))])
         .args(["-D", &format!("count={}", at("count.vcl"))])
+        .args(["-D", &format!("page={}", at("hot.page"))])
         .arg(&file)
         .output();
     let output = match output {
@@ -227,6 +230,7 @@ impl ReadableFiles {
             fs::copy(&file, &to).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
             fs::set_permissions(to, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
         }
+        page::Page::create(&dir.path().join("hot.page")).unwrap();
         Self(dir)
     }
 }

@@ -20,6 +20,8 @@ pub struct Arrangement {
     /// The front owns all ports and carries HTTP. Otherwise, varnishd owns the plain HTTP ports.
     pub http_in_front: bool,
     pub through_varnishd: Option<ThroughVarnishd>,
+    /// The parameters switch hot objects off.
+    pub hot_objects_off: bool,
 }
 
 impl Arrangement {
@@ -50,7 +52,7 @@ mod tests {
     #[test]
     fn the_reason_counts_only_where_requests_go_through_varnishd() {
         let through_varnishd = Some(ThroughVarnishd::UserVcl);
-        let of = |http_in_front| Arrangement { http_in_front, through_varnishd };
+        let of = |http_in_front| Arrangement { http_in_front, through_varnishd, hot_objects_off: false };
         assert_eq!((of(false).name(), of(false).why()), ("Varnish", "user VCL"));
         // While pods roll, a pod of the other arrangement reads the same routing.json.
         assert_eq!((of(true).name(), of(true).why()), ("Front", "dataPath: Auto"));

@@ -100,6 +100,7 @@ impl Routing {
             unready_without_routes: _,
             http_in_front: _,
             through_varnishd: _,
+            hot_objects_off: _,
             base: _,
             removed: _,
             removed_backend_tls: _,
@@ -150,6 +151,7 @@ impl Routing {
             unready_without_routes: self.unready_without_routes,
             http_in_front: self.http_in_front,
             through_varnishd: self.through_varnishd,
+            hot_objects_off: self.hot_objects_off,
             ..Self::default()
         }
     }

@@ -57,6 +57,8 @@ pub const RELOAD_PATH: &str = "/.varnish-ghost/reload";
 pub const STATUS_PATH: &str = "/.varnish-ghost/status";
 /// What ghost has counted, as [`crate::stats::Stats`].
 pub const STATS_PATH: &str = "/.varnish-ghost/stats";
+/// Says that the VCL of the router that answers is in use now: the front may serve hot objects by its table. Answers as [`STATUS_PATH`].
+pub const IN_USE_PATH: &str = "/.varnish-ghost/in-use";
 /// Makes every answer from then on end its connection.
 pub const DRAIN_PATH: &str = "/.varnish-ghost/drain";
 /// Takes objects out of the cache: a POST of [`crate::invalidation::Order`].
@@ -140,6 +142,13 @@ pub const GHOST_STORAGE_ENV: &str = "GHOST_STORAGE";
 
 /// The bytes that ghost's index of objects may take, in varnishd's environment.
 pub const GHOST_INDEX_ENV: &str = "GHOST_INDEX_BYTES";
+
+/// The file of the page that ghost and the front share for hot objects, in varnishd's environment. Without it, nothing is hot.
+pub const HOT_PAGE_ENV: &str = "GHOST_HOT_PAGE";
+/// Its name, beside ghost's control socket.
+pub const HOT_PAGE: &str = "hot.page";
+/// The bytes of the largest body that may be hot, in varnishd's environment.
+pub const HOT_BYTES_ENV: &str = "GHOST_HOT_BYTES";
 
 /// The key of the host table for routes without a hostname.
 pub const ANY_HOST: &str = "*";

@@ -96,6 +96,9 @@ pub struct Routing {
     /// Why it does not, where parameters are the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through_varnishd: Option<ThroughVarnishd>,
+    /// The parameters switch hot objects off, for those who show it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hot_objects_off: bool,
 }
 
 impl Routing {
@@ -106,7 +109,11 @@ impl Routing {
     }
 
     pub fn arrangement(&self) -> Arrangement {
-        Arrangement { http_in_front: self.http_in_front, through_varnishd: self.through_varnishd }
+        Arrangement {
+            http_in_front: self.http_in_front,
+            through_varnishd: self.through_varnishd,
+            hot_objects_off: self.hot_objects_off,
+        }
     }
 
     /// The ports of all listeners, by the names of their sockets (`https-443`).
@@ -240,6 +247,7 @@ impl Default for Routing {
             unready_without_routes: false,
             http_in_front: false,
             through_varnishd: None,
+            hot_objects_off: false,
         }
     }
 }

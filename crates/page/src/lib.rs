@@ -5,7 +5,7 @@
 //! only rise:
 //!
 //! - `epoch`: raised by every invalidation, and by every change of the digest;
-//! - `global`: raised where all hot objects end (varnishd died, another VCL is in use);
+//! - `global`: raised where all hot objects end (varnishd died, another VCL is in use, the digest has changed);
 //! - [`SLOTS`] slots: a host, a URL, a tag, and a tag of a host each have one, by a hash. Two may share a slot: an invalidation of
 //!   one then ends hot objects of the other early, which costs one request to varnishd;
 //! - `digest`: of the table that ghost decides by. No counter: 0 while there is none.
@@ -27,9 +27,9 @@
 //! last, so it read the slots before they were raised. The values that it stored are then older than the raised ones,
 //! and whoever serves after the acknowledgement sees this.
 //!
-//! **Swap** (ghost). Where a new table has another digest, ghost publishes 0 (which raises `epoch`), swaps, and publishes the new
+//! **Swap** (ghost). Where a new table has another digest, ghost publishes 0 (which raises `epoch` and `global`), swaps, and publishes the new
 //! digest. Nobody serves or stores in between. A storer whose request was answered by another table than its own finds another digest,
-//! or, if the tables have changed back meanwhile, another `epoch`.
+//! or, if the tables have changed back meanwhile, another `epoch`. What was stored by a former table has another `global`.
 //!
 //! # Memory ordering
 //!
@@ -48,8 +48,8 @@
 //! # What a hostile writer can do
 //!
 //! varnishd's child reads what origins send. One that was taken over can write anything into the page: then hot objects are served
-//! until their lease ends, or not at all. Nothing here is used as an index, a length or a pointer. It must not be able to make the file shorter, which would
-//! end the front by SIGBUS: the chaperone denies it that by Landlock, where the kernel can.
+//! until their lease ends, or not at all. Nothing here is used as an index, a length or a pointer. Only by making the file shorter can it do more:
+//! then a load ends the process that reads by SIGBUS.
 
 mod mapping;
 mod slot;
@@ -162,10 +162,10 @@ impl Page {
         self.0.global().fetch_add(1, AcqRel);
     }
 
-    /// Says by which table ghost decides from now on. To be called with 0 before the table is swapped for one with another digest.
+    /// Says by which table ghost decides from now on; another one than before ends all hot objects. To be called with 0 before the table is swapped for one with another digest.
     pub fn set_digest(&self, digest: u64) {
         if self.0.digest().swap(digest, AcqRel) != digest {
-            self.0.epoch().fetch_add(1, AcqRel);
+            self.raise_global();
         }
     }
 
@@ -193,7 +193,7 @@ impl Page {
         (self.digest() == ticket.digest && self.epoch() == ticket.epoch).then_some(stamp)
     }
 
-    /// May a response with this stamp be served by the table with this digest, which must be that of the table by which it was stored?
+    /// May a response with this stamp be served by the table with this digest?
     pub fn serves(&self, stamp: &Stamp, digest: u64) -> bool {
         digest != 0 && self.digest() == digest && self.holds(stamp)
     }

@@ -49,7 +49,7 @@ fn a_response_is_stored_only_if_nothing_was_invalidated_meanwhile() {
     for digest in [0, 8, 0, 7] {
         ghost.set_digest(digest);
         assert_eq!(front.admit(&ticket, &slots), None, "the table was another one meanwhile");
-        assert_eq!(front.serves(&stamp, 7), digest == 7);
+        assert!(!front.serves(&stamp, 7), "what was stored by a former table has ended");
     }
     let (before, same) = (front.epoch(), 7);
     ghost.set_digest(same);

@@ -167,6 +167,7 @@ impl<'a> Gateway<'a> {
             paths: parameters.paths,
             http_in_front: parameters.http_in_front,
             through_varnishd: parameters.through_varnishd,
+            hot_objects_off: parameters.hot_objects.disabled,
             ..Routing::default()
         };
         let insecure = clients.insecure_ports();
@@ -340,6 +341,7 @@ impl<'a> Gateway<'a> {
             http_in_front,
             varnishd_args: parameters.varnishd_args,
             upgrade_idle_seconds: parameters.upgrade_idle_seconds,
+            hot_objects: parameters.hot_objects,
         });
         let mut workload = parameters.workload;
         workload.service.addresses = self.addresses.usable;

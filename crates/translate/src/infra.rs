@@ -18,6 +18,27 @@ pub struct Infra {
     pub varnishd_args: Vec<String>,
     /// A piped connection (WebSocket) on which nothing moves is closed after this time.
     pub upgrade_idle_seconds: f64,
+    /// Hits that the front answers from its own memory.
+    #[serde(skip_serializing_if = "HotObjects::is_default")]
+    pub hot_objects: HotObjects,
+}
+
+/// As the parameters have it. Numbers that are absent are the pod's to choose: it knows its memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct HotObjects {
+    pub disabled: bool,
+    /// Of all hot objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Of the largest one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_object_bytes: Option<u64>,
+}
+
+impl HotObjects {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// One named `-a` of varnishd. All listeners of a port share it.
@@ -58,6 +79,7 @@ mod tests {
             http_in_front: false,
             varnishd_args: vec!["-p".into(), "thread_pool_min=50".into()],
             upgrade_idle_seconds: 300.0,
+            hot_objects: HotObjects::default(),
         }
     }
 
@@ -71,5 +93,7 @@ mod tests {
         assert_ne!(first, Infra { http_in_front: true, ..infra() }.hash());
         assert_ne!(first, Infra { varnishd_args: vec![], ..infra() }.hash());
         assert_ne!(first, Infra { upgrade_idle_seconds: 60.0, ..infra() }.hash());
+        let hot_objects = HotObjects { disabled: true, ..HotObjects::default() };
+        assert_ne!(first, Infra { hot_objects, ..infra() }.hash());
     }
 }

@@ -57,7 +57,7 @@ use backend_tls_policy::Policies;
 pub use endpoints::EndpointIndex;
 pub use external_name::external_slice;
 use grants::Grants;
-pub use infra::{Infra, Socket};
+pub use infra::{HotObjects, Infra, Socket};
 pub use ingress::OWNER_KIND as INGRESS_CLASS;
 pub use notice::{Notice, Severity};
 pub use parameters::DEFAULT_DATA_PATH;

@@ -1,5 +1,6 @@
 //! GatewayClassParameters as one Gateway sees them: those of its class, overridden field by field by its own.
 
+mod hot_objects;
 mod limits;
 
 use std::borrow::Cow;
@@ -20,6 +21,7 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::infra::HotObjects;
 use crate::snapshot::{Key, Snapshot};
 use crate::varnishd_args;
 use crate::workload::{Workload, settings, storage};
@@ -96,6 +98,7 @@ pub(crate) fn former_of_class<'a>(
 pub(crate) struct Parameters<'a> {
     pub(crate) timeouts: Option<Timeouts>,
     pub(crate) upgrade_idle_seconds: f64,
+    pub(crate) hot_objects: HotObjects,
     pub(crate) tls_limits: Option<TlsLimits>,
     pub(crate) client_limits: Option<ClientLimits>,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
@@ -194,6 +197,12 @@ impl<'a> Parameters<'a> {
         Self {
             timeouts,
             upgrade_idle_seconds: seconds("upgradeIdle", upgrade_idle, UPGRADE_IDLE_SECONDS, &mut problems),
+            hot_objects: hot_objects::hot_objects(
+                layers,
+                arrangement.http_in_front,
+                settings::memory_limit(layers),
+                &mut problems,
+            ),
             tls_limits: tls_limits(layers, &mut problems),
             client_limits: limits::client_limits(layers, arrangement.http_in_front, &mut problems),
             proxy_protocol: limits::proxy_protocol(
@@ -401,7 +410,11 @@ fn arrangement(layers: Layers<'_>, snapshot: &Snapshot) -> Arrangement {
         DataPath::Auto => needed,
         DataPath::Varnish => chosen.map(|_| ThroughVarnishd::DataPath),
     };
-    Arrangement { http_in_front: data_path == DataPath::Auto && needed.is_none(), through_varnishd }
+    Arrangement {
+        http_in_front: data_path == DataPath::Auto && needed.is_none(),
+        through_varnishd,
+        ..Arrangement::default()
+    }
 }
 
 /// Each setting is a field of its own, too. Nothing is written where all are the defaults.

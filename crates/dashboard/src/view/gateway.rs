@@ -35,7 +35,11 @@ pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
 }
 
 pub(crate) fn arrangement(tls: &front::Config) -> Arrangement {
-    Arrangement { http_in_front: tls.http, through_varnishd: tls.through_varnishd }
+    Arrangement {
+        http_in_front: tls.http,
+        through_varnishd: tls.through_varnishd,
+        hot_objects_off: tls.hot_objects_off,
+    }
 }
 
 /// Why sockets of listeners are not open. What was said of others is over.

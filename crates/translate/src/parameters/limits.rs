@@ -13,7 +13,7 @@ use super::{Layers, network};
 use crate::workload::quantity;
 
 /// Why the front does not carry HTTP, and what to do.
-const NEEDS_FRONT: &str = "since varnishd owns the plain HTTP ports: set dataPath: Auto and remove userVCLConfigMapRef, logging \
+pub(super) const NEEDS_FRONT: &str = "since varnishd owns the plain HTTP ports: set dataPath: Auto and remove userVCLConfigMapRef, logging \
                            and tracing";
 
 /// UDP sessions are silent for this time at most.

@@ -19,7 +19,7 @@ use super::metadata::Owner;
 use super::ports::Ports;
 use super::settings::Workload;
 use super::{CONTAINER, Options, admin_secret, logging, storage};
-use crate::infra::{Infra, sha256};
+use crate::infra::{HotObjects, Infra, sha256};
 
 pub(super) const WORK_VOLUME: &str = "gateway-work";
 pub(super) const WORK_DIR: &str = "/var/run/varnish";
@@ -218,6 +218,16 @@ fn environment(
     add("VARNISH_LISTEN", ports.listen());
     if infra.http_in_front {
         add("HTTP_IN_FRONT", true.to_string());
+        let HotObjects { disabled, bytes, max_object_bytes } = infra.hot_objects;
+        if disabled {
+            add("HOT_OBJECTS", false.to_string());
+        }
+        if let Some(bytes) = bytes {
+            add("HOT_OBJECTS_BYTES", bytes.to_string());
+        }
+        if let Some(bytes) = max_object_bytes {
+            add("HOT_OBJECTS_MAX_OBJECT_BYTES", bytes.to_string());
+        }
         if let Some(logging) = &settings.logging {
             add("ACCESS_LOG", "json".to_owned());
             if logging.query_strings {
