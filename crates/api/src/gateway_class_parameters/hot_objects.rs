@@ -3,18 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
-
 /// Hot objects: hits that the front answers from its own memory, without varnishd. Each setting is a field of its own: a Gateway that sets one
 /// keeps the others of its class. A change restarts varnishd.
 ///
 /// With `dataPath: Varnish`, or what implies it, no object is hot; the Gateway's condition `ParametersValid` says so.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = schema::rules(&[(
-    "!has(self.bytes) || !has(self.maxObjectBytes) || self.maxObjectBytes <= self.bytes",
-    "maxObjectBytes must not be larger than bytes",
-)])))]
 pub struct HotObjectParameters {
     /// Whether there are hot objects. There are where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
