@@ -32,6 +32,9 @@ UNCACHED_16K = Request("plain", f"{manifests.path(manifests.UNCACHED)}/16k", len
 UNCACHED_HTTP2 = Request("http2", _UNCACHED)
 UNCACHED_TLS = Request("tls", _UNCACHED)
 HITS = Request("hits", _CACHED)
+HITS_16K = Request("hits", f"{manifests.path(manifests.CACHED)}/16k", length=16384)
+# The script of the load appends the number of an object.
+HITS_VARIED = Request("hits", f"{manifests.path(manifests.CACHED)}/varied/", ("Accept-Encoding: gzip",))
 HITS_TLS = Request("hits-tls", _CACHED)
 HITS_KEYED = Request("hits", _KEYED, ("Accept-Language: de", "X-Device: phone"))
 # Bodies of any size, and WebSockets.

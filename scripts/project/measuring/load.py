@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from . import manifests
 from . import processes
@@ -92,12 +93,15 @@ def _result(count, seconds, p50=None, p99=None, failed=0, **more):
 @dataclass
 class Wrk:
     connections: int
+    # Beside this file: which object is asked for.
+    script: str = ""
     unit = "requests"
 
     def command(self, server, request, seconds):
         url = f"{request.scheme}://127.0.0.1:{server.port_of(request)}{request.path}"
         headers = [word for header in (f"Host: {manifests.host()}", *request.headers) for word in ("-H", header)]
-        return ["wrk", "-t1", f"-c{self.connections}", f"-d{seconds}s", "--latency", *headers, url]
+        script = ["-s", Path(__file__).with_name(self.script)] if self.script else []
+        return ["wrk", "-t1", f"-c{self.connections}", f"-d{seconds}s", "--latency", *script, *headers, url]
 
     def parse(self, text):
         rate = float(_find(r"Requests/sec:\s+([\d.]+)", text)[0])
@@ -109,7 +113,7 @@ class Wrk:
         return {**_result(total, 1, _latency(text, 50), _latency(text, 99), failed), "per_second": rate}
 
     def __str__(self):
-        return f"wrk -t1 -c{self.connections}"
+        return f"wrk -t1 -c{self.connections}{f' -s {self.script}' if self.script else ''}"
 
 
 @dataclass

@@ -96,6 +96,29 @@ SCENARIOS = [
         [Front, Gateway, Nginx], [Ratio(Front, Gateway, 1.0)], asks_origin=False,
         note="With `dataPath: Varnish` the front terminates TLS and relays bytes to varnishd.",
     ),
+    *(
+        Scenario(
+            f"hot-{connections}", f"Hot objects: one, 1 KiB, {connections} connections", entrances.HITS, wrk(connections),
+            [Front, Nginx, Haproxy], [Ratio(Front, Nginx, 1.5), Ratio(Front, Haproxy, of_haproxy)], asks_origin=False,
+        )
+        for connections, of_haproxy in ((4, 0.95), (32, 0.95), (256, 1.1))
+    ),
+    Scenario(
+        "hot-zipf", "Hot objects: 10,000 by Zipf's law (0.9), 1 KiB, Vary: Accept-Encoding, 32 connections", entrances.HITS_VARIED,
+        lambda plan: load.Wrk(32, "zipf.lua"), [Front, Nginx], [Ratio(Front, Nginx, 1.3)], asks_origin=None,
+    ),
+    Scenario(
+        "hot-16k", "Hot objects: one, 16 KiB, 32 connections", entrances.HITS_16K, wrk(32),
+        [Front, Nginx], [Ratio(Front, Nginx, 1.2)], asks_origin=False,
+    ),
+    Scenario(
+        "hot-tls", "Hot objects: one, 1 KiB, TLS 1.3, 32 connections", entrances.HITS_TLS, wrk(32),
+        [Front, Nginx], [Ratio(Front, Nginx, 1.2)], asks_origin=False,
+    ),
+    Scenario(
+        "hot-http2-tls", "Hot objects: one, 1 KiB, HTTP/2 with TLS 1.3, 8 connections with 16 streams", entrances.HITS_TLS,
+        lambda plan: load.H2load(8, 16), [Front, Nginx], [Ratio(Front, Nginx, 1.2)], asks_origin=False,
+    ),
     Scenario(
         "hits-key", "Cache hits with a key of parameters and headers, 32 connections", entrances.HITS_KEYED, wrk(32),
         [Front, Gateway, Bare], [Ratio(Gateway, Bare, 0.85)], asks_origin=False,

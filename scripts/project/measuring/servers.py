@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from string import Template
 
-from . import entrances
 from . import manifests
 from . import processes
 
@@ -103,7 +102,7 @@ class Origin(Server):
     name = "origin (nginx)"
 
     def __init__(self, directory, port):
-        bodies = {"body": BODY, "body_16k": "$kib" * 16, "path_16k": entrances.UNCACHED_16K.path}
+        bodies = {"body": BODY, "body_16k": "$kib" * 16}
         conf = filled("origin.conf", directory / "origin.conf", dir=directory, port=port, **bodies)
         super().__init__(directory, port, processes.origin_cores(), ["nginx", "-p", directory, "-c", conf])
 

@@ -230,6 +230,7 @@ fn decide(
             url: url.as_deref().unwrap_or(&sent),
             trusted: admitted.trusted,
             digest: table.digest,
+            tells_status: table.router().tells_cache_status(),
             now: record.began(),
         }),
         _ => None,

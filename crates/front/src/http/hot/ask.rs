@@ -21,17 +21,10 @@ const COLLECTING: Duration = Duration::from_millis(500);
 /// A request whose response may become hot.
 #[derive(Debug)]
 pub(crate) struct Asking {
-    ticket: Ticket,
-    hash: u64,
-    gzip: bool,
-    key: Box<[u8]>,
-    asked: Instant,
-}
-
-impl Asking {
-    pub(super) fn new(ticket: Ticket, hash: u64, gzip: bool, key: &[u8], asked: Instant) -> Self {
-        Self { ticket, hash, gzip, key: key.into(), asked }
-    }
+    pub(super) ticket: Ticket,
+    pub(super) name: Name,
+    pub(super) tells_status: bool,
+    pub(super) asked: Instant,
 }
 
 /// Statuses that ghost marks.
@@ -52,7 +45,7 @@ pub(crate) async fn heard(
     let (hash, asking) = match looked {
         Looked::Hit(..) => return,
         Looked::Nothing(hash) => (hash, None),
-        Looked::Asks(asking) => (asking.hash, Some(asking)),
+        Looked::Asks(asking) => (asking.name.hash, Some(asking)),
     };
     match (result, asking, cache) {
         (HIT, Some(asking), Some(cache)) => {
@@ -75,14 +68,14 @@ async fn store(
     parts: &response::Parts,
     reply: &mut Reply,
 ) -> Result<(), NotHot> {
-    let Asking { ticket, hash, gzip, key, asked } = asking;
+    let Asking { ticket, name, tells_status, asked } = asking;
     let Some(mark) = mark else {
         // Others ask again after some more hits.
-        hot.sketch.forget(hash);
+        hot.sketch.forget(name.hash);
         return Err(NotHot::Unmarked);
     };
     let mark = Mark::parse(mark.as_bytes()).ok_or(NotHot::Head)?;
-    if mark.key != hash {
+    if mark.key != name.hash {
         return Err(NotHot::Key);
     }
     let has_custom_reason = parts.extensions.get::<ReasonPhrase>().is_some();
@@ -111,9 +104,9 @@ async fn store(
         Ok(Err(_)) | Err(_) => return Err(NotHot::Body),
     }
     let stamp = hot.page.admit(&ticket, &mark.slots).ok_or(NotHot::Invalidated)?;
-    let (read, name) = (Instant::now(), Name { hash, gzip, key });
+    let read = Instant::now();
     let times = Times { asked, read, ttl: mark.ttl };
-    let entry = Entry::new(name, vary, stamp, parts, &body, times).ok_or(NotHot::Head)?;
+    let entry = Entry::new((name, vary), stamp, (parts, tells_status), &body, times).ok_or(NotHot::Head)?;
     hot.store.insert(entry, read);
     hot.stored.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     Ok(())

@@ -79,10 +79,9 @@ fn seconds(from: Instant, to: Instant) -> u64 {
 impl Entry {
     /// None where the head says something that cannot be said again.
     pub(crate) fn new(
-        name: Name,
-        vary: Box<[Varied]>,
+        (name, vary): (Name, Box<[Varied]>),
         stamp: Stamp,
-        parts: &response::Parts,
+        (parts, tells_status): (&response::Parts, bool),
         body: &[u8],
         times: Times,
     ) -> Option<Self> {
@@ -95,7 +94,7 @@ impl Entry {
         let is_ours = |value: &HeaderValue| value.as_bytes().starts_with(OURS);
         let statuses = || parts.headers.get_all(CACHE_STATUS).iter();
         // Caches before us come first.
-        let tells_status = statuses().next_back().is_some_and(is_ours);
+        let tells_status = tells_status && statuses().next_back().is_some_and(is_ours);
         let kept_statuses = statuses().count() - usize::from(tells_status);
         let mut statuses = 0;
         let mut is_kept = |name: &HeaderName| {

@@ -11,7 +11,7 @@ use router::Decision;
 use router::cache::{Cache, Key, Verdict, accepts_gzip};
 use router::sent::{Kind, kind};
 
-use super::{Asking, Hot};
+use super::{Asking, Hot, Name};
 
 /// What was found for a request.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct Look<'a> {
     pub(crate) trusted: bool,
     /// Of the front's table.
     pub(crate) digest: u64,
+    /// The last line of Cache-Status is ours.
+    pub(crate) tells_status: bool,
     pub(crate) now: Instant,
 }
 
@@ -154,7 +156,15 @@ impl Hot {
     fn asks(&self, look: &Look<'_>, hash: u64, gzip: bool, key: &Key) -> Looked {
         // Before the request is written.
         match self.page.begin(look.digest) {
-            Some(ticket) => Looked::Asks(Box::new(Asking::new(ticket, hash, gzip, key.as_bytes(), look.now))),
+            Some(ticket) => {
+                let name = Name { hash, gzip, key: key.as_bytes().into() };
+                Looked::Asks(Box::new(Asking {
+                    ticket,
+                    name,
+                    tells_status: look.tells_status,
+                    asked: look.now,
+                }))
+            }
             None => Looked::Nothing(hash),
         }
     }
