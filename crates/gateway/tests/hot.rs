@@ -261,6 +261,7 @@ fn nothing_hot_outlives_varnishd_or_a_changed_route() {
         cache_policy("other", "other", "  forcedTTL: 10m"),
     ];
     site.scene.write("all.yaml", &objects.concat());
+    let until = Instant::now() + Duration::from_secs(20);
     while version(&ask.send(site.port)) != Some(2) {
         assert!(Instant::now() < until, "the object of the old rule is still served");
         thread::sleep(Duration::from_millis(50));

@@ -58,6 +58,10 @@ pub(crate) struct Prepared {
 
 /// A request that was read and routed.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would cost an allocation"
+)]
 pub(crate) enum Begun {
     /// It is answered already: refused, or out of memory.
     Answered(Response<AnswerBody>),

@@ -85,11 +85,11 @@ async fn store(
     if parts.headers.contains_key(http::header::SET_COOKIE) {
         return Err(NotHot::Head);
     }
-    let varied = |name: &Box<str>| -> Result<Varied, NotHot> {
+    let varied = |name: &str| -> Result<Varied, NotHot> {
         let value = value(cache, request, name).map_err(|_| NotHot::Head)?;
-        Ok((name.clone(), value.map(Into::into)))
+        Ok((name.into(), value.map(Into::into)))
     };
-    let vary: Box<[Varied]> = mark.vary.iter().map(varied).collect::<Result<_, _>>()?;
+    let vary: Box<[Varied]> = mark.vary.iter().map(|name| varied(name)).collect::<Result<_, _>>()?;
     let most = hot.max_object_bytes;
     if reply.length().is_some_and(|length| length > most as u64) {
         return Err(NotHot::Size);
