@@ -108,6 +108,9 @@ impl Request for Read<'_> {
 
 const SLOT: u16 = 77;
 
+/// What ends hot objects, with its name.
+type End<'a> = (&'a str, &'a dyn Fn(&Page));
+
 impl Ghost {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -171,7 +174,7 @@ impl Ghost {
             let router = self.router.get().unwrap();
             let decision = router.decide(&request, 0);
             let values = |name: &str, seen: &mut dyn FnMut(&[u8])| {
-                request.values(name).for_each(|value| seen(value.as_bytes()))
+                request.values(name).for_each(|value| seen(value.as_bytes()));
             };
             let key = Key::new(Some(&decision), b"http", request.host(), request.url(), None, values);
             let key = if manner.is_of_other_key { 1 } else { key.hash64() };
@@ -346,7 +349,7 @@ async fn what_was_a_hit_twice_is_answered_from_memory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_served_after_an_invalidation() {
     let site = Site::plain().await;
-    let ends: [(&str, &dyn Fn(&Page)); 4] = [
+    let ends: [End<'_>; 4] = [
         ("slot", &|page| page.raise(&[Slot::from_number(SLOT)])),
         ("global", &Page::raise_global),
         ("no table", &|page| page.set_digest(0)),
