@@ -24,7 +24,6 @@ mod external_names;
 mod files;
 mod grpc;
 mod h2_backends;
-mod hot;
 mod ingress;
 mod invalidation;
 mod lifecycle;
