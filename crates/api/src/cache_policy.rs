@@ -124,6 +124,11 @@ pub struct VarnishCachePolicySpec {
     /// path share objects from the second request on. The origin receives all parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_vary_search: Option<NoVarySearch>,
+    /// Methods whose answers are kept beside those of GET and HEAD. QUERY: by URL and content of the request, up to 64 KiB; larger ones
+    /// bypass the cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1))]
+    pub methods: Option<Vec<KeptMethod>>,
     /// What tells two answers apart beside host and URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<CacheKeyParameters>,
@@ -146,6 +151,13 @@ pub enum NoVarySearch {
     #[default]
     Ignore,
     Obey,
+}
+
+/// A method whose answers are kept beside those of GET and HEAD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum KeptMethod {
+    #[serde(rename = "QUERY")]
+    Query,
 }
 
 /// How requests with an Authorization header are served.

@@ -19,7 +19,7 @@ pub use cache_invalidation::{
 };
 pub use cache_policy::{
     AuthorizedRequests, BypassHeader, BypassParameters, CacheKeyParameters, ClientCacheControl,
-    HeuristicParameters, NoVarySearch, NormalizedHeader, PolicyTargetRef, QueryParameters,
+    HeuristicParameters, KeptMethod, NoVarySearch, NormalizedHeader, PolicyTargetRef, QueryParameters,
     VarnishCachePolicy, VarnishCachePolicySpec,
 };
 pub use gateway_class_parameters::{

@@ -20,6 +20,7 @@ pub(crate) fn prepare(settings: &Settings) -> Result<(), Error> {
         settings.https_socket(),
         settings.front_socket(),
         settings.backends_socket(),
+        settings.events_socket(),
         settings.control_socket(),
     ] {
         if path.as_os_str().len() > LONGEST_SOCKET_PATH {

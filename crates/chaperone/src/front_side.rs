@@ -94,6 +94,14 @@ impl FrontSide {
             };
             while tasks::panicked("the front", run()).await {}
         });
+        let (of_events, secret, end) = (Arc::clone(&http), Arc::clone(&proof), shutdown.subscribe());
+        let events = settings.events_socket();
+        running.spawn(async move {
+            let run = || {
+                front::run_events(Arc::clone(&of_events), events.clone(), Arc::clone(&secret), end.clone())
+            };
+            while tasks::panicked("the reports of ghost", run()).await {}
+        });
         let (known, of_services, end) = (profiles.subscribe(), peers.subscribe(), shutdown.subscribe());
         let of_misses = Arc::clone(&http);
         running.spawn(async move {

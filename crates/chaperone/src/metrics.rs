@@ -123,7 +123,7 @@ fn one(to: &mut Families, state: &State, counted: Option<&Stats>, counters: Opti
             1,
         );
     }
-    own(to, state);
+    own(to, state, counted);
     spans(to, state);
     certificates(to, &state.tally.shown());
     front(to, state);
@@ -133,7 +133,7 @@ fn one(to: &mut Families, state: &State, counted: Option<&Stats>, counters: Opti
     varnish::add(to, counters.unwrap_or_default());
 }
 
-fn own(to: &mut Families, state: &State) {
+fn own(to: &mut Families, state: &State, counted: Option<&Stats>) {
     let tally = &state.tally;
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let bounds = BOUNDS_MILLIS.map(|millis| millis as f64 / 1e3);
@@ -187,6 +187,7 @@ fn own(to: &mut Families, state: &State) {
         );
     }
     let dropped = tally.http().map_or(0, |http| http.writes_not_told());
+    let dropped = dropped + counted.map_or(0, |stats| stats.writes_lost);
     for (result, count) in [
         ("told", read(&tally.peers_told)),
         ("failed", read(&tally.peers_not_told)),

@@ -31,6 +31,9 @@ use crate::{State, invalidate};
 /// Where a chaperone receives messages of its peers.
 pub(crate) const PATH: &str = "/peers/invalidate";
 const SIGNATURE: &str = "x-varnish-gateway-signature";
+/// The seconds since 1970, and their signature. A message without a good one is not read: strangers must not keep the places of peers busy by
+/// messages that come slowly.
+const GREETING: &str = "x-varnish-gateway-greeting";
 const PURPOSE: &[u8] = b"varnish-gateway peers";
 
 /// Writes of this time go into one message.
@@ -73,12 +76,19 @@ impl Peers {
         self.key.sign(&[body]).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    fn greeting(&self, now: u64) -> String {
+        format!("{now} {}", self.signature(format!("greeting {now}").as_bytes()))
+    }
+
+    /// Has a peer said so lately?
+    fn is_greeting(&self, text: &str, now: u64) -> bool {
+        let at = text.split_once(' ').and_then(|(at, _)| at.parse::<u64>().ok());
+        at.is_some_and(|at| at.abs_diff(now) <= OLDEST && is_same(&self.greeting(at), text))
+    }
+
     /// The order in a message that a peer has signed lately; an empty one where it is our own.
     fn read(&self, body: &[u8], signature: &str, now: u64) -> Option<Order> {
-        // Of the same length always; how many bytes agree shows in the time, and says nothing of the key.
-        let expected = self.signature(body);
-        let differs = expected.bytes().zip(signature.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
-        if signature.len() != expected.len() || differs != 0 {
+        if !is_same(&self.signature(body), signature) {
             return None;
         }
         let message: Message = serde_json::from_slice(body).ok()?;
@@ -94,7 +104,12 @@ impl Peers {
     ) -> StatusCode {
         let tally = Arc::clone(&state.borrow().tally);
         let signature = request.headers().get(SIGNATURE).and_then(|value| value.to_str().ok());
-        let Some(signature) = signature.map(str::to_owned) else { return StatusCode::FORBIDDEN };
+        let greeting = request.headers().get(GREETING).and_then(|value| value.to_str().ok());
+        let is_peer = greeting.is_some_and(|text| self.is_greeting(text, now()));
+        let Some(signature) = signature.filter(|_| is_peer).map(str::to_owned) else {
+            tally.peers_refused.fetch_add(1, Ordering::Relaxed);
+            return StatusCode::FORBIDDEN;
+        };
         let Ok(_place) = self.room.try_acquire() else { return StatusCode::SERVICE_UNAVAILABLE };
         let body = timeout(PATIENCE, Limited::new(request.into_body(), LARGEST).collect());
         let Ok(Ok(body)) = body.await else { return StatusCode::BAD_REQUEST };
@@ -125,13 +140,13 @@ impl Peers {
             let count = order.invalidations.len() as u64;
             let message = Message { from: self.own, at: now(), order };
             let Ok(body) = serde_json::to_vec(&message) else { continue };
-            let signature = self.signature(&body);
+            let signed = [self.greeting(message.at), self.signature(&body)];
             let body = Bytes::from(body);
             let mut sending = JoinSet::new();
             for address in all.into_iter().take(MOST_PEERS) {
-                let (body, signature) = (body.clone(), signature.clone());
+                let (body, signed) = (body.clone(), signed.clone());
                 sending.spawn(async move {
-                    let sent = timeout(PATIENCE, send(address, body, &signature)).await;
+                    let sent = timeout(PATIENCE, send(address, body, &signed)).await;
                     matches!(sent, Ok(Ok(StatusCode::NO_CONTENT)))
                 });
             }
@@ -143,18 +158,24 @@ impl Peers {
     }
 }
 
+/// Takes the same time for each wrong guess of the right length.
+fn is_same(expected: &str, given: &str) -> bool {
+    let differs = expected.bytes().zip(given.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
+    expected.len() == given.len() && std::hint::black_box(differs) == 0
+}
+
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// What comes within [`GATHER`] after the first, by host; and what origins named, by their namespace, whose objects alone it ends.
-async fn gather(writes: &mut mpsc::Receiver<Write>) -> Option<Order> {
-    let mut all = vec![writes.recv().await?];
+async fn gather(writes: &mut mpsc::Receiver<impl Into<Write>>) -> Option<Order> {
+    let mut all: Vec<Write> = vec![writes.recv().await?.into()];
     sleep(GATHER).await;
     while all.len() < MOST_AT_ONCE
         && let Ok(more) = writes.try_recv()
     {
-        all.push(more);
+        all.push(more.into());
     }
     let mut by_host: BTreeMap<(String, Option<String>), Invalidation> = BTreeMap::new();
     for Write { host, url, owner, named, groups } in all {
@@ -181,12 +202,17 @@ async fn gather(writes: &mut mpsc::Receiver<Write>) -> Option<Order> {
     Some(Order { invalidations: each.collect() })
 }
 
-async fn send(address: SocketAddr, body: Bytes, signature: &str) -> Result<StatusCode, Failed> {
+async fn send(
+    address: SocketAddr,
+    body: Bytes,
+    [greeting, signature]: &[String; 2],
+) -> Result<StatusCode, Failed> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::post(PATH)
         .header(hyper::header::HOST, address.to_string())
         .header(hyper::header::CONNECTION, "close")
+        .header(GREETING, greeting)
         .header(SIGNATURE, signature)
         .body(Full::new(body))?;
     // It ends with the sender.
@@ -234,6 +260,12 @@ mod tests {
         let body = serde_json::to_vec(&good).unwrap();
         for signature in ["", "00", &"0".repeat(64), &there.signature(b"")] {
             assert_eq!(here.read(&body, signature, 1000), None, "{signature}");
+        }
+        let greeting = there.greeting(1000);
+        assert!(here.is_greeting(&greeting, 1000) && here.is_greeting(&greeting, 1050));
+        assert!(!here.is_greeting(&greeting, 1100) && !here.is_greeting(&stranger.greeting(1000), 1000));
+        for text in ["", "1000", "1000 ", "x y", &greeting.replace("1000", "1001"), &format!("+{greeting}")] {
+            assert!(!here.is_greeting(text, 1000), "{text}");
         }
         assert!(Peers::of_secret(None).is_none());
         assert!(Peers::of_secret(Some(Path::new("/nowhere"))).is_none());

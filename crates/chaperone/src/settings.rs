@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::event::EVENTS_SOCKET;
 use model::names::TLS_BACKENDS_SOCKET;
 
 #[derive(Debug, Clone)]
@@ -89,6 +90,11 @@ impl Settings {
     /// By which varnishd reaches backends with TLS: beside ghost.json, where ghost looks for it.
     pub(crate) fn backends_socket(&self) -> PathBuf {
         self.ghost_config().with_file_name(TLS_BACKENDS_SOCKET)
+    }
+
+    /// By which ghost reports what the front should know at once: beside ghost.json, too.
+    pub(crate) fn events_socket(&self) -> PathBuf {
+        self.ghost_config().with_file_name(EVENTS_SOCKET)
     }
 
     pub(crate) fn ghost_config(&self) -> PathBuf {

@@ -9,6 +9,7 @@ mod accept_key;
 mod attempt;
 mod body;
 mod cache;
+mod content;
 mod cors;
 mod deadline;
 mod details;
@@ -20,6 +21,7 @@ mod h2;
 mod h2_io;
 mod health;
 mod heard;
+pub(crate) mod hints;
 mod hot;
 mod kept;
 mod line;
@@ -27,6 +29,7 @@ pub(crate) mod misses;
 mod multiplexed;
 mod origin;
 mod pool;
+mod ranges;
 mod reason;
 mod record;
 mod request;
@@ -62,7 +65,6 @@ use self::table::Table;
 use self::tallies::Tallies;
 use crate::{BackendSide, HotLimits, Observer, Refusal};
 
-pub use self::cache::Write;
 pub use self::hot::{Hot, NotHot};
 pub(crate) use self::line::Line;
 pub(crate) use self::pool::{dial, is_exhausted, served_first};
@@ -71,9 +73,24 @@ pub(crate) use self::request::Client;
 pub use self::uncached::Uncached;
 pub use self::upstream::mirror::Mirrored;
 pub use self::upstream::session::SessionKey;
+pub use model::event::Write;
 
-/// Writes that wait to be sent to peers.
+/// Writes that wait to be sent to peers, and those of one namespace among them: a flood of them leaves places for others.
 const MOST_WRITES: usize = 1024;
+const MOST_WRITES_OF_NAMESPACE: usize = 256;
+
+/// A write that peers are to be told of, and its place in the queue.
+#[derive(Debug)]
+pub struct Told {
+    pub write: Write,
+    _place: Vec<upstream::upload::Taken>,
+}
+
+impl From<Told> for Write {
+    fn from(told: Told) -> Self {
+        told.write
+    }
+}
 
 /// What all requests of one Gateway share. It outlives varnishd.
 #[derive(Debug)]
@@ -103,7 +120,11 @@ pub struct Http {
     pub(crate) not_invalidated: AtomicU64,
     pub(crate) uncached: uncached::Recent,
     /// Sends writes to the task that informs peers, if there is one.
-    told: OnceLock<mpsc::Sender<Write>>,
+    told: OnceLock<mpsc::Sender<Told>>,
+    /// Places in that queue.
+    writes: upstream::upload::Rooms,
+    /// Clients that wait for what varnishd fetches, and take hints.
+    hints: hints::Waiting,
     /// Writes that were dropped and not sent to peers, since too many waited.
     pub(crate) not_told: AtomicU64,
     tunnel_idle: Duration,
@@ -146,6 +167,8 @@ impl Http {
             not_invalidated: AtomicU64::new(0),
             uncached: uncached::Recent::default(),
             told: OnceLock::new(),
+            writes: upstream::upload::Rooms::new(MOST_WRITES, MOST_WRITES_OF_NAMESPACE),
+            hints: hints::Waiting::default(),
             not_told: AtomicU64::new(0),
             tunnel_idle,
             tunnel_total,
@@ -210,7 +233,7 @@ impl Http {
     }
 
     /// What unsafe methods change from now on. The first who asks gets it.
-    pub fn writes(&self) -> mpsc::Receiver<Write> {
+    pub fn writes(&self) -> mpsc::Receiver<Told> {
         let (sender, receiver) = mpsc::channel(MOST_WRITES);
         let _ = self.told.set(sender);
         receiver

@@ -303,3 +303,17 @@ impl Open {
         let _ = self.task.await;
     }
 }
+
+/// Takes what ghost reports on `socket` until `shutdown` says otherwise. `proof` is the secret that ghost has from this start of varnishd.
+pub async fn run_events(
+    http: Arc<Http>,
+    socket: PathBuf,
+    proof: Arc<str>,
+    mut shutdown: watch::Receiver<Shutdown>,
+) {
+    tokio::select! {
+        _ = shutdown.wait_for(|asked| *asked > Shutdown::Run) => {}
+        () = crate::http::hints::listen(&http, &socket, &proof) => {}
+    }
+    let _ = std::fs::remove_file(&socket);
+}

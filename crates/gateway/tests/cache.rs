@@ -1,7 +1,10 @@
 //! Cache policies through the real thing: what is kept, for whom, and what an origin that fails leaves.
 
 mod clients;
+mod hints;
+mod methods;
 mod named;
+mod ranges;
 mod rfc;
 
 use std::thread::sleep;

@@ -1,7 +1,8 @@
 //! Two chaperones that serve the same: what an unsafe method changes at one leaves the cache of the other, too.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 
 use serde_json::json;
 
@@ -18,7 +19,8 @@ struct Pod {
 }
 
 impl Pod {
-    fn start(origin: &Origin, health: u16, peers: &str, secret: &str) -> Self {
+    /// `in_front`: the front carries HTTP; else varnishd has the port.
+    fn start(origin: &Origin, health: u16, peers: &str, secret: &str, in_front: bool) -> Self {
         let (scene, port) = (Scene::new(&service("shop", &[origin.address()])), free_port());
         let path = |name: &str| scene.path(name).display().to_string();
         let vcl = |name: &str| {
@@ -38,7 +40,7 @@ impl Pod {
             .arg("chaperone")
             .current_dir(scene.path(""))
             .env("NAMESPACE", "default")
-            .env("HTTP_IN_FRONT", "true")
+            .env("HTTP_IN_FRONT", in_front.to_string())
             .env("VARNISH_ADMIN_PORT", free_port().to_string())
             .env("VARNISH_SECRET_PATH", path("secret"))
             .env("VCL_PATH", path("main.vcl"))
@@ -49,6 +51,9 @@ impl Pod {
             .env("PEERS", peers)
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST");
+        if !in_front {
+            command.env("VARNISH_LISTEN", format!("http-{port}=127.0.0.1:{port},http"));
+        }
         let program = Program::spawn(command);
         program.wait_for_line(&["chaperone: reloaded"]);
         let pod = Self { port, health, _program: program, _scene: scene };
@@ -77,15 +82,24 @@ impl Pod {
 
 #[test]
 fn what_one_pod_changes_leaves_the_caches_of_its_peers() {
+    writes_are_heard(true);
+}
+
+#[test]
+fn what_varnishd_carries_leaves_the_caches_of_peers_too() {
+    writes_are_heard(false);
+}
+
+fn writes_are_heard(in_front: bool) {
     let origin = Origin::new("shop");
     origin.answer_with(200, &["Cache-Groups: \"all\""]);
     let [first, second, stranger] = [free_port(), free_port(), free_port()];
     // Its own address is among them, as in a cluster; and one where nobody listens takes nothing from the others.
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let peers = format!("127.0.0.1:{first}, 127.0.0.1:{second}, 127.0.0.1:{stranger}, {gone}");
-    let one = Pod::start(&origin, first, &peers, "a shared secret");
-    let two = Pod::start(&origin, second, &peers, "a shared secret");
-    let other = Pod::start(&origin, stranger, &peers, "another secret");
+    let one = Pod::start(&origin, first, &peers, "a shared secret", in_front);
+    let two = Pod::start(&origin, second, &peers, "a shared secret", in_front);
+    let other = Pod::start(&origin, stranger, &peers, "another secret", in_front);
     for url in ["/a", "/b", "/c"] {
         [&one, &two, &other].into_iter().for_each(|pod| pod.store(url));
     }
@@ -115,4 +129,25 @@ fn what_one_pod_changes_leaves_the_caches_of_its_peers() {
         .header("X-Varnish-Gateway-Signature", &"0".repeat(64))
         .body(br#"{"from":1,"at":1,"order":{"invalidations":[]}}"#.to_vec());
     assert_eq!(guess.send(one.health).status, 403);
+    // Messages of strangers that come slowly take no places of peers'.
+    let slow: Vec<TcpStream> = (0..16)
+        .map(|_| {
+            let mut stream = TcpStream::connect(("127.0.0.1", two.health)).unwrap();
+            let head = format!(
+                "POST /peers/invalidate HTTP/1.1\r\nHost: a\r\nX-Varnish-Gateway-Signature: {}\r\nContent-Length: 100\r\n\r\n",
+                "0".repeat(64)
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    {
+        let url = "/slow";
+        [&one, &two].into_iter().for_each(|pod| pod.store(url));
+        let heard = two.counted("heard");
+        assert_eq!(post(&one, url).status, 200);
+        until("the peer has heard of it all the same", || two.counted("heard") > heard);
+        assert!(!two.is_hit(url), "{url}");
+    }
+    drop(slow);
 }

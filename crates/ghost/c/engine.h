@@ -21,6 +21,7 @@
 #include "cache/cache_director.h"
 #include "cache/cache_filter.h"
 #include "vcl.h"
+#include "vsha256.h"
 
 /* How many bytes of a body have been stored. */
 #if VRT_MAJOR_VERSION >= 17

@@ -397,6 +397,32 @@ struct http *gs_bereq0(VRT_CTX) { return (ctx->bo->bereq0); }
 int gs_uncacheable(VRT_CTX) { return (ctx->bo->uncacheable); }
 /* Does the client send a body, or has it sent one? */
 int gs_has_body(VRT_CTX) { return (ctx->req != NULL && ctx->req->req_body_status != BS_NONE); }
+static int
+gs_digest_part(void *priv, unsigned flush, const void *ptr, ssize_t len)
+{
+	(void)flush;
+	if (len > 0)
+		VSHA256_Update(priv, ptr, (size_t)len);
+	return (0);
+}
+
+/* Reads the request's body, which stays for the fetch, and its SHA-256. 0 where it cannot be read. */
+int
+gs_body_digest(VRT_CTX, size_t most, uint8_t *to)
+{
+	struct VSHA256Context sha;
+
+	if (ctx->req == NULL || VRT_CacheReqBody(ctx, (VCL_BYTES)most) < 0)
+		return (0);
+	VSHA256_Init(&sha);
+	if (VRB_Iterate(ctx->req->wrk, ctx->vsl, ctx->req, gs_digest_part, &sha) < 0)
+		return (0);
+	VSHA256_Final(to, &sha);
+	return (1);
+}
+
+/* By which the origin is asked: Varnish makes GET of what it looks up. */
+void gs_ask_by_query(VRT_CTX) { http_SetH(ctx->bo->bereq, HTTP_HDR_METHOD, "QUERY"); }
 /* What the fetch's object is found by: 32 bytes. */
 const uint8_t *gs_digest(VRT_CTX) { return (ctx->bo->digest); }
 /* The name in VCL of the storage that the answer would go to: what lives for seconds only goes to Transient. Varnish does not tell the size of each kind: asked for that of a file,
@@ -726,9 +752,11 @@ gs_next_head(struct busyobj *bo)
 #define GS_MOST_INFORMATIONAL 16
 
 /*
- * The head of the final answer. Varnish takes an informational one (103 Early Hints) for the answer, and then fails. They are neither
- * stored nor handed on: whoever waits for a miss may be somebody else by now. 101 is for tunnels alone.
+ * The head of the final answer. Varnish takes an informational one (103 Early Hints) for the answer, and then fails. They are not stored.
+ * The front hears of hints, and knows whether the client that asked still waits. 101 is for tunnels alone.
  */
+extern void ghost_hinted(struct http *unedited, struct http *hint);
+
 static int
 gs_heads(VRT_CTX, VCL_BACKEND be)
 {
@@ -736,6 +764,8 @@ gs_heads(VRT_CTX, VCL_BACKEND be)
 	int i = be->vdir->methods->gethdrs(ctx, be);
 
 	for (int n = 0; i == 0 && bo->beresp->status < 200 && bo->beresp->status != 101; n++) {
+		if (bo->beresp->status == 103)
+			ghost_hinted(bo->bereq0, bo->beresp);
 		HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
 		if (n < GS_MOST_INFORMATIONAL)
 			i = gs_next_head(bo);

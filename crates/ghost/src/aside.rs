@@ -1,5 +1,6 @@
 //! What is known of URLs before their objects are looked up: one bit for each, by its hash. A bit that two URLs share costs the other one
-//! some speed, and nothing else. And when clients have had their way with a URL last: [`Pace`].
+//! some speed, and nothing else. The routes of a namespace have a window of bits: an origin that sets all it can leaves those of most others
+//! as they are. And when clients have had their way with a URL last: [`Pace`].
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::LazyLock;
@@ -7,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
 
-const WORDS: usize = 1024;
+/// Windows, by a hash of the namespace, and words of 64 bits in each.
+const WINDOWS: usize = 64;
+const WORDS: usize = 64;
 
 /// URLs whose objects are validated on each use: requests for them do not wait for each other, since none can use what another one
 /// fetches.
@@ -30,36 +33,37 @@ fn hash(host: &[u8], url: &[u8]) -> u64 {
 }
 
 pub(crate) struct Urls {
-    bits: [AtomicU64; WORDS],
+    bits: [AtomicU64; WINDOWS * WORDS],
     /// Most gateways never have one: then a hit costs one look at this.
     any: AtomicBool,
 }
 
 impl Urls {
     const fn new() -> Self {
-        Self { bits: [const { AtomicU64::new(0) }; WORDS], any: AtomicBool::new(false) }
+        Self { bits: [const { AtomicU64::new(0) }; WINDOWS * WORDS], any: AtomicBool::new(false) }
     }
 
-    fn place(&self, host: &[u8], url: &[u8]) -> (&AtomicU64, u64) {
+    fn place(&self, owner: &str, host: &[u8], url: &[u8]) -> (&AtomicU64, u64) {
+        let window = (hash(b"", owner.as_bytes()) >> 32) as usize % WINDOWS;
         let hash = hash(host, url);
-        (&self.bits[(hash >> 32) as usize % WORDS], 1 << (hash & 63))
+        (&self.bits[window * WORDS + (hash >> 32) as usize % WORDS], 1 << (hash & 63))
     }
 
-    /// Says whether a URL is one of these from now on.
-    pub(crate) fn note(&self, host: &[u8], url: &[u8], is_one: bool) {
+    /// Says whether a URL is one of these from now on. `owner` is the namespace of its route.
+    pub(crate) fn note(&self, owner: &str, host: &[u8], url: &[u8], is_one: bool) {
         if is_one {
-            let (word, bit) = self.place(host, url);
+            let (word, bit) = self.place(owner, host, url);
             word.fetch_or(bit, Ordering::Relaxed);
             self.any.store(true, Ordering::Relaxed);
-        } else if self.has(host, url) {
-            let (word, bit) = self.place(host, url);
+        } else if self.has(owner, host, url) {
+            let (word, bit) = self.place(owner, host, url);
             word.fetch_and(!bit, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn has(&self, host: &[u8], url: &[u8]) -> bool {
+    pub(crate) fn has(&self, owner: &str, host: &[u8], url: &[u8]) -> bool {
         self.any.load(Ordering::Relaxed) && {
-            let (word, bit) = self.place(host, url);
+            let (word, bit) = self.place(owner, host, url);
             word.load(Ordering::Relaxed) & bit != 0
         }
     }
@@ -96,6 +100,21 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_namespace_sets_no_bits_of_most_others() {
+        static URLS: Urls = Urls::new();
+        for number in 0..100_000 {
+            URLS.note("hostile", b"a", format!("/{number}").as_bytes(), true);
+        }
+        assert!(URLS.has("hostile", b"b", b"/any"), "all of its own are set");
+        let others = (0..100).filter(|n| URLS.has(&format!("namespace-{n}"), b"b", b"/any"));
+        assert!(others.count() < 20);
+        URLS.note("shop", b"b", b"/x", true);
+        assert!(URLS.has("shop", b"b", b"/x"));
+        URLS.note("shop", b"b", b"/x", false);
+        assert!(!URLS.has("shop", b"b", b"/x") || URLS.has("shop", b"b", b"/any"));
+    }
 
     #[test]
     fn a_second_has_one_permit_for_each_url() {

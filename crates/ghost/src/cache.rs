@@ -20,7 +20,7 @@ use crate::ffi::{self, Ctx, Text};
 use crate::index::{self, tags};
 use crate::message::{ClientRequest, Message};
 use crate::task::Task;
-use crate::{answer, aside, bound, cache_status, search, stats, target, unshared, writes};
+use crate::{answer, aside, bound, cache_status, query, search, stats, target, unshared, writes};
 
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
@@ -44,7 +44,7 @@ const HOLD_SECONDS: (f64, f64) = (1.0, 10.0);
 /// `ctx` must be the live context whose request it is.
 pub(crate) unsafe fn ask(
     ctx: *const Ctx,
-    task: &Task,
+    task: &mut Task,
     decision: &Decision<'_>,
     request: &ClientRequest<'_>,
 ) -> bool {
@@ -59,6 +59,8 @@ pub(crate) unsafe fn ask(
         if cache.is_bypassed_by(request) {
             request.message.add_static(BYPASS);
             asks = false;
+        } else if query::looks_up(ctx, task, cache, request) {
+            asks = true;
         } else if ffi::gs_has_body(ctx) == 1 {
             // The body is no part of the key.
             request.message.add_static(BODY);
@@ -138,7 +140,7 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         let Some(rule) = rule.filter(|_| ffi::gs_uncacheable(ctx) == 0) else { return };
         name(beresp, before, rule, parameters);
         if let Some(cache) = cache {
-            keep(ctx, cache, before, beresp);
+            keep(ctx, (rule, cache), before, beresp);
             if beresp.status() >= 500 && ffi::gs_refreshes(ctx) == 1 {
                 leave_fresh(ctx);
             } else if beresp.status() >= 500 {
@@ -169,7 +171,7 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
 ///
 /// # Safety
 /// `ctx` must be the live context of the fetch whose messages these are.
-unsafe fn keep(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Message<'_>) {
+unsafe fn keep(ctx: *const Ctx, (rule, cache): (&Rule, &Cache), before: Message<'_>, beresp: Message<'_>) {
     let answer = OriginsAnswer { ctx, message: beresp, before };
     let Keeping { age, ttl, grace, keep, rescue } = cache.keeping(&answer);
     // SAFETY: the caller's promise.
@@ -182,9 +184,9 @@ unsafe fn keep(ctx: *const Ctx, cache: &Cache, before: Message<'_>, beresp: Mess
             ffi::gs_keep_for(ctx, ttl, grace, keep);
         }
         let host = before.header("Host").unwrap_or_default();
-        aside::VALIDATED.note(host, before.url(), to_validate);
+        aside::VALIDATED.note(rule.namespace(), host, before.url(), to_validate);
         if beresp.status() < 500 {
-            aside::RESCUED.note(host, before.url(), false);
+            aside::RESCUED.note(rule.namespace(), host, before.url(), false);
         }
     }
     // SAFETY: the caller's promise.
@@ -424,7 +426,8 @@ unsafe fn rescue(ctx: *const Ctx, before: Message<'_>, beresp: Message<'_>) {
             let (least, most) = HOLD_SECONDS;
             let hold = if took < SLOW_FAILURE_SECONDS { 0.0 } else { took.clamp(least, most) };
             ffi::gs_rescue(ctx, hold);
-            aside::RESCUED.note(before.header("Host").unwrap_or_default(), before.url(), true);
+            let owner = rule(ctx).map_or("", Rule::namespace);
+            aside::RESCUED.note(owner, before.header("Host").unwrap_or_default(), before.url(), true);
             before.add_static(RESCUE);
             rescued = true;
         }
@@ -535,7 +538,8 @@ pub(crate) unsafe fn tell(ctx: *const Ctx, tells_status: bool, resp: Message<'_>
 pub(crate) fn leave_out_odd_ranges(req: Message<'_>) {
     let mut ranges = req.headers("Range");
     let Some(first) = ranges.next() else { return };
-    if ranges.next().is_some() {
+    // It is for GET alone (RFC 9110, 14.2), and Varnish would answer HEAD by 206.
+    if ranges.next().is_some() || req.method() == b"HEAD" {
         req.remove_header("Range");
     } else if !is_one_range(first) {
         match coalesced(first) {

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 
 use model::identity::Identity;
-use model::names::{CLIENT_HEADER, FRONT_SOCKET};
+use model::names::{CLIENT_HEADER, FRONT_SOCKET, HINTS_HEADER};
 use model::stats::CACHE_RESULTS;
 
 use crate::ffi::{self, Ctx};
@@ -33,6 +33,11 @@ pub(crate) fn of_request(message: Message<'_>) -> Option<Identity<'_>> {
     let mut said = message.headers(CLIENT_HEADER);
     let identity = Identity::parse(said.next()?)?;
     said.next().is_none().then_some(identity)
+}
+
+/// The number that the front gave the request, where its client takes hints.
+pub(crate) fn hints_of_request(message: Message<'_>) -> Option<u64> {
+    std::str::from_utf8(message.header(HINTS_HEADER)?).ok()?.parse().ok()
 }
 
 /// The client's address as text: the front's word, or the session's own.

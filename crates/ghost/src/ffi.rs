@@ -131,6 +131,8 @@ unsafe extern "C" {
     pub(crate) fn gs_bereq0(ctx: *const Ctx) -> *mut Http;
     pub(crate) fn gs_uncacheable(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_has_body(ctx: *const Ctx) -> c_int;
+    pub(crate) fn gs_body_digest(ctx: *const Ctx, most: usize, to: *mut u8) -> c_int;
+    pub(crate) fn gs_ask_by_query(ctx: *const Ctx);
     pub(crate) fn gs_digest(ctx: *const Ctx) -> *const u8;
     pub(crate) fn gs_storage_name(ctx: *const Ctx) -> *const c_char;
     pub(crate) fn gs_is_bgfetch(ctx: *const Ctx) -> c_int;

@@ -52,6 +52,9 @@ pub(crate) unsafe fn key(ctx: *const Ctx, task: Option<&Task>, message: Message<
             Key::new(decision, scheme, host, url, learned, values)
         }
     };
+    if let Some(content) = task.and_then(|task| task.content.as_ref()) {
+        key.content(content, values);
+    }
     if let Some(task) = task.filter(|task| task.sent != 0) {
         // SAFETY: the caller's promise.
         let of_session = unsafe { Socket::of(ctx) };
@@ -75,11 +78,12 @@ pub(crate) unsafe fn hash(ctx: *const Ctx, task: Option<&mut Task>, message: Mes
         let cache = task.decision().and_then(Decision::cache);
         hot::asks(cache, NormalHost::new(host).as_bytes(), message.url());
     }
-    if aside::VALIDATED.has(host, message.url()) {
+    let owner = task.as_ref().and_then(|task| task.rule()).map_or("", |rule| rule.namespace());
+    if aside::VALIDATED.has(owner, host, message.url()) {
         // SAFETY: the caller's promise.
         unsafe { ffi::gs_do_not_wait(ctx) };
     }
-    if aside::RESCUED.has(host, message.url())
+    if aside::RESCUED.has(owner, host, message.url())
         && let Some(task) = task.as_ref().filter(|task| !task.rescued)
         && task.decision().and_then(Decision::cache).is_some_and(|cache| cache.grace().is_none())
     {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use model::event::EVENTS_SOCKET;
 use model::names::{GHOST_CONFIG_ENV, TLS_BACKENDS_SOCKET};
 use router::{Refusal, TooLong};
 
@@ -12,6 +13,7 @@ use crate::answer::Answer;
 use crate::control::Control;
 use crate::door::Place;
 use crate::error::Error;
+use crate::events;
 use crate::ffi::{self, Ctx, Director, OwnedDirector};
 use crate::index::Watching;
 use crate::table::Table;
@@ -58,6 +60,7 @@ impl Ghost {
         };
         let front = path.with_file_name(TLS_BACKENDS_SOCKET);
         hot::open();
+        events::go_to(path.with_file_name(EVENTS_SOCKET));
         let table = Table::load(ctx, &path, &front, None)?;
         let ghost = Box::new(Self {
             path,

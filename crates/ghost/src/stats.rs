@@ -8,6 +8,7 @@ use router::counters::{Registry, RouteCounters};
 
 pub(crate) use router::counters::{Counters, HIT, MISS, OTHER, PASS, STALE};
 
+use crate::events;
 use crate::index;
 use crate::object::IN_FLIGHT;
 use crate::tunnel;
@@ -52,6 +53,7 @@ pub(crate) fn read(
         endpoints_added: ENDPOINTS_ADDED.load(Ordering::Relaxed),
         endpoints_removed: ENDPOINTS_REMOVED.load(Ordering::Relaxed),
         loops: LOOPS.load(Ordering::Relaxed),
+        writes_lost: events::WRITES_LOST.load(Ordering::Relaxed),
         ..counters.read(router, below)
     }
 }

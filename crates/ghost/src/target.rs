@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use model::names::{
-    FRONT_HEADER, FRONT_PROOF_ENV, GHOST_PREFIX, LOOP_HEADER, MISS_ENDPOINT_HEADER, MISS_URL_HEADER,
+    FRONT_HEADER, FRONT_PROOF_ENV, GHOST_PREFIX, HINTS_HEADER, LOOP_HEADER, MISS_ENDPOINT_HEADER,
+    MISS_URL_HEADER,
 };
 use router::{Router, Rule, random};
 
@@ -141,6 +142,11 @@ unsafe extern "C" fn ghost_leaving(target: *const c_void, bereq: *mut Http, uned
         message.remove_headers_with(GHOST_PREFIX);
         if let Some(id) = target.router.gateway_id() {
             name_us(message, id);
+        }
+        if let Some(number) = unedited.and_then(|unedited| unedited.header(HINTS_HEADER))
+            && target.ways.front.is_some()
+        {
+            message.add_header(HINTS_HEADER, number);
         }
         // The front carries out the filters of the backendRef.
         if let Some(unedited) = unedited

@@ -26,6 +26,10 @@ pub(crate) struct Task {
     random: u64,
     /// Who asks, where the front says it. Borrows from the request's workspace, which outlives the task.
     pub(crate) client: Option<Identity<'static>>,
+    /// The number by which the front finds the client, where it takes 103 Early Hints.
+    pub(crate) hints: Option<u64>,
+    /// SHA-256 of the content of a QUERY that is looked up.
+    pub(crate) content: Option<[u8; 32]>,
     /// The origin has failed, and what is stale is to be served.
     pub(crate) rescued: bool,
     /// What the client sent that its origin may believe: bits of [`crate::sent`].
@@ -76,6 +80,8 @@ impl Task {
                 table: ghost.table(),
                 random: router::random::next(),
                 client: None,
+                hints: None,
+                content: None,
                 rescued: false,
                 sent: 0,
                 has_conditions: false,

@@ -6,8 +6,8 @@ use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
 use model::names::{
-    DEBUG_HEADER, GHOST_PREFIX, HOT_HEADER, INVALIDATE_METHOD, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER,
-    ROUTE_HEADER,
+    DEBUG_HEADER, GHOST_PREFIX, HINTS_HEADER, HOT_HEADER, INVALIDATE_METHOD, LISTENER_HEADER, LOOP_HEADER,
+    PASS_HEADER, ROUTE_HEADER,
 };
 use router::edit::EditRequest;
 use router::{Action, Decision, TooLong, is_host};
@@ -21,8 +21,8 @@ use crate::table::Table;
 use crate::task::Task;
 use crate::tunnel::{asks_for_websocket, tokens};
 use crate::{
-    answer, cache, cache_status, client, conditions, forwarded, hot, journal, lookup, retire, sent, stats,
-    target, trace, writes,
+    answer, cache, cache_status, client, conditions, forwarded, hot, journal, lookup, query, retire, sent,
+    stats, target, trace, writes,
 };
 
 #[unsafe(no_mangle)]
@@ -121,6 +121,7 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
                 ffi::gs_fail(ctx, client::NO_CLIENT.as_ptr());
                 return;
             }
+            task.hints = client::hints_of_request(message);
         }
         let of_front = task.client;
         let socket = of_front.map_or(socket, |client| client.socket.as_bytes());
@@ -213,6 +214,8 @@ unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, request: &Clien
     if let Some(url) = url {
         message.set_url(&url);
     }
+    // SAFETY: the caller's promise.
+    let asks = unsafe { cache::ask(ctx, task, &decision, request) };
     let table = task.table();
     // SAFETY: the table's lines live in the task, and so longer than the request's headers.
     unsafe {
@@ -223,7 +226,6 @@ unsafe fn route(ctx: *const Ctx, ghost: &Ghost, task: &mut Task, request: &Clien
         if let Some(line) = table.route_line(&decision) {
             message.add_static(line);
         }
-        let asks = cache::ask(ctx, task, &decision, request);
         ffi::gs_hint(ctx, chosen_director(ghost, table, &decision));
         message.fail_if_lost(ctx);
         asks
@@ -428,6 +430,12 @@ unsafe extern "C" fn vmod_router_miss(ctx: *const Ctx, ghost: *const Ghost) -> u
     guarded(ctx, 0, || {
         // SAFETY: Varnish passes a live context and our object.
         let (ghost, task) = unsafe { (&*ghost, Task::existing(ctx, &*ghost)) };
+        if let Some(number) = task.as_ref().and_then(|task| task.hints)
+            // SAFETY: as above; the request is this thread's.
+            && let Some(message) = unsafe { Message::new(ffi::gs_req(ctx)) }
+        {
+            message.set_header(HINTS_HEADER, number.to_string().as_bytes());
+        }
         let Some(asked) = task.and_then(|task| task.asked.as_ref()) else { return 0 };
         if asked.wanted.only_if_cached {
             // SAFETY: as above.
@@ -481,6 +489,7 @@ unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, ghost: *const Ghost) -> 
                 cache::send_again(bereq);
             }
             bereq.remove_headers_with(GHOST_PREFIX);
+            query::ask(ctx, Message::new(ffi::gs_bereq0(ctx)));
             if let Some(target) = target.filter(|_| is_first) {
                 target.rule().edit_request(bereq.url(), &mut bereq);
                 bereq.fail_if_lost(ctx);

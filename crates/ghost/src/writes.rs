@@ -7,6 +7,7 @@ use model::names::{ALSO_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, OWNER_
 use router::cache::same_origin_url;
 use router::{NormalHost, Router};
 
+use crate::events;
 use crate::ffi::RawWorker;
 use crate::index::{self, Fate, tags};
 use crate::invalidate::{end_own_url, end_url};
@@ -31,10 +32,13 @@ pub(crate) unsafe fn after_response(
     let (host, url) = (before.header("Host").unwrap_or_default(), before.url());
     let scheme = before.header("X-Forwarded-Proto").unwrap_or(b"http");
     let named = ["Location", "Content-Location"].into_iter().flat_map(|name| beresp.headers(name));
-    let named = named.filter_map(|value| same_origin_url(value, scheme, host, url));
-    let order = Order { router: target.router(), owner: target.rule().namespace().as_bytes(), host, url };
+    let named = distinct(named.filter_map(|value| same_origin_url(value, scheme, host, url)));
+    let owner = target.rule().namespace();
+    let order = Order { router: target.router(), owner: owner.as_bytes(), host, url };
+    let also = named.iter().cloned();
     // SAFETY: the caller's promise.
-    unsafe { order.carry_out(worker, named, beresp.headers(GROUP_INVALIDATION_HEADER)) };
+    unsafe { order.carry_out(worker, also, beresp.headers(GROUP_INVALIDATION_HEADER)) };
+    events::wrote(owner, host, url, &named, beresp);
 }
 
 /// What the front asks for.

@@ -25,6 +25,9 @@ macro_rules! cases {
 
 cases! {
     early_hints_of_origins_are_not_the_answer
+    hints_of_misses_are_for_the_client_that_asked
+    answers_have_what_the_rfc_asks_of_them
+    queries_are_kept_by_their_bodies
     no_vary_search_is_obeyed_by_policy
     clients_are_obeyed_where_the_policy_says_so
     authorized_requests_share_what_the_origin_shares

@@ -6,6 +6,7 @@
 
 mod data_path;
 mod difference;
+pub mod event;
 mod external;
 pub mod filters;
 pub mod ghost;
@@ -200,6 +201,9 @@ pub struct CachePolicy {
     /// Whether No-Vary-Search of answers says which query parameters count. Not beside parameters in `cache_key`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_vary_search: bool,
+    /// Whether answers to QUERY are kept, by the content of the request.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keep_queries: bool,
 }
 
 /// A request header, and the values that are left of it.

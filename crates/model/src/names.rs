@@ -98,6 +98,8 @@ pub const OMIT_HEADER: &str = "X-Ghost-Omit";
 pub const FORWARD_HEADER: &str = "X-Ghost-Forward";
 /// Content-Range of a 206, on its way through Varnish.
 pub const RANGE_HEADER: &str = "X-Ghost-Range";
+/// On a request whose content is in its cache key: the method by which the origin is asked.
+pub const METHOD_HEADER: &str = "X-Ghost-Method";
 /// Headers that begin so are ghost's alone: they never come from a client, and never reach an origin or a client.
 /// On a fetch whose answer is there: what went to the origin, `name: value`, or the name alone where nothing did. For another try.
 pub const SENT_HEADER: &str = "X-Ghost-Sent";
@@ -122,6 +124,9 @@ pub const FRONT_HEADER: &str = "X-Ghost-Front";
 pub const MISS_URL_HEADER: &str = "X-Ghost-Url";
 /// On the answer to it: the endpoint that answered.
 pub const MISS_ENDPOINT_HEADER: &str = "X-Ghost-Endpoint";
+/// On a request by [`FRONT_SOCKET`] whose client takes 103 Early Hints, and on the miss that ghost hands to the front for it: the number by
+/// which the front finds the client.
+pub const HINTS_HEADER: &str = "X-Ghost-Hints";
 
 /// The environment variable in which varnishd's child finds ghost.json, unless VCL names the file.
 pub const GHOST_CONFIG_ENV: &str = "GHOST_CONFIG_PATH";

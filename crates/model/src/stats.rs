@@ -57,6 +57,9 @@ pub struct Stats {
     pub ejections: u64,
     /// Requests that were refused because they have been through this Gateway before.
     pub loops: u64,
+    /// Responses to unsafe methods that varnishd carried, and that other pods did not hear of.
+    #[serde(default)]
+    pub writes_lost: u64,
     /// By [`NOT_KEPT`].
     pub not_kept: [u64; NOT_KEPT.len()],
     /// About how many bytes the index of objects takes, how many it may take, and how many the bans of late take.

@@ -6,6 +6,7 @@
 mod age;
 mod client;
 mod conditional;
+mod content;
 mod date;
 mod directives;
 mod hot;
@@ -15,6 +16,7 @@ mod normalize;
 mod number;
 mod query;
 mod range;
+mod ranges;
 mod search;
 mod targeted;
 mod writes;
@@ -28,6 +30,7 @@ use crate::pattern::{self, Pattern};
 pub use self::age::{age, initial_age};
 pub use self::client::Wanted;
 pub use self::conditional::{Conditions, Stored, Verdict, holds_if_range};
+pub use self::content::{MOST_CONTENT, of_query};
 pub use self::date::date;
 pub use self::directives::{Directives, field_names};
 pub use self::hot::{accepts_gzip, may_vary_by};
@@ -36,6 +39,7 @@ pub use self::lifetime::{Answer, Keeping, Rescue};
 pub use self::normalize::{Normal, may_be_normalized};
 pub use self::query::Parameters;
 pub use self::range::{coalesced, is_one_range};
+pub use self::ranges::{Ranges, Satisfied};
 pub use self::search::no_vary_search;
 pub use self::writes::{invalidates, same_origin_url};
 
@@ -61,6 +65,7 @@ pub struct Cache {
     obeys_search: bool,
     /// The key follows from what the client sent alone.
     is_plain: bool,
+    keeps_queries: bool,
 }
 
 /// Who says how long an answer is fresh.
@@ -124,6 +129,7 @@ impl Cache {
             shares_authorized: from.share_authorized,
             normal: from.normalize.iter().map(Normal::new).collect(),
             obeys_search,
+            keeps_queries: from.keep_queries,
             bypass: from.bypass_headers.iter().map(bypass).collect::<Result<_, _>>()?,
         })
     }
@@ -175,6 +181,11 @@ impl Cache {
     /// Whether the origin says by No-Vary-Search which query parameters count.
     pub fn obeys_search(&self) -> bool {
         self.obeys_search
+    }
+
+    /// Whether this request is a QUERY whose answer may be kept, by its content.
+    pub fn keeps_query(&self, request: &impl Request) -> bool {
+        self.keeps_queries && of_query(request).is_some()
     }
 
     /// Headers of which one value is left before the cache is asked.

@@ -197,11 +197,12 @@ impl<'r> Decision<'r> {
     pub fn asks_cache(&self, request: &impl Request, has_body: bool) -> bool {
         let Some(cache) = self.cache() else { return false };
         let has = |name| request.any_header(name, &mut |_| true);
-        let passes = has_body
+        let is_query = has_body && cache.keeps_query(request);
+        let passes = has_body && !is_query
             || !cache.shares_authorized() && has("authorization")
             || cache.cookies_pass() && has("cookie")
             || cache.is_bypassed_by(request);
-        matches!(request.method(), b"GET" | b"HEAD") && !passes
+        (is_query || matches!(request.method(), b"GET" | b"HEAD")) && !passes
     }
 
     /// What belongs into the cache key beside host and URL: the rule; and, where chance chose it, the group by its Service and its

@@ -32,6 +32,8 @@ fn router() -> Router {
          "cache_policy": {"default_ttl_seconds": 60}},
         {"route_name": "d/shared", "path_match": {"type": "PathPrefix", "value": "/shared"}, "backend_groups": group,
          "cache_policy": {"default_ttl_seconds": 60, "share_authorized": true}},
+        {"route_name": "d/query", "path_match": {"type": "PathPrefix", "value": "/query"}, "backend_groups": group,
+         "cache_policy": {"default_ttl_seconds": 60, "keep_queries": true}},
     ]}}});
     Router::compile(&serde_json::from_value(config).unwrap()).unwrap().router
 }
@@ -325,5 +327,60 @@ proptest! {
         if let (Some((facts, key)), Some((others, others_key))) = (of(&one), of(&other)) {
             prop_assert_eq!(facts == others, key == others_key, "{}\n{}", facts, others);
         }
+    }
+}
+
+#[test]
+fn contents_and_what_is_said_of_them_tell_keys_apart() {
+    let router = router();
+    let key = |content: Option<u8>, headers: &[(&str, &str)]| {
+        let request = of("/query", headers);
+        let values = |name: &str, seen: &mut dyn FnMut(&[u8])| {
+            request.any_header(name, &mut |value| {
+                seen(value);
+                false
+            });
+        };
+        let mut key = key(&router, &request, 0);
+        if let Some(content) = content {
+            key.content(&[content; 32], values);
+        }
+        key.as_bytes().to_owned()
+    };
+    let keys = [
+        key(None, &[]),
+        key(Some(0), &[]),
+        key(Some(1), &[]),
+        key(Some(1), &[("content-type", "a")]),
+        key(Some(1), &[("content-type", "b")]),
+        key(Some(1), &[("content-encoding", "a")]),
+        key(Some(1), &[("content-language", "a")]),
+        key(Some(1), &[("content-type", "a"), ("content-type", "b")]),
+        key(Some(1), &[("content-type", "a"), ("content-encoding", "b")]),
+    ];
+    for (at, one) in keys.iter().enumerate() {
+        assert!(!one.contains(&0), "a key is a C string");
+        assert!(keys.iter().skip(at + 1).all(|other| one != other), "{at}");
+    }
+    assert_eq!(key(Some(1), &[("content-type", "a")]), key(Some(1), &[("content-type", "a"), ("x-a", "1")]));
+}
+
+#[test]
+fn queries_ask_the_cache_where_the_policy_says_so_and_their_content_is_short() {
+    let router = router();
+    let asks = |url: &str, method: &str, length: &str, has_body: bool| {
+        let request = Sample { method: method.to_owned(), ..of(url, &[("content-length", length)]) };
+        router.decide(&request, 0).asks_cache(&request, has_body)
+    };
+    assert!(asks("/query", "QUERY", "3", true));
+    for (url, method, length, has_body) in [
+        ("/", "QUERY", "3", true),
+        ("/query", "POST", "3", true),
+        ("/query", "GET", "3", true),
+        ("/query", "QUERY", "65537", true),
+        ("/query", "QUERY", "0", false),
+        ("/query", "QUERY", "3", false),
+    ] {
+        assert!(!asks(url, method, length, has_body), "{url} {method} {length}");
     }
 }

@@ -71,6 +71,7 @@ const POLICY_FIELDS: &[&str] = &[
     "authorization",
     "normalize",
     "noVarySearch",
+    "methods",
 ];
 
 /// A policy for a GRPCRoute is refused, and its target is known all the same: it closes nothing else.

@@ -270,3 +270,57 @@ endpoints: [{}]"#,
     let needed = (128 << 20) + 4 * (ghost.len() / ROUTES) * 20_000;
     assert!(needed < limit, "{needed} bytes are needed, the limit is {limit}");
 }
+
+/// What pods need to tell each other of writes (ADR 87): a Service whose EndpointSlices name them, the right to read these, a port that
+/// takes messages, and a secret to sign them with. In every case, whatever its parameters say.
+#[test]
+fn pods_can_find_and_tell_each_other() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workload");
+    let mut cases = 0;
+    for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        if !path.to_string_lossy().ends_with(".in.yaml") {
+            continue;
+        }
+        let snapshot = read(&path);
+        let translation = translate(&snapshot);
+        for (key, plan) in &translation.gateways {
+            let Some(objects) = objects(&snapshot.gateways[key], plan, &options()) else { continue };
+            let all = serde_json::to_value(&objects).unwrap();
+            // Chaperones look for EndpointSlices of a Service with the Gateway's name.
+            let service = &all["service"];
+            assert_eq!(service["metadata"]["name"], key.name, "{path:?}");
+            let labels = &service["spec"]["selector"];
+            let pod = &all["deployment"]["spec"]["template"];
+            for (name, value) in labels.as_object().unwrap() {
+                assert_eq!(&pod["metadata"]["labels"][name], value, "{path:?}");
+            }
+            let rules = all["role"]["rules"].as_array().unwrap().clone();
+            let may_read = |rule: &serde_json::Value| {
+                let has = |list: &str, word: &str| {
+                    rule[list].as_array().is_some_and(|all| all.iter().any(|one| one == word))
+                };
+                has("resources", "endpointslices")
+                    && ["get", "list", "watch"].iter().all(|verb| has("verbs", verb))
+            };
+            assert!(rules.iter().any(may_read), "{path:?}: {rules:?}");
+            let chaperone = &pod["spec"]["containers"][0];
+            let variable = |name: &str| {
+                let all = chaperone["env"].as_array().unwrap();
+                all.iter()
+                    .find(|one| one["name"] == name)
+                    .and_then(|one| one["value"].as_str())
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            let health: u64 = variable("HEALTH_ADDR").trim_start_matches(':').parse().unwrap();
+            let ports = chaperone["ports"].as_array().unwrap();
+            assert!(ports.iter().any(|port| port["containerPort"] == health), "{path:?}");
+            let secret = variable("VARNISH_SECRET_PATH");
+            let mounts = chaperone["volumeMounts"].as_array().unwrap();
+            let mounted = |one: &serde_json::Value| secret.starts_with(one["mountPath"].as_str().unwrap());
+            assert!(!secret.is_empty() && mounts.iter().any(mounted), "{path:?}: {secret}");
+            cases += 1;
+        }
+    }
+    assert!(cases > 5, "{cases}");
+}

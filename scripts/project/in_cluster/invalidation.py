@@ -98,6 +98,18 @@ def cache(address, url="/"):
         connection.close()
 
 
+def write(address, url):
+    """The status of a POST through one pod."""
+    connection = http.client.HTTPConnection(address, 80, timeout=30)
+    try:
+        connection.request("POST", url, body=b"x", headers={"Host": HOST})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        connection.close()
+
+
 def warm(addresses, url="/"):
     for address in addresses:
         until(f"{url} is cached at {address}", lambda: cache(address, url) == "HIT")

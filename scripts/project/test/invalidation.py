@@ -10,9 +10,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 from ..cluster import kubectl, run_inside, say, until
-from ..in_cluster.invalidation import HOST, begin, cache, command, create, ended, get, pods, warm
+from ..in_cluster.invalidation import HOST, begin, cache, command, create, ended, get, pods, warm, write
 
 
 def inside():
@@ -39,6 +40,7 @@ def inside():
     say("a ban reached three pods, and a bad expression is named")
 
     by_command(there)
+    writes(there, "the front")
 
     create("lost", gatewayRef={"name": "nobody"})
     assert ended("lost")["phase"] == "Failed"
@@ -67,6 +69,8 @@ def inside():
     status = ended("without-operator", 90)
     assert status["phase"] == "Complete", status
 
+    by_varnishd()
+
     say("no pods at all")
     kubectl("-n", "invalidation", "scale", "deploy/gw", "--replicas=0")
     until("no pods", lambda: not pods())
@@ -79,6 +83,33 @@ def inside():
     print(kubectl("-n", "invalidation", "get", "vcinv", "-o", "wide"))
     say("all is well")
     return 0
+
+
+def writes(there, who):
+    """What a POST through one pod changes leaves the caches of all: docs/adr/0087."""
+    warm(there.values())
+    warm(there.values(), "/other")
+    first, *others = there.values()
+    assert write(first, "/") == 200
+    assert cache(first) == "MISS", "the pod itself"
+    # 50 milliseconds and the way through the network are the bound; a pod of a busy machine gets more time.
+    time.sleep(2)
+    for address in others:
+        assert cache(address) == "MISS", f"{address} has not heard of a write, carried by {who}"
+        assert cache(address, "/other") == "HIT"
+    say(f"a write through one pod, carried by {who}, left the caches of three")
+
+
+def by_varnishd():
+    """The same where varnishd has the ports. Pods roll for it."""
+    before = set(pods())
+    patch = json.dumps({"spec": {"dataPath": "Varnish"}})
+    kubectl("-n", "invalidation", "patch", "gatewayclassparameters", "three", "--type=merge", "-p", patch)
+    until("three new pods", lambda: len(pods()) == 3 and not before & set(pods()))
+    there = pods()
+    for address in there.values():
+        until("they serve", lambda: cache(address) in ("HIT", "MISS"))
+    writes(there, "varnishd")
 
 
 def chaperones():

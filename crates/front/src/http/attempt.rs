@@ -348,8 +348,11 @@ fn is_reset(error: &hyper::Error) -> bool {
     })
 }
 
-/// RFC 9110, 9.2.2.
+/// RFC 9110, 9.2.2, and RFC 10008.
 pub(crate) fn is_idempotent(method: &Method) -> bool {
+    if method.as_str() == "QUERY" {
+        return true;
+    }
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE, Method::TRACE].contains(method)
 }
 

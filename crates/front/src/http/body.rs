@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::deadline::{Limit, Until};
 use super::pool::Lease;
+use super::ranges::{Sliced, Steps};
 use super::reason::Reason;
 use super::record::Record;
 use super::stream::StreamBody;
@@ -35,6 +36,8 @@ pub(crate) enum ClientBody {
     Shared(Box<Reader>),
     /// The copy of one.
     Mirrored(Box<Fed>),
+    /// It was read already.
+    Read(Bytes, Arc<Progress>),
 }
 
 /// How far an upload is, for those who wait for its answer.
@@ -109,10 +112,17 @@ impl ClientBody {
     pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
         match self {
             Self::Empty => None,
-            Self::H1(_, progress) | Self::H2(_, progress) => Some(Arc::clone(progress)),
+            Self::H1(_, progress) | Self::H2(_, progress) | Self::Read(_, progress) => {
+                Some(Arc::clone(progress))
+            }
             Self::Shared(reader) => Some(Arc::clone(reader.progress())),
             Self::Mirrored(fed) => Some(Arc::clone(fed.progress())),
         }
+    }
+
+    /// Bytes that were read already; they are not none.
+    pub(crate) fn read(bytes: Bytes) -> Self {
+        Self::Read(bytes, Progress::new(None, None))
     }
 }
 
@@ -128,6 +138,14 @@ impl Body for ClientBody {
             Self::Empty => Poll::Ready(None),
             Self::Shared(reader) => reader.poll(cx),
             Self::Mirrored(fed) => fed.poll(cx),
+            Self::Read(bytes, progress) => {
+                let frame = Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty()).map(Frame::data);
+                if let Some(frame) = &frame {
+                    progress.saw(Some(frame));
+                }
+                progress.saw(None);
+                Poll::Ready(frame.map(Ok))
+            }
             Self::H1(body, progress) => {
                 let mut frame = ready!(Pin::new(&mut *body).poll_frame(cx));
                 match &mut frame {
@@ -188,6 +206,7 @@ impl Body for ClientBody {
             Self::H2(body, _) => body.is_end_stream(),
             Self::Shared(reader) => reader.is_end_stream(),
             Self::Mirrored(fed) => fed.is_end_stream(),
+            Self::Read(bytes, _) => bytes.is_empty(),
         }
     }
 
@@ -195,6 +214,7 @@ impl Body for ClientBody {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::H1(body, _) => body.size_hint(),
+            Self::Read(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
             // Its Content-Length, if it has one, is in its headers.
             Self::H2(..) | Self::Shared(_) | Self::Mirrored(_) => SizeHint::default(),
         }
@@ -226,6 +246,8 @@ pub(crate) struct UpstreamBody {
 enum Source {
     Origin(OriginBody),
     Cache(Reply),
+    /// Several ranges of what the cache has.
+    Parts(Box<Sliced>),
 }
 
 /// The body of an origin's answer.
@@ -281,6 +303,9 @@ impl Source {
             Self::Cache(reply) => {
                 reply.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(Into::into)))
             }
+            Self::Parts(parts) => {
+                parts.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(Into::into)))
+            }
         }
     }
 
@@ -288,7 +313,7 @@ impl Source {
     fn upload_has_moved(&mut self) -> bool {
         match self {
             Self::Origin(OriginBody::Http2(body)) => body.upload_has_moved(),
-            Self::Origin(_) | Self::Cache(_) => false,
+            Self::Origin(_) | Self::Cache(_) | Self::Parts(_) => false,
         }
     }
 
@@ -296,6 +321,7 @@ impl Source {
         match self {
             Self::Origin(body) => body.is_end_stream(),
             Self::Cache(reply) => reply.is_over(),
+            Self::Parts(parts) => parts.is_over(),
         }
     }
 
@@ -303,6 +329,7 @@ impl Source {
         match self {
             Self::Origin(body) => body.size_hint(),
             Self::Cache(reply) => reply.length().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Self::Parts(parts) => SizeHint::with_exact(parts.length()),
         }
     }
 }
@@ -363,9 +390,22 @@ impl AnswerBody {
     /// The connection to varnishd is free once the body has come.
     pub(crate) fn of_cache(
         mut reply: Reply,
+        steps: Option<Steps>,
         (idle, until): (Duration, Option<Until>),
         record: Record,
     ) -> Self {
+        if let Some(steps) = steps {
+            let body = Source::Parts(Box::new(Sliced::new(reply, steps)));
+            let end = timer(until);
+            return Self::Upstream(Box::new(UpstreamBody {
+                body,
+                lease: None,
+                idle,
+                timer: None,
+                end,
+                record,
+            }));
+        }
         if reply.is_over() {
             return Self::none(record);
         }

@@ -13,9 +13,10 @@ use std::time::Duration;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode, response};
+use model::event::Write;
 use model::names::{
-    ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, HOT_HEADER, INVALIDATE_METHOD,
-    OWNER_HEADER,
+    ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, HINTS_HEADER, HOT_HEADER,
+    INVALIDATE_METHOD, OWNER_HEADER,
 };
 use model::stats::CACHE_RESULTS;
 use router::cache::{invalidates, same_origin_url};
@@ -25,7 +26,9 @@ use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::hints::Ticket;
 use super::request::{self, Client};
+use super::stream::Hints;
 use super::upstream::Call;
 use super::varnishd::{NoAnswer, RESULT, Reply, exchange};
 use super::{Http, kept};
@@ -71,7 +74,13 @@ impl Http {
 }
 
 /// What varnishd is sent: what the client sent, and who the client is.
-fn head(client: &Client, parts: &Parts, url: &[u8], asks_hot: bool) -> Option<Vec<u8>> {
+fn head(
+    client: &Client,
+    parts: &Parts,
+    url: &[u8],
+    asks_hot: bool,
+    hints: Option<&Ticket<'_>>,
+) -> Option<Vec<u8>> {
     let identity = client.identity.as_ref()?;
     let mut head = Vec::with_capacity(1024);
     head.extend_from_slice(parts.method.as_str().as_bytes());
@@ -91,6 +100,9 @@ fn head(client: &Client, parts: &Parts, url: &[u8], asks_hot: bool) -> Option<Ve
     line(CLIENT_HEADER, identity);
     if asks_hot {
         line(HOT_HEADER, &HeaderValue::from_static("1"));
+    }
+    if let Some(ticket) = hints {
+        line(HINTS_HEADER, &HeaderValue::from(ticket.number));
     }
     head.extend_from_slice(b"\r\n");
     Some(head)
@@ -188,31 +200,13 @@ impl Written {
     }
 }
 
-/// What an unsafe method has changed, for others who store the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
-    /// In lower case, without port.
-    pub host: String,
-    /// Path and query of the request itself, where they can be told.
-    pub url: Option<String>,
-    /// The namespace of the route. What its origin named is about its objects alone.
-    pub owner: String,
-    /// Paths with their queries, of this host, and groups.
-    pub named: Vec<String>,
-    pub groups: Vec<String>,
-}
-
-/// Longer ones are not told to others.
-const LONGEST_TOLD: usize = 2048;
-
 impl Written {
     /// Tells those who want to know, without waiting for them.
     pub(crate) fn tell(&self, client: &Client, headers: &HeaderMap) {
-        let Some(to) = client.http.told.get() else { return };
-        let text = |bytes: &[u8]| {
-            let is_plain = bytes.len() <= LONGEST_TOLD && bytes.iter().all(u8::is_ascii_graphic);
-            std::str::from_utf8(bytes).ok().filter(|_| is_plain).map(str::to_owned)
-        };
+        if client.http.told.get().is_none() {
+            return;
+        }
+        let text = Write::text;
         let (host, scheme) = (self.host.as_bytes(), client.scheme().as_bytes());
         let named = [header::LOCATION, header::CONTENT_LOCATION];
         let named = named.iter().flat_map(|name| headers.get_all(name)).take(MOST_NAMED);
@@ -222,9 +216,7 @@ impl Written {
         let groups = groups.flat_map(|value| tags(value.as_bytes())).filter_map(text).collect();
         let Some(host) = text(NormalHost::new(host).as_bytes()) else { return };
         let (url, owner) = (text(&self.url), self.owner.to_string());
-        if to.try_send(Write { host, url, owner, named, groups }).is_err() {
-            client.http.not_told.fetch_add(1, Ordering::Relaxed);
-        }
+        client.http.tell_peers(Write { host, url, owner, named, groups });
     }
 }
 
@@ -267,18 +259,22 @@ pub(crate) async fn invalidate(client: &Client, order: &Order) {
     }
 }
 
-/// Asks varnishd. None where it is not there: the request, which has no body, may go to its origin.
+/// Asks varnishd. None where it is not there: the request, which is safe, may go to its origin.
 ///
-/// `asks_hot`: ghost is to say whether the front may store the response.
+/// `content` is part of the cache key. `asks_hot`: ghost is to say whether the front may store the response.
 pub(crate) async fn ask(
     client: &Client,
     parts: &Parts,
     url: &[u8],
+    content: &[u8],
     asks_hot: bool,
 ) -> Option<(response::Parts, Reply)> {
     let http = &client.http;
     let home = http.cache_start()?;
-    let request = head(client, parts, url, asks_hot)?;
+    // Until the head of the answer is there.
+    let hints = parts.extensions.get::<Hints>().and_then(|hints| http.hints.enter(hints));
+    let mut request = head(client, parts, url, asks_hot, hints.as_ref())?;
+    request.extend_from_slice(content);
     let is_head = parts.method == Method::HEAD;
     if let Some(stream) = kept::take(home) {
         match exchange(stream, &request, is_head, home).await {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
@@ -14,12 +15,14 @@ use router::{Action, Routed, Url, random};
 
 use super::body::{AnswerBody, ClientBody};
 use super::cache;
+use super::content;
 use super::cors::{self, Sharing};
 use super::deadline::{self, Until, within};
 use super::fits::fits_varnishd;
 use super::grpc;
 use super::hot::{self, Look, Looked};
 use super::origin::{Failure, Patience, Sent};
+use super::ranges;
 use super::record::{Record, Traced};
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
 use super::response::{self, Closes};
@@ -158,8 +161,11 @@ impl Waiting {
 
     pub(crate) async fn answer(self, client: &Arc<Client>) -> Response<AnswerBody> {
         let Self { parts, body, upgrade, admitted, table, decided, looked, sharing, is_grpc, record } = self;
-        let mut response = if decided.asks_cache {
-            ask_cache(client, parts, &admitted, &table, (decided, looked), record).await
+        let mut response = if decided.asks_cache && !body.is_empty() {
+            Box::pin(answer_query((client, &table), parts, body, &admitted, decided, record)).await
+        } else if decided.asks_cache {
+            let nothing = (Bytes::new(), None);
+            ask_cache(client, parts, nothing, &admitted, &table, (decided, looked), record).await
         } else {
             forward((client, &table), parts, body, upgrade, &admitted, decided, record).await
         };
@@ -204,6 +210,56 @@ async fn forward(
     }
 }
 
+/// A QUERY that the cache may answer: its content is read first.
+async fn answer_query(
+    (client, table): (&Arc<Client>, &Arc<Table>),
+    parts: Parts,
+    body: ClientBody,
+    admitted: &Admitted,
+    mut decided: Decided,
+    mut record: Record,
+) -> Response<AnswerBody> {
+    match content_of_query(client, &parts, body, table, &decided).await {
+        Ok(Content::Read(bytes, place)) => {
+            let content = (bytes, Some(place));
+            ask_cache(client, parts, content, admitted, table, (decided, None), record).await
+        }
+        Ok(Content::TooMuch(body)) => {
+            decided.asks_cache = false;
+            forward((client, table), parts, body, None, admitted, decided, record).await
+        }
+        Err(failure) => {
+            record.because(failure.into());
+            let mut response = response::with_body(failed(failure), Some(table), decided.rule, record, OTHER);
+            response.extensions_mut().insert(Closes);
+            response
+        }
+    }
+}
+
+/// The content of a request that is looked up by it.
+enum Content {
+    Read(Bytes, content::Place),
+    /// There is no room for it.
+    TooMuch(ClientBody),
+}
+
+async fn content_of_query(
+    client: &Client,
+    parts: &Parts,
+    body: ClientBody,
+    table: &Table,
+    decided: &Decided,
+) -> Result<Content, Failure> {
+    let namespace = decided.rule.and_then(|rule| table.rule(rule)).map_or("", |rule| rule.namespace());
+    let length = parts.headers.get(header::CONTENT_LENGTH).and_then(|text| text.to_str().ok()?.parse().ok());
+    let place =
+        length.and_then(|length| content::Place::take(&client.http.upstream.uploads.of(namespace), length));
+    let Some(place) = place else { return Ok(Content::TooMuch(body)) };
+    let bytes = within(decided.deadline, place.read(body, client.limits.stall_timeout)).await;
+    Ok(Content::Read(bytes.map_err(Failure::from)??, place))
+}
+
 /// Also looks into the front's own memory, where the cache may answer.
 fn decide(
     parts: &Parts,
@@ -226,7 +282,8 @@ fn decide(
         && decision.asks_cache(&view, has_body)
         && fits_varnishd(parts);
     let looked = match &client.http.hot {
-        Some(hot) if asks_cache && client.identity.is_some() => hot.look(&Look {
+        // What is looked up by its content is not there.
+        Some(hot) if asks_cache && !has_body && client.identity.is_some() => hot.look(&Look {
             decision: &decision,
             method: &parts.method,
             headers: &parts.headers,
@@ -443,6 +500,7 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 async fn ask_cache(
     client: &Arc<Client>,
     mut parts: Parts,
+    (content, _place): (Bytes, Option<content::Place>),
     admitted: &Admitted,
     table: &Arc<Table>,
     (decided, looked): (Decided, Option<Looked>),
@@ -455,7 +513,9 @@ async fn ask_cache(
     }
     // As the client sent it: what it claims to be is ghost's to judge, by the same rules.
     let patience = decided.deadline.map(|until| Until { at: until.at + LAST_MOMENT, ..until });
-    let asked = within(patience, cache::ask(client, &parts, &request::url(&parts.uri), asks_hot)).await;
+    let ranges = ranges::Asked::take(&mut parts);
+    let asked =
+        within(patience, cache::ask(client, &parts, &request::url(&parts.uri), &content, asks_hot)).await;
     let is_late = decided.deadline.is_some_and(|until| until.is_over());
     let is_timeout = |asked: &Option<(http::response::Parts, Reply)>| {
         is_late && asked.as_ref().is_some_and(|(parts, _)| parts.status == StatusCode::GATEWAY_TIMEOUT)
@@ -476,18 +536,22 @@ async fn ask_cache(
         if reply.has_hop_by_hop && response::unframe(&mut parts.headers).is_err() {
             return response::with_body(failed(Failure::Broken), Some(table), decided.rule, record, OTHER);
         }
-        if let (Some(hot), Some(looked)) = (&client.http.hot, looked) {
+        if let (Some(hot), Some(looked)) = (&client.http.hot, looked.filter(|_| ranges.is_none())) {
             let cache = decided.rule.and_then(|rule| table.rule(rule)?.cache());
             hot::heard(hot, looked, (result, mark), (cache, &request), &parts, &mut reply).await;
         }
+        let steps = ranges.and_then(|ranges| ranges.answer(&mut parts));
         record.answered(table, decided.rule, parts.status.as_u16(), result);
         let idle = Patience::from(table.router().timeouts()).idle;
         // A stale response that comes in place of 504 has begun after the end.
         let until = decided.deadline.filter(|_| !is_late);
-        return Response::from_parts(parts, AnswerBody::of_cache(reply, (idle, until), record));
+        return Response::from_parts(parts, AnswerBody::of_cache(reply, steps, (idle, until), record));
     }
     // No origin was asked yet.
     record.goes(Way::Own);
+    if let Some(ranges) = ranges {
+        ranges.put_back(&mut parts.headers);
+    }
     let (Action::Forward { group }, Some(rule)) = (decided.action, decided.rule) else {
         return answer(client, &parts, table, &decided, record);
     };
@@ -501,7 +565,8 @@ async fn ask_cache(
         return response::own(why, Some(table), Some(rule), record);
     };
     record.holds(place);
-    match prepared(parts, ClientBody::Empty, client, admitted, table, &decided) {
+    let body = if content.is_empty() { ClientBody::Empty } else { ClientBody::read(content) };
+    match prepared(parts, body, client, admitted, table, &decided) {
         Some(request) => {
             let (http, deadline) = (&client.http, decided.deadline);
             let call =

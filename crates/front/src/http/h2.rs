@@ -14,20 +14,20 @@ use h2::ext::Protocol;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Extensions, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Body;
 use router::random;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::body::{AnswerBody, ClientBody};
 use super::exchange::{Begun, Waiting, begin, exchange};
 use super::h2_io::H2Io;
+use super::hints;
 use super::request::{Client, ExtendedConnect};
 use super::resets::Resets;
 use super::response::finish;
-use super::stream::{Hints, early};
 use super::tunnel::ClientSide;
 use crate::{Refusal, Shutdown};
 
@@ -39,9 +39,6 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 /// With a part of [`super::wire::PART`] bytes that waits for room, and one that was read ahead of it, a client that reads nothing
 /// holds three times as much for each stream.
 const SEND_BUFFER: usize = 32 << 10;
-
-/// 103 responses of one request that are handed on.
-const MOST_HINTS: usize = 8;
 
 /// For the GOAWAY to a client that is sent away.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -150,7 +147,7 @@ async fn wait(
 ) -> Option<Response<AnswerBody>> {
     let parts = waiting.parts_mut();
     // HTTP/1 clients get the final response alone: hyper's server cannot send another before it.
-    let mut hints = (parts.method == Method::GET).then(|| hints(&mut parts.extensions));
+    let mut hints = (parts.method == Method::GET).then(|| hints::expect(&mut parts.extensions));
     let mut exchange = pin!(waiting.answer(client));
     loop {
         let gone = poll_fn(|cx| respond.poll_reset(cx));
@@ -221,22 +218,6 @@ fn ended(stream: &mut SendStream<Bytes>, sent: Result<(), BrokenOff>) -> Left {
             Left::Over
         }
     }
-}
-
-/// What the origin says before its answer: 103.
-fn hints(of_request: &mut Extensions) -> mpsc::Receiver<Response<()>> {
-    let (tell, hints) = mpsc::channel(MOST_HINTS);
-    // For origins that speak HTTP/2, and for those of HTTP/1.
-    of_request.insert(Hints(tell.clone()));
-    let mut carrier = Request::new(());
-    hyper::ext::on_informational(&mut carrier, move |hint| {
-        if hint.status() == StatusCode::EARLY_HINTS {
-            // Those beyond the most are left out.
-            let _ = tell.try_send(early(hint.headers()));
-        }
-    });
-    of_request.extend(std::mem::take(carrier.extensions_mut()));
-    hints
 }
 
 /// A WebSocket by RFC 8441: the origin sees the upgrade of HTTP/1.1.

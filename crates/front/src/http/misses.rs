@@ -26,6 +26,7 @@ use super::Http;
 use super::body::{AnswerBody, ClientBody};
 use super::deadline;
 use super::exchange::{Prepared, failed};
+use super::hints;
 use super::origin::{Failure, Patience, Sent};
 use super::record::Record;
 use super::request::{Client, remove_hop_by_hop, remove_internals};
@@ -36,6 +37,7 @@ use crate::{HttpLimits, proxy};
 
 const PROOF: HeaderName = HeaderName::from_static("x-ghost-front");
 const URL: HeaderName = HeaderName::from_static("x-ghost-url");
+const HINTS: HeaderName = HeaderName::from_static("x-ghost-hints");
 const ENDPOINT: HeaderName = HeaderName::from_static("x-ghost-endpoint");
 
 /// The most headers and bytes that a request of varnishd has.
@@ -74,6 +76,11 @@ async fn answer(
         return not_sent("Backend unknown", proof, record);
     };
     let Some(found) = table.rule(rule) else { return not_sent("Backend unknown", proof, record) };
+    let mut request = request;
+    let number = request.headers().get(HINTS).and_then(|number| number.to_str().ok()?.parse().ok());
+    if let Some(hints) = number.and_then(|number| client.http.hints.find(number)) {
+        hints::hand_on(request.extensions_mut(), hints);
+    }
     let (mut parts, body) = request.into_parts();
     let body = ClientBody::h1(body, None, &client.movement);
     let before = parts.headers.remove(URL);

@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 use self::mirror::{Feed, Mirrors};
 use self::retry::Policy;
 use self::session::Found;
-use self::upload::{MOST_KEPT, Memory, Upload};
+use self::upload::{MOST_KEPT, Rooms, Upload};
 use super::Http;
 use super::body::ClientBody;
 use super::deadline::{self, Until};
@@ -44,7 +44,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// What all requests of one Gateway share on the way to their backends.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    uploads: Arc<Memory>,
+    pub(crate) uploads: Rooms,
     pub(crate) mirrors: Mirrors,
     pub(crate) retries: AtomicU64,
     /// Retries that were not made, since the group had too many.
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
 impl Default for Shared {
     fn default() -> Self {
         Self {
-            uploads: Memory::for_uploads(),
+            uploads: Rooms::default(),
             mirrors: Mirrors::default(),
             retries: AtomicU64::new(0),
             over_budget: AtomicU64::new(0),
@@ -159,7 +159,7 @@ async fn tries(
         (None, body)
     } else {
         let keeps = policy.is_some() && is_short(&parts.headers);
-        (Upload::new(body, keeps, feeds, &shared.uploads), ClientBody::Empty)
+        (Upload::new(body, keeps, feeds, shared.uploads.of(rule.namespace())), ClientBody::Empty)
     };
     let budget = target.health.budget();
     if policy.is_some() {

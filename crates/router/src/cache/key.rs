@@ -3,6 +3,7 @@
 
 use smallvec::SmallVec;
 
+use super::content::ABOUT_CONTENT;
 use super::query::Parameters;
 use crate::decision::Decision;
 use crate::digest;
@@ -80,6 +81,22 @@ impl Key {
             }
         }
         key
+    }
+
+    /// The content of the request, by a digest that nobody can find another content for, and what the request says of it.
+    pub fn content(&mut self, digest: &[u8; 32], values: impl Fn(&str, &mut dyn FnMut(&[u8]))) {
+        // In letters: a key is a C string.
+        let letters: [u8; 64] = std::array::from_fn(|at| {
+            let byte = digest[at / 2];
+            b'a' + if at % 2 == 0 { byte >> 4 } else { byte & 15 }
+        });
+        self.part(b'B', &letters);
+        for name in ABOUT_CONTENT {
+            values(name, &mut |value| {
+                self.part(b'M', name.as_bytes());
+                self.part(b'V', value);
+            });
+        }
     }
 
     /// A header that the client sent, that the origin sees, and that may change its answer.

@@ -1,5 +1,7 @@
 //! The request header Range.
 
+use super::ranges::MOST_RANGES;
+
 /// Whether it asks for one range of bytes: the only kind that Varnish gives. All others, lists and what makes no sense, may go
 /// unheard by HTTP: then the answer is the whole.
 pub fn is_one_range(value: &[u8]) -> bool {
@@ -19,9 +21,6 @@ pub fn is_one_range(value: &[u8]) -> bool {
             _ => true,
         }
 }
-
-/// Ranges of one request that are looked at.
-const MOST_RANGES: usize = 16;
 
 /// One range for a list of ranges that overlap or touch each other, as RFC 9110 (15.3.7.2) lets servers make of them; `None` where more than one
 /// is left, and for what makes no sense: then the answer is the whole.

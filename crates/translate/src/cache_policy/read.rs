@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use api::{
-    AuthorizedRequests, BypassHeader, ClientCacheControl, HeuristicParameters, NoVarySearch,
+    AuthorizedRequests, BypassHeader, ClientCacheControl, HeuristicParameters, KeptMethod, NoVarySearch,
     NormalizedHeader, PolicyTargetRef, VarnishCachePolicySpec,
 };
 use model::{CacheKey, CachePolicy, Heuristic, Normalize};
@@ -90,6 +90,7 @@ fn read(
                     cacheKey.queryParameters does: remove one of them"
             .to_owned());
     }
+    let keeps = |method: KeptMethod| spec.methods.iter().flatten().any(|kept| *kept == method);
     Ok(CachePolicy {
         default_ttl_seconds: seconds("defaultTTL", spec.default_ttl.as_deref())?,
         forced_ttl_seconds: seconds("forcedTTL", spec.forced_ttl.as_deref())?,
@@ -107,6 +108,7 @@ fn read(
         obey_clients: spec.client_cache_control == Some(ClientCacheControl::Obey),
         share_authorized,
         no_vary_search,
+        keep_queries: keeps(KeptMethod::Query),
         normalize: spec.normalize.iter().flatten().map(normalize).collect::<Result<_, _>>()?,
     })
 }
@@ -227,11 +229,11 @@ mod tests {
     #[test]
     fn what_clients_send_may_count() {
         let policy = of(&json!({"defaultTTL": "1m", "clientCacheControl": "Obey", "authorization": "Share",
-            "noVarySearch": "Obey", "normalize": [{"header": "Accept-Language", "values": ["en", "de-CH"]}]}))
+            "noVarySearch": "Obey", "methods": ["QUERY"], "normalize": [{"header": "Accept-Language", "values": ["en", "de-CH"]}]}))
         .unwrap();
         assert_eq!(
             serde_json::to_value(&policy).unwrap(),
-            json!({"default_ttl_seconds": 60.0, "obey_clients": true, "share_authorized": true,
+            json!({"default_ttl_seconds": 60.0, "obey_clients": true, "share_authorized": true, "keep_queries": true,
                 "normalize": [{"header": "accept-language", "values": ["en", "de-CH"]}], "no_vary_search": true})
         );
         let ignored =

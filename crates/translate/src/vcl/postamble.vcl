@@ -12,7 +12,7 @@ sub vcl_recv {
 	if (req.http.X-Ghost-Pass || router.answers()) {
 		return (pass);
 	}
-	if (req.method != "GET" && req.method != "HEAD") {
+	if (req.method != "GET" && req.method != "HEAD" && !router.queries()) {
 		return (pass);
 	}
 	# With a cache policy a Cookie alone does not bypass the cache. An Ingress without one has none here.

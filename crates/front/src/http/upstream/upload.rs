@@ -1,8 +1,9 @@
 //! The body of a request that is read more than once: by each try, and by mirrors.
 //!
 //! What came of it is kept up to [`MOST_KEPT`] bytes, so that the next try can begin with it. A larger body is sent on and not
-//! kept; its request is sent only once. The kept bytes of all requests of a Gateway have a bound, too.
+//! kept; its request is sent only once. The kept bytes of all requests of a Gateway have a bound, too, and so have those of one namespace.
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,10 @@ use super::mirror::Feed;
 pub(crate) const MOST_KEPT: usize = 64 << 10;
 /// Of all bodies of one Gateway.
 const MOST_TOGETHER: usize = 32 << 20;
+/// Of these, for the rules of one namespace: slow uploads to it leave room for others.
+const MOST_TOGETHER_OF_NAMESPACE: usize = 8 << 20;
+/// Namespaces come and go: of more than this, those that keep nothing are forgotten.
+const MOST_SHARES: usize = 1024;
 /// What a reader gets of the kept bytes at once.
 const PART: usize = 16 << 10;
 
@@ -34,10 +39,6 @@ impl Memory {
         Arc::new(Self { used: AtomicUsize::new(0), most })
     }
 
-    pub(crate) fn for_uploads() -> Arc<Self> {
-        Self::new(MOST_TOGETHER)
-    }
-
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -47,6 +48,56 @@ impl Memory {
         let taken = Taken { of: Arc::clone(self), bytes };
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         (before + bytes <= self.most).then_some(taken)
+    }
+}
+
+/// The memory of one namespace, and that of all.
+pub(crate) type Room = [Arc<Memory>; 2];
+
+/// Memory for the bodies of one Gateway, by namespace.
+#[derive(Debug)]
+pub(crate) struct Rooms {
+    all: Arc<Memory>,
+    /// What one namespace may take of it.
+    share: usize,
+    shares: Mutex<HashMap<Box<str>, Arc<Memory>>>,
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self::new(MOST_TOGETHER, MOST_TOGETHER_OF_NAMESPACE)
+    }
+}
+
+impl Rooms {
+    pub(crate) fn new(all: usize, share: usize) -> Self {
+        Self { all: Memory::new(all), share, shares: Mutex::default() }
+    }
+
+    /// `None` where the namespace has its share, or all is taken.
+    pub(crate) fn take(&self, namespace: &str, amount: usize) -> Option<Vec<Taken>> {
+        self.of(namespace).iter().map(|of| of.take(amount)).collect()
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.all.used()
+    }
+
+    /// For bodies of requests to rules of this namespace.
+    pub(crate) fn of(&self, namespace: &str) -> Room {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let share = match shares.get(namespace) {
+            Some(share) => Arc::clone(share),
+            None => {
+                if shares.len() >= MOST_SHARES {
+                    shares.retain(|_, share| Arc::strong_count(share) > 1);
+                }
+                let share = Memory::new(self.share);
+                shares.insert(namespace.into(), Arc::clone(&share));
+                share
+            }
+        };
+        [share, Arc::clone(&self.all)]
     }
 }
 
@@ -75,7 +126,7 @@ impl Drop for Taken {
 #[derive(Debug, Default)]
 struct Kept {
     bytes: Vec<u8>,
-    taken: Option<Taken>,
+    taken: Option<[Taken; 2]>,
 }
 
 #[derive(Debug)]
@@ -98,7 +149,7 @@ struct State {
 pub(crate) struct Upload {
     state: Mutex<State>,
     progress: Arc<Progress>,
-    memory: Arc<Memory>,
+    memory: Room,
 }
 
 /// Why a try gets no more of a body: another one reads it.
@@ -108,16 +159,11 @@ struct SentAgain;
 
 impl Upload {
     /// `keeps`: there may be another try. None where there is no body.
-    pub(crate) fn new(
-        live: ClientBody,
-        keeps: bool,
-        feeds: Vec<Feed>,
-        memory: &Arc<Memory>,
-    ) -> Option<Arc<Self>> {
+    pub(crate) fn new(live: ClientBody, keeps: bool, feeds: Vec<Feed>, memory: Room) -> Option<Arc<Self>> {
         let progress = live.progress()?;
         let kept = keeps.then(Kept::default);
         let state = State { live, kept, trailers: None, came: 0, is_over: false, reader: 0, feeds };
-        Some(Arc::new(Self { state: Mutex::new(state), progress, memory: Arc::clone(memory) }))
+        Some(Arc::new(Self { state: Mutex::new(state), progress, memory }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -140,10 +186,13 @@ impl Upload {
 }
 
 impl State {
-    fn keep(&mut self, data: &Bytes, memory: &Arc<Memory>) {
+    fn keep(&mut self, data: &Bytes, memory: &Room) {
         let Some(kept) = &mut self.kept else { return };
-        let taken = kept.taken.get_or_insert_with(|| Taken { of: Arc::clone(memory), bytes: 0 });
-        if kept.bytes.len() + data.len() <= MOST_KEPT && taken.grow(data.len()) {
+        let taken = kept
+            .taken
+            .get_or_insert_with(|| memory.each_ref().map(|of| Taken { of: Arc::clone(of), bytes: 0 }));
+        if kept.bytes.len() + data.len() <= MOST_KEPT && taken.iter_mut().all(|taken| taken.grow(data.len()))
+        {
             kept.bytes.extend_from_slice(data);
         } else {
             self.kept = None;
@@ -223,5 +272,38 @@ impl Reader {
             None => state.ends(),
         }
         Poll::Ready(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_bodies_of_one_namespace_leave_room_for_those_of_others() {
+        let rooms = Rooms::default();
+        let take = |namespace: &str, bytes: usize| rooms.take(namespace, bytes);
+        let most = take("a", MOST_TOGETHER_OF_NAMESPACE).unwrap();
+        assert!(take("a", 1).is_none());
+        assert_eq!(rooms.used(), MOST_TOGETHER_OF_NAMESPACE);
+        let others: Vec<_> =
+            ["b", "c", "d"].map(|name| take(name, MOST_TOGETHER_OF_NAMESPACE).unwrap()).into();
+        assert!(take("e", 1).is_none(), "all together have a bound");
+        drop(others);
+        assert!(take("e", 1).is_some());
+        drop(most);
+        assert!(take("a", MOST_TOGETHER_OF_NAMESPACE).is_some());
+        assert_eq!(rooms.used(), 0);
+    }
+
+    #[test]
+    fn namespaces_that_keep_nothing_are_forgotten() {
+        let rooms = Rooms::default();
+        let kept = rooms.of("kept");
+        for number in 0..MOST_SHARES * 2 {
+            rooms.of(&number.to_string());
+        }
+        assert!(rooms.shares.lock().unwrap().len() <= MOST_SHARES + 1);
+        assert!(Arc::ptr_eq(&kept[0], &rooms.of("kept")[0]));
     }
 }
