@@ -18,10 +18,12 @@ use tokio::time::timeout;
 use super::body::{ClientBody, OriginBody, Progress};
 use super::health::Fault;
 use super::multiplexed;
+use super::plain;
 use super::origin::{Answered, Failure, Patience};
 use super::pool::{self, Key, Lease, Unconnected};
 use super::record::Watch;
-use super::stream;
+use super::reply;
+use super::stream::{self, Hints};
 use crate::backend::Ready;
 use crate::{BackendFailure, BackendSide};
 
@@ -64,7 +66,10 @@ pub(crate) async fn attempt(
     record: &mut Watch<'_>,
 ) -> Result<Answered, Unanswered> {
     match target.protocol {
-        Protocol::Http1 => by_http1(side, target, request, pooled, patience, record).await,
+        Protocol::Http1 if pooled && target.profile.is_none() && request.body().is_empty() => {
+            by_itself(target.endpoint, request, patience, record).await
+        }
+        Protocol::Http1 => Box::pin(by_http1(side, target, request, pooled, patience, record)).await,
         Protocol::Http2 => Box::pin(by_http2(side, target, request, patience, record)).await,
     }
 }
@@ -130,6 +135,71 @@ impl stream::NoAnswer {
             Self::Upload => NoAnswer::Upload.after(false),
             Self::Stalled => NoAnswer::Stalled.after(false),
             Self::NoWebSockets => Unanswered::new(Failure::NoWebSockets, None),
+        }
+    }
+}
+
+/// Without a body, in the clear.
+async fn by_itself(
+    endpoint: SocketAddr,
+    request: Request<ClientBody>,
+    patience: Patience,
+    record: &mut Watch<'_>,
+) -> Result<Answered, Unanswered> {
+    let key = Key::new(endpoint, None);
+    // Clients of HTTP/1.0 may have none; HTTP/1.1 must have one.
+    let has_host = request.headers().contains_key(header::HOST);
+    let host = (!has_host).then(|| endpoint.to_string());
+    let Some(head) = plain::head(&request, host.as_deref()) else {
+        return Err(Unanswered::new(Failure::Filter, None));
+    };
+    let hints = request.extensions().get::<Hints>();
+    let began = Instant::now();
+    let mut pooled = true;
+    // Once more where a kept connection was closed.
+    loop {
+        record.tries(endpoint);
+        let kept = if pooled { pool::take_plain(&key) } else { None };
+        let (stream, is_kept) = match kept {
+            Some(stream) => (stream, true),
+            None => {
+                let connecting = record.has_details().then(Instant::now);
+                let connected = Box::pin(pool::connect_plain(key, patience.connect)).await;
+                record.connected(connecting.map(|since| since.elapsed()));
+                match connected {
+                    Ok(connected) => connected,
+                    Err(why) => return Err(unconnected(why, request, true)),
+                }
+            }
+        };
+        let exchange = plain::exchange(stream, &head, request.method(), hints, key);
+        let why = match timeout(patience.first_byte, exchange).await {
+            Ok(Ok((parts, reply))) => {
+                record.was_answered(began);
+                let body = OriginBody::Plain(Box::new(reply));
+                return Ok((Response::from_parts(parts, body), Lease::Body));
+            }
+            Ok(Err(why)) => why,
+            Err(_) => return Err(NoAnswer::Timeout.after(is_kept)),
+        };
+        match why {
+            plain::Unanswered::NotSent if is_kept => {}
+            // It took the connection, and nothing of the request.
+            plain::Unanswered::NotSent => {
+                let fault = (Fault::Connection, "it closes connections at once");
+                return Err(Unanswered {
+                    failure: Failure::Broken,
+                    fault: Some(fault),
+                    unsent: Some(Box::new(request)),
+                });
+            }
+            // An origin may close a connection while the request is on its way to it. Not by another that was kept: they may all have
+            // been closed together.
+            plain::Unanswered::Read(reply::NoAnswer::Closed) if is_kept && is_idempotent(request.method()) => {
+                pooled = false;
+            }
+            plain::Unanswered::Read(reply::NoAnswer::Closed) => return Err(NoAnswer::Closed.after(is_kept)),
+            plain::Unanswered::Read(reply::NoAnswer::Broken) => return Err(NoAnswer::Broken.after(is_kept)),
         }
     }
 }

@@ -22,7 +22,7 @@ use super::upstream::mirror::Fed;
 use super::upstream::upload::Reader;
 use super::varnishd::Reply;
 use super::watched::Movement;
-use super::{request, response};
+use super::{plain, request, response};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -254,6 +254,7 @@ enum Source {
 #[derive(Debug)]
 pub(crate) enum OriginBody {
     Http1(Incoming),
+    Plain(Box<plain::Reply>),
     Http2(Box<StreamBody>),
     /// None may follow.
     Nothing,
@@ -271,6 +272,9 @@ impl Body for OriginBody {
             Self::Http1(body) => {
                 Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
+            Self::Plain(reply) => {
+                reply.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            }
             Self::Http2(body) => {
                 body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
@@ -281,6 +285,7 @@ impl Body for OriginBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Http1(body) => body.is_end_stream(),
+            Self::Plain(reply) => reply.is_over(),
             Self::Http2(body) => body.is_end_stream(),
             Self::Nothing => true,
         }
@@ -289,6 +294,7 @@ impl Body for OriginBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Http1(body) => body.size_hint(),
+            Self::Plain(reply) => reply.length().map_or_else(SizeHint::default, SizeHint::with_exact),
             // Its Content-Length, if it has one, is in its headers.
             Self::Http2(_) => SizeHint::default(),
             Self::Nothing => SizeHint::with_exact(0),
@@ -301,7 +307,7 @@ impl Source {
         match self {
             Self::Origin(body) => Pin::new(body).poll_frame(cx),
             Self::Cache(reply) => {
-                reply.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(Into::into)))
+                reply.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
             Self::Parts(parts) => {
                 parts.poll_data(cx).map(|data| data.map(|data| data.map(Frame::data).map_err(Into::into)))
@@ -371,7 +377,7 @@ impl AnswerBody {
 
     /// Without a lease the connection is closed after the body.
     pub(crate) fn upstream(
-        body: OriginBody,
+        mut body: OriginBody,
         lease: Option<Lease>,
         (idle, until): (Duration, Option<Until>),
         record: Record,
@@ -381,6 +387,11 @@ impl AnswerBody {
                 lease.give_back();
             }
             return Self::none(record);
+        }
+        if let OriginBody::Plain(reply) = &mut body
+            && let Some(whole) = reply.take_whole()
+        {
+            return Self::Own(Some(whole), record);
         }
         let body = Source::Origin(body);
         let end = timer(until);

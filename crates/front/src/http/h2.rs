@@ -149,7 +149,7 @@ async fn wait(
     // HTTP/1 clients get the final response alone: hyper's server cannot send another before it.
     let mut hints = (parts.method == Method::GET).then(|| hints::expect(&mut parts.extensions));
     let mut exchange = pin!(waiting.answer(client));
-    loop {
+    let response = loop {
         let gone = poll_fn(|cx| respond.poll_reset(cx));
         let hint = async {
             match &mut hints {
@@ -164,9 +164,14 @@ async fn wait(
                 Some(hint) => drop(respond.send_informational(hint)),
                 None => hints = None,
             },
-            response = &mut exchange => return Some(response),
+            response = &mut exchange => break response,
         }
+    };
+    // They may have come together with the answer.
+    while let Some(Ok(hint)) = hints.as_mut().map(mpsc::Receiver::try_recv) {
+        let _ = respond.send_informational(hint);
     }
+    Some(response)
 }
 
 /// How a stream ended.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -97,15 +98,22 @@ impl Key {
 }
 
 #[derive(Debug)]
-struct Idle {
-    sender: Sender,
+struct Idle<C> {
+    connection: C,
     since: Instant,
     _profile: Option<Arc<Ready>>,
 }
 
+/// Idle connections to one endpoint: those that hyper reads from, and those that nobody does ([`super::plain`]).
+#[derive(Debug, Default)]
+struct OfEndpoint {
+    hyper: Vec<Idle<Sender>>,
+    plain: Vec<Idle<TcpStream>>,
+}
+
 #[derive(Debug, Default)]
 struct Pool {
-    idle: HashMap<Key, Vec<Idle>, RandomState>,
+    idle: HashMap<Key, OfEndpoint, RandomState>,
     /// How many there are.
     count: usize,
     is_swept: bool,
@@ -127,6 +135,8 @@ pub(crate) enum Lease {
     },
     /// A stream of HTTP/2.
     Stream { _ticket: Ticket },
+    /// The body has the connection.
+    Body,
 }
 
 #[derive(Debug)]
@@ -165,12 +175,31 @@ impl Lease {
 
 /// A connection that is there already.
 pub(crate) async fn take(key: &Key) -> Option<Sender> {
-    loop {
-        let mut sender = POOL.try_with(|pool| pool.borrow_mut().take(key)).ok().flatten()?;
+    while let Some(mut sender) = taken(|pool| pool.take(key, |idle| &mut idle.hyper)) {
         if is_usable(&mut sender).await {
             return Some(sender);
         }
     }
+    open(take_plain(key)?).await
+}
+
+/// A connection for one exchange without hyper.
+pub(crate) fn take_plain(key: &Key) -> Option<TcpStream> {
+    loop {
+        let stream = taken(|pool| pool.take(key, |idle| &mut idle.plain))?;
+        if is_quiet(&stream) {
+            return Some(stream);
+        }
+    }
+}
+
+fn taken<C>(take: impl FnOnce(&mut Pool) -> Option<C>) -> Option<C> {
+    POOL.try_with(|pool| take(&mut pool.borrow_mut())).ok().flatten()
+}
+
+/// Nothing is there to be read: neither an end nor bytes of no answer. The reactor knows; a system call is rare.
+fn is_quiet(stream: &TcpStream) -> bool {
+    stream.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// A connection that was given back a moment ago may not be ready yet.
@@ -180,29 +209,32 @@ async fn is_usable(sender: &mut Sender) -> bool {
 }
 
 impl Pool {
-    fn take(&mut self, key: &Key) -> Option<Sender> {
-        let idle = self.idle.get_mut(key)?.pop()?;
+    fn take<C>(&mut self, key: &Key, of: impl Fn(&mut OfEndpoint) -> &mut Vec<Idle<C>>) -> Option<C> {
+        let idle = of(self.idle.get_mut(key)?).pop()?;
         self.count -= 1;
-        Some(idle.sender)
+        Some(idle.connection)
     }
 
-    fn keep(&mut self, key: Key, idle: Idle) {
+    fn keep<C>(&mut self, key: Key, idle: Idle<C>, of: impl Fn(&mut OfEndpoint) -> &mut Vec<Idle<C>>) {
         if self.count >= most_idle() {
             return;
         }
-        let of_endpoint = self.idle.entry(key).or_default();
+        let of_endpoint = of(self.idle.entry(key).or_default());
         if of_endpoint.len() < MOST_IDLE {
             of_endpoint.push(idle);
             self.count += 1;
         }
     }
 
-    fn retain(&mut self, stays: impl Fn(&Idle) -> bool) {
+    /// Closes those that are idle since before then, and what the other side has closed.
+    fn retain(&mut self, since: Option<Instant>) {
+        let stays = |idle: Instant| since.is_some_and(|since| idle >= since);
         self.idle.retain(|_, idle| {
-            idle.retain(&stays);
-            !idle.is_empty()
+            idle.hyper.retain(|one| stays(one.since) && !one.connection.is_closed());
+            idle.plain.retain(|one| stays(one.since) && is_quiet(&one.connection));
+            !idle.hyper.is_empty() || !idle.plain.is_empty()
         });
-        self.count = self.idle.values().map(Vec::len).sum();
+        self.count = self.idle.values().map(|idle| idle.hyper.len() + idle.plain.len()).sum();
     }
 }
 
@@ -218,7 +250,7 @@ fn most_idle() -> usize {
 
 /// Closes idle connections of all threads: the process needs their file descriptors.
 fn relieve() {
-    let _ = POOL.try_with(|pool| pool.borrow_mut().retain(|_| false));
+    let _ = POOL.try_with(|pool| pool.borrow_mut().retain(None));
     multiplexed::relieve();
     RELIEF.notify_waiters();
 }
@@ -229,9 +261,20 @@ pub(crate) async fn relief() {
 }
 
 fn keep(key: Key, profile: Option<Arc<Ready>>, sender: Sender) {
+    let idle = Idle { connection: sender, since: Instant::now(), _profile: profile };
+    kept(|pool| pool.keep(key, idle, |of| &mut of.hyper));
+}
+
+/// For the next exchange of this thread.
+pub(crate) fn keep_plain(key: Key, stream: TcpStream) {
+    let idle = Idle { connection: stream, since: Instant::now(), _profile: None };
+    kept(|pool| pool.keep(key, idle, |of| &mut of.plain));
+}
+
+fn kept(keep: impl FnOnce(&mut Pool)) {
     let begin = POOL.try_with(|pool| {
         let mut pool = pool.borrow_mut();
-        pool.keep(key, Idle { sender, since: Instant::now(), _profile: profile });
+        keep(&mut pool);
         !std::mem::replace(&mut pool.is_swept, true)
     });
     if begin == Ok(true) {
@@ -248,7 +291,7 @@ async fn sweep() {
         };
         let is_empty = POOL.try_with(|pool| {
             let mut pool = pool.borrow_mut();
-            pool.retain(|one| !is_needed && one.since.elapsed() < IDLE && !one.sender.is_closed());
+            pool.retain(Instant::now().checked_sub(IDLE).filter(|_| !is_needed));
             if pool.idle.is_empty() {
                 pool.is_swept = false;
             }
@@ -313,12 +356,15 @@ pub(crate) async fn connect(
     patience: Duration,
 ) -> Result<(Sender, bool), Unconnected> {
     let opened = match profile {
-        None => match timeout(patience, reach(endpoint, patience)).await {
-            Ok(Ok(Reached::New(stream))) => open(stream).await,
-            Ok(Ok(Reached::Kept(sender))) => return Ok((sender, true)),
-            Ok(Err(e)) => return Err(Unconnected::from(&e)),
-            Err(_) => None,
-        },
+        None => {
+            let key = Key::new(endpoint, None);
+            match timeout(patience, reach(endpoint, patience, || take(&key))).await {
+                Ok(Ok(Reached::New(stream))) => open(stream).await,
+                Ok(Ok(Reached::Kept(sender))) => return Ok((sender, true)),
+                Ok(Err(e)) => return Err(Unconnected::from(&e)),
+                Err(_) => None,
+            }
+        }
         Some((name, ready)) => match backend::reach(endpoint, ready).await {
             Ok(stream) => {
                 side.greeted(name, endpoint, stream.get_ref().1);
@@ -336,14 +382,31 @@ pub(crate) async fn connect(
     opened.map(|sender| (sender, false)).ok_or(Unconnected::Endpoint)
 }
 
-enum Reached {
+/// A new connection for exchanges without hyper; or, true, one that was kept after all.
+pub(crate) async fn connect_plain(key: Key, patience: Duration) -> Result<(TcpStream, bool), Unconnected> {
+    match timeout(patience, reach(key.endpoint, patience, || ready(take_plain(&key)))).await {
+        Ok(Ok(Reached::New(stream))) => Ok((stream, false)),
+        Ok(Ok(Reached::Kept(stream))) => Ok((stream, true)),
+        Ok(Err(e)) => Err(Unconnected::from(&e)),
+        Err(_) => Err(Unconnected::Endpoint),
+    }
+}
+
+enum Reached<C> {
     New(TcpStream),
     /// Another request has given it back.
-    Kept(Sender),
+    Kept(C),
 }
 
 /// Without file descriptors a request waits for a connection that another one gives back, or closes.
-async fn reach(endpoint: SocketAddr, patience: Duration) -> io::Result<Reached> {
+async fn reach<C, F>(
+    endpoint: SocketAddr,
+    patience: Duration,
+    kept: impl Fn() -> F,
+) -> io::Result<Reached<C>>
+where
+    F: Future<Output = Option<C>>,
+{
     let began = Instant::now();
     let mut waits = None;
     loop {
@@ -351,8 +414,8 @@ async fn reach(endpoint: SocketAddr, patience: Duration) -> io::Result<Reached> 
             Err(e) if is_exhausted(&e) && began.elapsed() < patience / 2 => {
                 waits.get_or_insert_with(Waits::begin);
                 // Before idle connections are closed: this one need not be opened again.
-                if let Some(sender) = take(&Key::new(endpoint, None)).await {
-                    return Ok(Reached::Kept(sender));
+                if let Some(connection) = kept().await {
+                    return Ok(Reached::Kept(connection));
                 }
                 relieve();
                 sleep(PAUSE).await;

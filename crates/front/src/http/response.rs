@@ -46,13 +46,23 @@ pub(crate) fn unframe(headers: &mut HeaderMap) -> Result<bool, Ambiguous> {
 
 /// One Content-Length, in digits. hyper takes lists of equal ones, and does not look at all where no body may follow.
 fn reframe(headers: &mut HeaderMap) -> Result<(), Ambiguous> {
-    let is_plain =
-        |value: &[u8]| value.iter().all(u8::is_ascii_digit) && (value == b"0" || !value.starts_with(b"0"));
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
-    let first = lengths.next().map_or(&[][..], HeaderValue::as_bytes);
-    if lengths.next().is_none() && !first.is_empty() && is_plain(first) {
+    if lengths.next().is_some_and(|first| is_plain(first.as_bytes())) && lengths.next().is_none() {
         return Ok(());
     }
+    let length = length(headers).ok_or(Ambiguous)?;
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    Ok(())
+}
+
+fn is_plain(length: &[u8]) -> bool {
+    !length.is_empty()
+        && length.iter().all(u8::is_ascii_digit)
+        && (length == b"0" || !length.starts_with(b"0"))
+}
+
+/// What all values of Content-Length say.
+pub(crate) fn length(headers: &HeaderMap) -> Option<u64> {
     let number = |one: &[u8]| {
         let one = one.trim_ascii();
         let is_number = !one.is_empty() && one.iter().all(u8::is_ascii_digit);
@@ -60,12 +70,8 @@ fn reframe(headers: &mut HeaderMap) -> Result<(), Ambiguous> {
     };
     let lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let mut lengths = lengths.flat_map(|value| value.as_bytes().split(|b| *b == b',')).map(number);
-    let first = lengths.next().flatten().ok_or(Ambiguous)?;
-    if lengths.any(|other| other != Some(first)) {
-        return Err(Ambiguous);
-    }
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(first));
-    Ok(())
+    let first = lengths.next().flatten()?;
+    lengths.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Headers that decide how a message is read, routed or authorised come before its body or not at all (RFC 9110, 6.5.1).
