@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::feed::GhostBase;
+use crate::ghost_files::Ghost;
 use crate::log::Readers;
 use crate::reload::Control;
 use crate::tally::Tally;
@@ -83,27 +83,20 @@ pub enum Event {
 /// What ghost routes by and what the front shows: the newest that each of them took.
 #[derive(Clone, Default)]
 pub struct Configuration {
-    /// The bytes of ghost.json.
-    pub ghost: Option<Arc<[u8]>>,
-    /// Its base, where it has one.
-    pub base: Option<GhostBase>,
+    pub ghost: Option<Ghost>,
     pub tls: Arc<front::Config>,
 }
 
 impl Configuration {
     /// ghost.json with its base, as one; `None` where it cannot be read.
     pub fn routes(&self) -> Option<model::ghost::Config> {
-        let head: model::ghost::Config = serde_json::from_slice(self.ghost.as_deref()?).ok()?;
-        match &self.base {
-            Some(base) => Some(head.over(serde_json::from_slice(&base.bytes).ok()?)),
-            None => Some(head),
-        }
+        self.ghost.as_ref()?.config()
     }
 
     /// The very same, without a look at the bytes.
     pub fn is(&self, other: &Self) -> bool {
         let same_ghost = match (&self.ghost, &other.ghost) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (Some(one), Some(other)) => one.is(other),
             (one, other) => one.is_none() && other.is_none(),
         };
         same_ghost && Arc::ptr_eq(&self.tls, &other.tls)
@@ -113,7 +106,7 @@ impl Configuration {
 /// Without the bytes: they are long.
 impl fmt::Debug for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ghost = self.ghost.as_ref().map(|bytes| bytes.len());
+        let ghost = self.ghost.as_ref().map(|ghost| ghost.bytes.len());
         let listeners = self.tls.sockets().count();
         f.debug_struct("Configuration").field("ghost", &ghost).field("tls_listeners", &listeners).finish()
     }
@@ -234,11 +227,8 @@ impl Reporter {
     }
 
     /// ghost routes by this from now on.
-    pub(crate) fn routes_by(&self, ghost: &Arc<[u8]>, base: Option<&GhostBase>) {
-        self.state.send_modify(|state| {
-            state.configuration.ghost = Some(Arc::clone(ghost));
-            state.configuration.base = base.cloned();
-        });
+    pub(crate) fn routes_by(&self, ghost: &Ghost) {
+        self.state.send_modify(|state| state.configuration.ghost = Some(ghost.clone()));
     }
 
     /// The front has these listeners and certificates from now on.

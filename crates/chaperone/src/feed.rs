@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use varnishadm::Admin;
 
 use crate::event::{Event, Reporter};
+use crate::ghost_files::{Ghost, GhostBase};
 use crate::reload::{self, Control};
 use crate::vcl::VclLoader;
 use crate::{Error, Settings};
@@ -17,10 +18,8 @@ use crate::{Error, Settings};
 /// What varnishd is to serve.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Desired {
-    /// The bytes of ghost.json; `None` until they are known.
-    pub ghost: Option<Arc<[u8]>>,
-    /// The file that ghost.json names as its base, if it does.
-    pub base: Option<GhostBase>,
+    /// ghost.json, with the router that was made of it; `None` until it is known.
+    pub ghost: Option<Ghost>,
     /// main.vcl; `None` while it cannot be decided: what is served stays, and nothing is started.
     pub vcl: Option<Arc<str>>,
     /// The front's: HTTPS listeners and their certificates.
@@ -31,34 +30,7 @@ pub struct Desired {
     pub tag: Option<Arc<str>>,
 }
 
-/// A file that lies beside ghost.json, and is named by what it holds.
-#[derive(Debug, Clone)]
-pub struct GhostBase {
-    pub name: Arc<str>,
-    pub bytes: Arc<[u8]>,
-}
-
-impl GhostBase {
-    const PREFIX: &str = "ghost-base-";
-
-    /// `hash`: of the bytes.
-    pub fn new(hash: &str, bytes: Arc<[u8]>) -> Self {
-        Self { name: format!("{}{hash}.json", Self::PREFIX).into(), bytes }
-    }
-}
-
-impl PartialEq for GhostBase {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
 impl Desired {
-    /// The files of ghost: what it is to read, and the base of that.
-    pub(crate) fn ghost_files(&self) -> impl Iterator<Item = &[u8]> {
-        self.ghost.as_deref().into_iter().chain(self.base.as_ref().map(|base| &*base.bytes))
-    }
-
     /// The sockets that the front is to have.
     pub(crate) fn front_sockets(&self) -> Vec<String> {
         self.tls.sockets().map(str::to_owned).collect()
@@ -90,8 +62,7 @@ impl LastGood {
 pub(crate) struct Feed {
     ghost_config: PathBuf,
     loader: VclLoader,
-    good_ghost: Option<Arc<[u8]>>,
-    good_base: Option<GhostBase>,
+    good_ghost: Option<Ghost>,
     /// In use in the varnishd that runs.
     good_vcl: Option<Arc<str>>,
     last_good: LastGood,
@@ -103,7 +74,6 @@ impl Feed {
             ghost_config: settings.ghost_config(),
             loader: VclLoader::new(settings.work_dir.clone()),
             good_ghost: None,
-            good_base: None,
             good_vcl: None,
             last_good,
         }
@@ -118,7 +88,7 @@ impl Feed {
     /// is not taken: then it says why.
     pub(crate) async fn begin(&mut self, admin: &Admin, desired: &Desired) -> Result<Option<Error>, Error> {
         let (Some(ghost), Some(vcl)) = (&desired.ghost, &desired.vcl) else { return Ok(None) };
-        self.write(ghost, desired.base.as_ref()).await?;
+        self.write(ghost).await?;
         let (vcl, refused) = match self.loader.load(admin, vcl).await {
             Ok(()) => (Arc::clone(vcl), None),
             Err(e) => match self.last_good.get().filter(|good| e.keeps_serving() && good != vcl) {
@@ -129,7 +99,7 @@ impl Feed {
                 None => return Err(e),
             },
         };
-        self.is_good(ghost, desired.base.as_ref()).await;
+        self.is_good(ghost).await;
         self.last_good.set(&vcl);
         self.good_vcl = Some(vcl);
         Ok(refused)
@@ -152,7 +122,7 @@ impl Feed {
     ) -> Result<(), Error> {
         match &desired.ghost {
             Some(ghost) if desired.ghost != self.good_ghost => {
-                self.apply_ghost(ghost, desired.base.as_ref(), control, child_news, reporter).await
+                self.apply_ghost(ghost, control, child_news, reporter).await
             }
             _ => Ok(()),
         }
@@ -178,26 +148,25 @@ impl Feed {
 
     async fn apply_ghost(
         &mut self,
-        ghost: &Arc<[u8]>,
-        base: Option<&GhostBase>,
+        ghost: &Ghost,
         control: &Control,
         child_news: &Notify,
         reporter: &Reporter,
     ) -> Result<(), Error> {
         let begun = Instant::now();
-        self.write(ghost, base).await?;
+        self.write(ghost).await?;
         let answer = tokio::select! {
             answer = reload::reload(control) => answer,
             () = child_news.notified() => Err(Error::ReloadInterrupted),
         };
         match answer {
             Ok(status) => {
-                self.is_good(ghost, base).await;
+                self.is_good(ghost).await;
                 for left_out in &status.left_out {
                     tracing::warn!("ghost left out: {left_out}");
                 }
                 let (rules, backends) = (status.rules, status.backends);
-                reporter.routes_by(ghost, base);
+                reporter.routes_by(ghost);
                 reporter.tell(&Event::Reloaded { rules, backends, took: begun.elapsed() });
                 Ok(())
             }
@@ -222,15 +191,14 @@ impl Feed {
     /// a full directory must not keep a child from starting.
     pub(crate) async fn restore(&self) -> Result<(), Error> {
         let Some(good) = &self.good_ghost else { return Ok(()) };
-        let base = self.good_base.as_ref();
-        let has_base = match base {
+        let has_base = match &good.base {
             Some(base) => tokio::fs::try_exists(self.base_path(base)).await.unwrap_or(false),
             None => true,
         };
-        if has_base && tokio::fs::read(&self.ghost_config).await.is_ok_and(|there| there == **good) {
+        if has_base && tokio::fs::read(&self.ghost_config).await.is_ok_and(|there| there == *good.bytes) {
             return Ok(());
         }
-        self.write(good, base).await
+        self.write(good).await
     }
 
     fn base_path(&self, base: &GhostBase) -> PathBuf {
@@ -238,12 +206,12 @@ impl Feed {
     }
 
     /// ghost serves it: nobody asks for other bases any more.
-    async fn is_good(&mut self, ghost: &Arc<[u8]>, base: Option<&GhostBase>) {
-        self.good_ghost = Some(Arc::clone(ghost));
-        if self.good_base.as_ref() == base {
+    async fn is_good(&mut self, ghost: &Ghost) {
+        let before = self.good_ghost.replace(ghost.clone());
+        let base = ghost.base.as_ref();
+        if before.as_ref().is_some_and(|before| before.base.as_ref() == base) {
             return;
         }
-        self.good_base = base.cloned();
         let Some(dir) = self.ghost_config.parent() else { return };
         let Ok(mut files) = tokio::fs::read_dir(dir).await else { return };
         while let Ok(Some(file)) = files.next_entry().await {
@@ -258,15 +226,15 @@ impl Feed {
     }
 
     /// The base first: ghost may read at any time.
-    async fn write(&self, ghost: &[u8], base: Option<&GhostBase>) -> Result<(), Error> {
-        if let Some(base) = base {
+    async fn write(&self, ghost: &Ghost) -> Result<(), Error> {
+        if let Some(base) = &ghost.base {
             let path = self.base_path(base);
             // Whole, and by its name always the same.
             if !tokio::fs::try_exists(&path).await.unwrap_or(false) {
                 self.put(&base.bytes, &path).await?;
             }
         }
-        self.put(ghost, &self.ghost_config).await
+        self.put(&ghost.bytes, &self.ghost_config).await
     }
 
     /// Whole or not at all.
@@ -294,7 +262,6 @@ mod tests {
             ghost_config: dir.join("ghost.json"),
             loader: VclLoader::new(dir.to_owned()),
             good_ghost: None,
-            good_base: None,
             good_vcl: None,
             last_good: LastGood::default(),
         }
@@ -309,12 +276,13 @@ mod tests {
     async fn a_full_directory_keeps_the_file_that_was_good() {
         let dir = tempfile::tempdir().unwrap();
         let mut feed = feed(dir.path());
-        let good: Arc<[u8]> = b"good".as_slice().into();
-        feed.write(&good, None).await.unwrap();
-        feed.is_good(&good, None).await;
+        let of = |text: &str| Ghost { bytes: text.as_bytes().into(), base: None, router: Arc::default() };
+        let good = of("good");
+        feed.write(&good).await.unwrap();
+        feed.is_good(&good).await;
         let beside = dir.path().join("ghost.json.new");
         fill(&beside);
-        let error = feed.write(b"newer", None).await.unwrap_err().to_string();
+        let error = feed.write(&of("newer")).await.unwrap_err().to_string();
         assert!(error.contains("No space left"), "{error}");
         assert_eq!(std::fs::read(dir.path().join("ghost.json")).unwrap(), b"good");
         assert!(!beside.exists() && beside.symlink_metadata().is_err(), "half a file is left");

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use page::Page;
+use router::Router;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::event::{Event, Reporter};
+use crate::ghost_files::Ghost;
 use crate::tally::Tally;
 use crate::varnishd::speaks_http2;
 use crate::{Settings, session_key};
@@ -142,13 +144,10 @@ impl FrontSide {
     }
 
     /// These ways to verify backends too, beside those that are known.
-    pub(crate) fn add_backends<'g>(
-        &self,
-        profiles: &Arc<front::Profiles>,
-        ghost: impl Iterator<Item = &'g [u8]>,
-    ) {
+    pub(crate) fn add_backends(&self, profiles: &Arc<front::Profiles>, ghost: Option<&Ghost>) {
         if !profiles.is_empty() || !self.peers.borrow().is_empty() {
-            self.peers.send_replace(Arc::new(peers(ghost)));
+            let router = ghost.map(|ghost| &*ghost.router);
+            self.peers.send_replace(Arc::new(router.map(peers).unwrap_or_default()));
         }
         self.profiles.send_if_modified(|known| {
             let new = profiles.iter().any(|(name, profile)| known.get(name) != Some(profile));
@@ -202,26 +201,18 @@ impl FrontSide {
     }
 }
 
-/// Which endpoints stand in for each other, out of ghost.json and its base. Of two files the first counts.
-fn peers<'g>(ghost: impl Iterator<Item = &'g [u8]>) -> front::Peers {
+/// Which endpoints stand in for each other, by the router and its base. Of two groups with one endpoint the first counts.
+fn peers(router: &Router) -> front::Peers {
     let mut peers = front::Peers::new();
-    for config in ghost.filter_map(|file| serde_json::from_slice(file).ok()) {
-        add_peers(config, &mut peers);
-    }
-    peers
-}
-
-fn add_peers(config: model::ghost::Config, peers: &mut front::Peers) {
-    let routes =
-        config.vhosts.into_values().flat_map(|vhost| vhost.routes.into_iter().chain(vhost.default_route));
-    for group in routes.chain(config.default).flat_map(|route| route.backend_groups) {
-        let Some(tls) = group.tls else { continue };
-        let all: Arc<[SocketAddr]> =
-            group.backends.iter().map(|one| SocketAddr::new(one.address, one.port)).collect();
+    let below = router.base().into_iter().flat_map(|base| base.rules());
+    for group in router.rules().iter().chain(below).flat_map(|rule| rule.groups()) {
+        let Some(tls) = group.tls() else { continue };
+        let all: Arc<[SocketAddr]> = group.endpoints().into();
         for endpoint in all.iter() {
-            peers.entry((tls.clone(), *endpoint)).or_insert_with(|| Arc::clone(&all));
+            peers.entry((tls.to_string(), *endpoint)).or_insert_with(|| Arc::clone(&all));
         }
     }
+    peers
 }
 
 /// Of a backend of a TLSRoute, TCPRoute or UDPRoute.

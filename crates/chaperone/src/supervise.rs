@@ -138,7 +138,7 @@ impl Supervisor {
         loop {
             let desired = self.desired.borrow().clone();
             if self.settings.http_in_front && desired.ghost.is_some() {
-                self.front.add_backends(&desired.backends, desired.ghost_files());
+                self.front.add_backends(&desired.backends, desired.ghost.as_ref());
                 self.take_routes(&desired).await;
                 self.front.show(&desired.tls);
                 self.reporter.shows(&desired.tls);
@@ -167,7 +167,7 @@ impl Supervisor {
     /// Brings the front's table to the configuration: by it the front carries HTTP, and in both arrangements misses of varnishd.
     async fn take_routes(&mut self, desired: &Desired) {
         if let Some(ghost) = &desired.ghost
-            && let Err(why) = self.routes.take(ghost, desired.base.as_ref()).await
+            && let Err(why) = self.routes.take(ghost).await
         {
             tracing::error!("{}: the front keeps its former routes: {why}", self.settings.name);
         }
@@ -265,7 +265,7 @@ impl Supervisor {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         let (desired, refused) = loop {
             let desired = self.desired.borrow_and_update().clone();
-            self.front.add_backends(&desired.backends, desired.ghost_files());
+            self.front.add_backends(&desired.backends, desired.ghost.as_ref());
             match self.feed.begin(&running.admin, &desired).await {
                 Ok(refused) => break (desired, refused),
                 Err(e) if e.keeps_serving() => {
@@ -297,7 +297,7 @@ impl Supervisor {
         self.settings.former_args = None;
         self.reporter.control(Some(running.control.clone()));
         if let Some(ghost) = &desired.ghost {
-            self.reporter.routes_by(ghost, desired.base.as_ref());
+            self.reporter.routes_by(ghost);
         }
         self.take_routes(&desired).await;
         self.front.http.cache_runs(true);
@@ -362,7 +362,7 @@ impl Supervisor {
             } else {
                 let desired = self.desired.borrow_and_update().clone();
                 // Before ghost names them; those of before stay as long as ghost has them.
-                self.front.add_backends(&desired.backends, desired.ghost_files());
+                self.front.add_backends(&desired.backends, desired.ghost.as_ref());
                 let control = &running.control;
                 let routes = self.feed.apply_routes(control, &child_news, &desired, &self.reporter).await;
                 if !matches!(&routes, Err(Error::ReloadRefused { .. })) {

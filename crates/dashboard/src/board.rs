@@ -13,7 +13,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::task::AbortHandle;
 
 use crate::backends::Backends;
-use crate::changes::{self, Endpoints, Shown};
+use crate::changes::{self, Shown};
 use crate::explain::Faults;
 use crate::journal::{Journal, now};
 use crate::stream_traffic::StreamTraffic;
@@ -299,26 +299,34 @@ fn parse(of: &Configuration) -> Config {
 
 /// Tells what a new configuration brought, and whoever looks to look again.
 async fn follow(board: Arc<Board>, name: String, mut state: watch::Receiver<State>) {
-    let mut last: Option<(Configuration, Endpoints, Shown)> = None;
+    let mut last: Option<(Configuration, Shown)> = None;
     loop {
         let configuration = state.borrow_and_update().configuration.clone();
         board.changed();
-        let same = last.as_ref().is_some_and(|(known, _, _)| known.is(&configuration));
+        let same = last.as_ref().is_some_and(|(known, _)| known.is(&configuration));
         if configuration.ghost.is_some() && !same {
-            let looked = configuration.clone();
+            let (looked, before) = (configuration.clone(), last.take());
             let looked = tokio::task::spawn_blocking(move || {
-                (changes::endpoints(&parse(&looked)), changes::shown(&looked.tls))
+                let shown = match before.as_ref().filter(|(known, _)| Arc::ptr_eq(&known.tls, &looked.tls)) {
+                    Some((_, shown)) => shown.clone(),
+                    None => changes::shown(&looked.tls),
+                };
+                let Some((known, old_shown)) = before else { return (Vec::new(), Vec::new(), shown) };
+                let of_certificates = changes::of_certificates(&old_shown, &shown);
+                let routers = known.ghost.zip(looked.ghost);
+                let of_endpoints = routers
+                    .map(|(old, new)| changes::of_endpoints(&old.router, &new.router))
+                    .unwrap_or_default();
+                (of_endpoints, of_certificates, shown)
             });
-            let Ok((endpoints, shown)) = looked.await else { return };
-            if let Some((_, old_endpoints, old_shown)) = &last {
-                for text in changes::of_endpoints(old_endpoints, &endpoints) {
-                    board.journal.record(&name, Severity::Info, "endpoints", &text);
-                }
-                for text in changes::of_certificates(old_shown, &shown) {
-                    board.journal.record(&name, Severity::Info, "certificates", &text);
-                }
+            let Ok((of_endpoints, of_certificates, shown)) = looked.await else { return };
+            for text in of_endpoints {
+                board.journal.record(&name, Severity::Info, "endpoints", &text);
             }
-            last = Some((configuration, endpoints, shown));
+            for text in of_certificates {
+                board.journal.record(&name, Severity::Info, "certificates", &text);
+            }
+            last = Some((configuration, shown));
         }
         tokio::time::sleep(GATHER).await;
         if state.changed().await.is_err() {

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use model::ghost::Config;
+use router::Router;
 
 /// More Services than this at once are only counted.
 const LISTED: usize = 10;
@@ -11,18 +12,45 @@ const LISTED: usize = 10;
 const NAMED: usize = 4;
 
 /// Endpoints by Service.
-pub(crate) type Endpoints = BTreeMap<String, BTreeSet<SocketAddr>>;
+type Endpoints = BTreeMap<String, BTreeSet<SocketAddr>>;
 /// Fingerprints of what the front shows, with their names.
 pub(crate) type Shown = BTreeMap<String, String>;
 
-pub(crate) fn endpoints(config: &Config) -> Endpoints {
+/// Of Services that both configurations have and whose endpoints may differ: what is not the same object in both.
+fn differing(old: &Router, new: &Router) -> (Endpoints, Endpoints) {
+    let same_base = match (old.base(), new.base()) {
+        (Some(old), Some(new)) if Arc::ptr_eq(old, new) => Some(new),
+        _ => None,
+    };
+    let Some(base) = same_base else {
+        return (endpoints(layers(old), None), endpoints(layers(new), None));
+    };
+    let (mut before, mut now) = (endpoints([old], None), endpoints([new], None));
+    let names: BTreeSet<String> = before.keys().chain(now.keys()).cloned().collect();
+    // What only one of them says, the base says for the other.
+    let below = endpoints([&**base], Some(&names));
+    for all in [&mut before, &mut now] {
+        for (name, of_base) in &below {
+            if !all.contains_key(name) {
+                all.insert(name.clone(), of_base.clone());
+            }
+        }
+    }
+    (before, now)
+}
+
+/// The router's own rules first: they count.
+fn layers(router: &Router) -> impl Iterator<Item = &Router> {
+    std::iter::once(router).chain(router.base().map(AsRef::as_ref))
+}
+
+fn endpoints<'r>(routers: impl IntoIterator<Item = &'r Router>, of: Option<&BTreeSet<String>>) -> Endpoints {
     let mut all = Endpoints::new();
-    let of_hosts = config.vhosts.values().flat_map(|host| host.routes.iter().chain(&host.default_route));
-    for group in of_hosts.chain(&config.default).flat_map(|route| &route.backend_groups) {
-        let Some(name) = &group.name else { continue };
-        if !all.contains_key(name) {
-            let addresses = group.backends.iter().map(|one| SocketAddr::new(one.address, one.port));
-            all.insert(name.clone(), addresses.collect());
+    let rules = routers.into_iter().flat_map(|router| router.rules());
+    for group in rules.flat_map(|rule| rule.groups()) {
+        let is_asked = of.is_none_or(|of| of.contains(group.name()));
+        if is_asked && !group.name().is_empty() && !all.contains_key(group.name()) {
+            all.insert(group.name().to_owned(), group.endpoints().iter().copied().collect());
         }
     }
     all
@@ -39,7 +67,12 @@ pub(crate) fn shown(tls: &front::Config) -> Shown {
 }
 
 /// One sentence for each Service that both have and whose endpoints differ. Services that come and go do so with their routes.
-pub(crate) fn of_endpoints(old: &Endpoints, new: &Endpoints) -> Vec<String> {
+pub(crate) fn of_endpoints(old: &Router, new: &Router) -> Vec<String> {
+    let (old, new) = differing(old, new);
+    sentences(&old, &new)
+}
+
+fn sentences(old: &Endpoints, new: &Endpoints) -> Vec<String> {
     let differing: Vec<_> = new
         .iter()
         .filter_map(|(name, now)| Some((name, old.get(name)?, now)))
@@ -113,10 +146,10 @@ mod tests {
     fn endpoints_that_come_and_go_are_named() {
         let old = of(&[("a/b:80", &[1, 2]), ("a/same:80", &[7])]);
         let new = of(&[("a/b:80", &[2, 3]), ("a/same:80", &[7]), ("a/new:80", &[8])]);
-        assert_eq!(of_endpoints(&old, &new), ["Service a/b:80: 2 endpoints (+127.0.0.1:3, -127.0.0.1:1)"]);
-        assert_eq!(of_endpoints(&new, &new), [""; 0]);
+        assert_eq!(sentences(&old, &new), ["Service a/b:80: 2 endpoints (+127.0.0.1:3, -127.0.0.1:1)"]);
+        assert_eq!(sentences(&new, &new), [""; 0]);
         let gone = of(&[("a/b:80", &[])]);
-        assert_eq!(of_endpoints(&old, &gone), ["Service a/b:80: 0 endpoints (-127.0.0.1:1, -127.0.0.1:2)"]);
+        assert_eq!(sentences(&old, &gone), ["Service a/b:80: 0 endpoints (-127.0.0.1:1, -127.0.0.1:2)"]);
     }
 
     #[test]
@@ -124,7 +157,7 @@ mod tests {
         let names: Vec<String> = (0..50).map(|n| format!("a/{n}:80")).collect();
         let with =
             |ports: &'static [u16]| of(&names.iter().map(|name| (name.as_str(), ports)).collect::<Vec<_>>());
-        let told = of_endpoints(&with(&[1, 2, 3, 4, 5, 6]), &with(&[1]));
+        let told = sentences(&with(&[1, 2, 3, 4, 5, 6]), &with(&[1]));
         assert_eq!(told.len(), LISTED + 1);
         assert_eq!(told[0], "Service a/0:80: 1 endpoint (-5 addresses)");
         assert_eq!(told[LISTED], "and 40 more Services have other endpoints");

@@ -14,16 +14,17 @@ use anyhow::Context;
 use certificate::Pem;
 use chaperone::environment::Environment;
 use chaperone::peers::Peers;
-use chaperone::{Desired, Event, LastGood, Pairs, Reporter, Settings};
+use chaperone::{Desired, Event, Feeder, LastGood, Reporter, Settings, Source};
 use dashboard::Board;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use model::ghost::Config;
 use model::names::certificate_keys;
 use model::routing::Routing;
 use model::{Version, check_version};
 use source::files::Files;
 use source::kubernetes::{EndpointSlices, Pod, Scope, Signal, Store, never_same};
 use tokio::sync::watch;
-use translate::{EndpointIndex, resolve, resolve_tls};
+use translate::EndpointIndex;
 
 use crate::cli::ChaperoneArguments;
 use crate::external::Externals;
@@ -306,7 +307,8 @@ async fn feed(
         vcl: None,
         routing: None,
         certificates: BTreeMap::new(),
-        pairs: Pairs::default(),
+        feeder: Feeder::default(),
+        index: EndpointIndex::default(),
         told: HashSet::new(),
         reporter,
         externals: Externals::new(dns::Settings::default()),
@@ -373,7 +375,9 @@ struct Reader<'a> {
     vcl: Option<Arc<str>>,
     routing: Option<Routing>,
     certificates: BTreeMap<String, Pem>,
-    pairs: Pairs,
+    feeder: Feeder,
+    /// The newest endpoints.
+    index: EndpointIndex,
     /// What was wrong at the last look, so that it is told once.
     told: HashSet<String>,
     reporter: Reporter,
@@ -455,35 +459,32 @@ impl Reader<'_> {
         }
         let slices = self.externals.beside(external, self.slices.clone());
         let listeners = self.routing.as_ref().map(Routing::listener_ports).unwrap_or_default();
-        let index = EndpointIndex::new(slices.iter().map(AsRef::as_ref))
-            .refusing(self.environment.own_ports())
-            .refusing(listeners);
-        let known = self.routing.as_ref().filter(|_| self.knows_endpoints);
-        let ghost = known.map(|routing| {
-            let (mut ghost, notices) = resolve(routing, &index);
-            ghost.gateway_id.get_or_insert_with(|| loop_id::of(""));
-            for notice in notices {
-                tracing::debug!("{notice}");
-            }
-            serde_json::to_vec(&ghost)
-        });
+        self.index = self.index.following(&slices);
+        let index = self.index.clone().refusing(self.environment.own_ports()).refusing(listeners);
         self.certificates = self.read_certificates();
-        let (mut tls, mut backends) = (Arc::default(), Arc::default());
+        let mut desired = Desired { vcl: self.vcl.clone(), ..Desired::default() };
         if let Some(routing) = &self.routing {
             self.reporter.set_idle(is_idle(routing));
-            let (groups, notices) = resolve_tls(routing, &index);
-            for notice in notices {
+            let certificates = &self.certificates;
+            let source = Source { routing, below: None, frame: routing, certificates, bind: None };
+            let finish = |ghost: &mut Config| {
+                ghost.gateway_id.get_or_insert_with(|| loop_id::of(""));
+            };
+            let ghost = match self.knows_endpoints {
+                true => Some(self.feeder.ghost(source, &index, true, finish)?),
+                false => None,
+            };
+            let mut front = self.feeder.front(source, &index, None);
+            let of_ghost = ghost.iter().flat_map(|(_, notices)| notices);
+            for notice in of_ghost.chain(&front.of_endpoints) {
                 tracing::debug!("{notice}");
             }
-            let mut found = self.pairs.tls(routing, &self.certificates, &groups, None);
             // VARNISH_LISTEN names varnishd's sockets in both arrangements.
             let of_varnishd = |port| self.environment.listen.iter().any(|socket| socket.port == port);
-            found
-                .front
-                .listeners
-                .retain(|listener| !self.environment.http_in_front || !of_varnishd(listener.port));
-            wrong.extend(found.notices.iter().map(ToString::to_string));
-            (tls, backends) = (Arc::new(found.front), Arc::new(found.backends));
+            let listeners = &mut front.listeners.listeners;
+            listeners.retain(|listener| !self.environment.http_in_front || !of_varnishd(listener.port));
+            wrong.extend(front.of_listeners.iter().map(ToString::to_string));
+            desired = Desired::new(ghost.map(|(ghost, _)| ghost), self.vcl.clone(), front, None);
         }
         // Not within the call below: whoever looks at the state must let go before it is told anything.
         let serving = self.reporter.state().borrow().serving;
@@ -494,8 +495,7 @@ impl Reader<'_> {
             self.reporter.tell(&Event::Mended);
         }
         self.told = wrong.into_iter().collect();
-        let ghost = ghost.transpose()?.map(Arc::from);
-        Ok(Desired { ghost, base: None, vcl: self.vcl.clone(), tls, backends, tag: None })
+        Ok(desired)
     }
 }
 

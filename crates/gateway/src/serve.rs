@@ -9,18 +9,21 @@ pub(crate) mod state_dir;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use api::DataPath;
-use chaperone::{Desired, Event, ListenSocket, Pairs, Settings, Severity, Shutdown};
+use chaperone::{
+    Desired, Event, Feeder, FrontPart, Ghost, ListenSocket, Settings, Severity, Shutdown, Source,
+};
 use dashboard::Board;
+use model::ghost::Config;
 use source::files::{Files, Loaded};
 use tokio::sync::watch;
-use translate::{EndpointIndex, GatewayPlan, Infra, Key, Notice, resolve_tls};
+use translate::{EndpointIndex, GatewayPlan, Infra, Key, Notice};
 
 use crate::cli::ServeArguments;
 use crate::compile_vcl::refused_arguments;
@@ -53,7 +56,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         instances: BTreeMap::new(),
         ending: Vec::new(),
         places: BTreeMap::new(),
-        pairs: BTreeMap::new(),
+        feeders: BTreeMap::new(),
+        endpoints: EndpointIndex::default(),
         former: BTreeMap::new(),
         news: News::new(board.journal.clone()),
         ports: watch::Sender::default(),
@@ -105,13 +109,6 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What one Gateway's front is to do.
-#[derive(Clone, Default)]
-struct Front {
-    listeners: Arc<front::Config>,
-    backends: Arc<front::Profiles>,
-}
-
 /// All Gateways of this machine.
 struct Machine {
     arguments: Arc<ServeArguments>,
@@ -124,8 +121,10 @@ struct Machine {
     ending: Vec<(Key, BTreeSet<u16>, Ended)>,
     /// Every Gateway that was ever started, numbered from 0.
     places: BTreeMap<Key, u16>,
-    /// The last good certificates of each.
-    pairs: BTreeMap<Key, Pairs>,
+    /// What each was fed last.
+    feeders: BTreeMap<Key, Feeder>,
+    /// The newest.
+    endpoints: EndpointIndex,
     /// What parameters of each were last.
     former: BTreeMap<Key, Arc<str>>,
     news: News,
@@ -168,7 +167,8 @@ impl Machine {
             // Parameters are missing: what runs keeps its arrangement.
             plan.routing.http_in_front = self.instances.get(key).is_some_and(|i| i.infra.http_in_front);
         }
-        let endpoints = input::endpoints(&snapshot).refusing(self.own_ports(&translation));
+        self.endpoints = self.endpoints.following(snapshot.endpoint_slices.values());
+        let endpoints = self.endpoints.clone().refusing(self.own_ports(&translation));
         let external = |plan: &GatewayPlan| plan.routing.external_names.clone();
         self.externals.want(&translation.gateways.values().filter_map(external).collect::<Vec<_>>());
         if self.instances.is_empty() {
@@ -185,7 +185,7 @@ impl Machine {
                 self.refuse_bad_arguments(key, infra);
             }
         }
-        let fronts = self.fronts(&translation.gateways, &endpoints, &settled, &mut notices);
+        let mut fronts = self.fronts(&translation.gateways, &endpoints, &settled, &mut notices);
         let ports = ports_of(&translation.gateways, &fronts);
         self.ports.send_replace(ports.clone());
         // A varnishd that finds its port taken goes without it, and must be started anew later.
@@ -194,21 +194,26 @@ impl Machine {
         self.stop_changed(&translation.gateways, &fronts);
         let mut lacking = Vec::new();
         for (key, plan) in &translation.gateways {
-            let (mut ghost, of_endpoints) =
-                input::ghost(plan, &self.externals.endpoints_of(&plan.routing, &endpoints));
-            self.arguments.observe.ask(&mut ghost, plan.routing.http_in_front);
-            ghost.gateway_id = Some(loop_id::of(&key.to_string()));
-            notices.extend(of_endpoints);
-            notices.extend(self.arguments.observe.unheard(key, plan));
-            match serde_json::to_vec(&ghost) {
-                Ok(json) => {
-                    let front = fronts.get(key).cloned().unwrap_or_default();
-                    self.bring(key, plan, json.into(), front);
+            let endpoints = self.externals.endpoints_of(&plan.routing, &endpoints);
+            let observe = &self.arguments.observe;
+            let finish = |ghost: &mut Config| {
+                observe.ask(ghost, plan.routing.http_in_front);
+                ghost.gateway_id = Some(loop_id::of(&key.to_string()));
+            };
+            let feeder = self.feeders.entry(key.clone()).or_default();
+            let made = feeder.ghost(source(plan, self.arguments.bind), &endpoints, true, finish);
+            notices.extend(observe.unheard(key, plan));
+            match made {
+                Ok((ghost, of_endpoints)) => {
+                    notices.extend(of_endpoints);
+                    if let Some(front) = fronts.remove(key) {
+                        self.bring(key, plan, ghost, front);
+                    }
                 }
-                Err(e) => tracing::error!("Gateway {key}: ghost.json cannot be written: {e}"),
+                Err(e) => tracing::error!("Gateway {key}: {e}"),
             }
-            let idle = (!self.instances.contains_key(key)).then_some(&ghost);
-            lacking.extend(lacking::of(key, &translation, &settled.conflicts, idle));
+            let idle = (!self.instances.contains_key(key)).then(|| input::ghost(plan, &endpoints).0);
+            lacking.extend(lacking::of(key, &translation, &settled.conflicts, idle.as_ref()));
         }
         self.news.notices(notices);
         let running: BTreeMap<Key, _> =
@@ -246,23 +251,21 @@ impl Machine {
         endpoints: &EndpointIndex,
         settled: &Settled,
         notices: &mut Vec<Notice>,
-    ) -> BTreeMap<Key, Front> {
-        self.pairs.retain(|key, _| plans.contains_key(key));
+    ) -> BTreeMap<Key, FrontPart> {
+        self.feeders.retain(|key, _| plans.contains_key(key));
         let mut fronts = BTreeMap::new();
         for (key, plan) in plans {
-            let pairs = self.pairs.entry(key.clone()).or_default();
             let endpoints = self.externals.endpoints_of(&plan.routing, endpoints);
-            let (groups, found) = resolve_tls(&plan.routing, &endpoints);
-            notices.extend(found);
-            let mut tls = pairs.tls(&plan.routing, &plan.certificates, &groups, self.arguments.bind);
+            let feeder = self.feeders.entry(key.clone()).or_default();
+            let mut front = feeder.front(source(plan, self.arguments.bind), &endpoints, None);
+            notices.append(&mut front.of_endpoints);
             notices.extend(
-                tls.notices
+                std::mem::take(&mut front.of_listeners)
                     .into_iter()
                     .map(|n| Notice { object: format!("Gateway {key}: {}", n.object), ..n }),
             );
-            tls.front.listeners.retain(|listener| !settled.has_lost(key, listener.port));
-            tls.front.datagrams.retain(|listener| !settled.has_lost_udp(key, listener.port));
-            let front = Front { listeners: Arc::new(tls.front), backends: Arc::new(tls.backends) };
+            front.listeners.listeners.retain(|listener| !settled.has_lost(key, listener.port));
+            front.listeners.datagrams.retain(|listener| !settled.has_lost_udp(key, listener.port));
             fronts.insert(key.clone(), front);
         }
         fronts
@@ -270,7 +273,7 @@ impl Machine {
 
     /// Stops all varnishds that are not wanted any more, or not as they are, before any is started: one may
     /// need the port of another.
-    fn stop_changed(&mut self, plans: &BTreeMap<Key, GatewayPlan>, fronts: &BTreeMap<Key, Front>) {
+    fn stop_changed(&mut self, plans: &BTreeMap<Key, GatewayPlan>, fronts: &BTreeMap<Key, FrontPart>) {
         self.ending.retain(|(_, _, ended)| !ended.is_so());
         self.instances.retain(|key, instance| {
             let infra = plans.get(key).map(|plan| &plan.infra);
@@ -307,15 +310,14 @@ impl Machine {
     }
 
     /// Starts, feeds or restarts one Gateway's varnishd.
-    fn bring(&mut self, key: &Key, plan: &GatewayPlan, ghost: Arc<[u8]>, front: Front) {
+    fn bring(&mut self, key: &Key, plan: &GatewayPlan, ghost: Ghost, front: FrontPart) {
         let routes = instance::count_routes(&plan.routing);
         let vcl = plan.main_vcl.as_deref().map(Arc::from);
         let listens =
             |infra: &&Infra| !infra.sockets.is_empty() || front.listeners.sockets().next().is_some();
         let served = plan.infra.as_ref().filter(listens);
         let served = served.map(|infra| (infra, self.settings(key, infra), self.in_the_way(key, infra)));
-        let Front { listeners: tls, backends } = front;
-        let desired = Desired { ghost: Some(ghost), base: None, vcl, tls, backends, tag: None };
+        let desired = Desired::new(Some(ghost), vcl, front, None);
         match (self.instances.get_mut(key), served) {
             (Some(instance), Some((infra, settings, after))) if instance.infra != *infra => {
                 tracing::info!(
@@ -406,7 +408,13 @@ fn hot_limits(given: &translate::HotObjects) -> front::HotLimits {
     chaperone::hot_limits(!given.disabled, given.bytes, given.max_object_bytes)
 }
 
-fn ports_of(plans: &BTreeMap<Key, GatewayPlan>, fronts: &BTreeMap<Key, Front>) -> BTreeSet<u16> {
+/// A configuration of a plan, which is always whole.
+fn source(plan: &GatewayPlan, bind: Option<IpAddr>) -> Source<'_> {
+    let (routing, certificates) = (&plan.routing, &plan.certificates);
+    Source { routing, below: None, frame: routing, certificates, bind }
+}
+
+fn ports_of(plans: &BTreeMap<Key, GatewayPlan>, fronts: &BTreeMap<Key, FrontPart>) -> BTreeSet<u16> {
     let of_varnishd = plans.values().filter_map(|plan| plan.infra.as_ref()).flat_map(|infra| &infra.sockets);
     let of_front = fronts.values().flat_map(|front| &front.listeners.listeners);
     of_varnishd.map(|socket| socket.port).chain(of_front.map(|listener| listener.port)).collect()

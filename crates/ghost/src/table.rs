@@ -10,6 +10,7 @@ use model::ghost::Config;
 use model::names::{LISTENER_HEADER, ROUTE_HEADER, socket_parts};
 use model::stats::Stats;
 use model::{Version, check_version};
+use router::cache::Parameters;
 use router::counters::{FlowCounters, RouteCounters};
 use router::{Action, Compiled, Decision, Router};
 
@@ -32,6 +33,10 @@ pub(crate) struct Table {
     /// A rule's redirect, or one for each of its groups; none for a group without endpoints, unless there is a cache policy.
     directors: Box<[Option<OwnedDirector>]>,
     backends: HashMap<BackendKey, Arc<Backend>>,
+    /// What policies of its rules say of query parameters, each once.
+    parameters: HashSet<Parameters>,
+    /// How many of the backends are endpoints.
+    endpoint_count: usize,
     /// Header lines that requests borrow, by rule.
     route_lines: Box<[CString]>,
     /// A few: looking at each is faster than a hash.
@@ -124,17 +129,30 @@ impl Table {
             Read::Base { name, .. } => return Err(Error::Base { path: path.to_owned(), base: name }),
         };
         if let Some(old) = old {
-            let (before, now) = (old.endpoints(), new.endpoints());
-            ENDPOINTS_ADDED.fetch_add(now.difference(&before).count() as u64, Ordering::Relaxed);
-            ENDPOINTS_REMOVED.fetch_add(before.difference(&now).count() as u64, Ordering::Relaxed);
+            ENDPOINTS_ADDED.fetch_add(new.endpoints_beside(old), Ordering::Relaxed);
+            ENDPOINTS_REMOVED.fetch_add(old.endpoints_beside(&new), Ordering::Relaxed);
         }
         Ok(new)
     }
 
-    /// Of both layers.
-    fn endpoints(&self) -> HashSet<&BackendKey> {
-        let below = self.base.iter().flat_map(|base| base.backends.keys());
-        self.backends.keys().chain(below).filter(|key| key.is_endpoint()).collect()
+    /// How many endpoints this one has, in both layers, that the other one has not. A base that both have is not looked at.
+    fn endpoints_beside(&self, other: &Self) -> u64 {
+        let is_new = |key: &&BackendKey| key.is_endpoint() && !other.has_backend(key);
+        let own = self.backends.keys().filter(is_new).count();
+        let below = match (&self.base, &other.base) {
+            (Some(base), Some(known)) if Arc::ptr_eq(base, known) => None,
+            (base, _) => base.as_ref(),
+        };
+        let below = below.map_or(0, |base| {
+            base.backends.keys().filter(is_new).filter(|key| !self.backends.contains_key(key)).count()
+        });
+        (own + below) as u64
+    }
+
+    /// In one of both layers.
+    fn has_backend(&self, key: &BackendKey) -> bool {
+        self.backends.contains_key(key)
+            || self.base.as_ref().is_some_and(|base| base.backends.contains_key(key))
     }
 
     /// Makes the directors. Backends that `old` has already are shared with it, and so are their connections.
@@ -194,17 +212,19 @@ impl Table {
         let line = |rule: &router::Rule| c_string(&format!("{ROUTE_HEADER}: {}", rule.route_name()));
         let sockets =
             router.listeners().map(|l| (l.socket().as_bytes().into(), SocketLines::new(l.socket())));
-        let below = base.iter().flat_map(|base| base.router.rules());
-        let rules = router.rules().iter().chain(below);
-        index::learn(rules.filter_map(|rule| rule.cache()?.parameters()));
+        let of_rules = router.rules().iter().filter_map(|rule| rule.cache()?.parameters());
+        let parameters: HashSet<Parameters> = of_rules.collect::<HashSet<_>>().into_iter().cloned().collect();
+        index::learn(parameters.iter().chain(base.iter().flat_map(|base| &base.parameters)));
         Ok(Self {
             base,
+            parameters,
             name: None,
             sockets: sockets.collect(),
             counters,
             route_lines: router.rules().iter().map(line).collect(),
             first: first.into(),
             directors: directors.into(),
+            endpoint_count: backends.keys().filter(|key| key.is_endpoint()).count(),
             backends,
             problems: compiled.problems.iter().map(ToString::to_string).collect(),
             router,
@@ -278,7 +298,9 @@ impl Table {
 
     /// Of both layers.
     pub(crate) fn backend_count(&self) -> usize {
-        self.endpoints().len()
+        let Some(base) = &self.base else { return self.endpoint_count };
+        let is_new = |key: &&BackendKey| key.is_endpoint() && !base.backends.contains_key(*key);
+        base.endpoint_count + self.backends.keys().filter(is_new).count()
     }
 
     /// Entries that had to be left out, of both layers.

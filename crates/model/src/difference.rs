@@ -209,7 +209,7 @@ fn is_same(new: &Listener, old: &Listener) -> bool {
     new.name == old.name && new.socket == old.socket && new.hostname == old.hostname
 }
 
-fn listener_since(new: &Listener, base: Option<&Listener>) -> Listener {
+pub(crate) fn listener_since(new: &Listener, base: Option<&Listener>) -> Listener {
     let (tls, nothing) = (new.tls.as_ref(), BTreeMap::new());
     let below = base.filter(|base| is_same(new, base)).and_then(|base| base.tls.as_ref());
     let below = below.map_or(&nothing, |tls| &tls.hosts);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::difference::{bare, laid_over, listeners_over};
+use crate::difference::{bare, laid_over, listener_since, listeners_over};
 use crate::filters::Filters;
 use crate::matches::{PathMatch, ValueMatch};
 use crate::{
@@ -85,6 +85,15 @@ impl Config {
         let vhosts = laid_over(base.vhosts, &self.removed, std::mem::take(&mut self.vhosts));
         let listeners = listeners_over(std::mem::take(&mut self.listeners), base.listeners);
         Self { base: None, removed: Vec::new(), vhosts, listeners, ..self }
+    }
+
+    /// This file, which has no hosts but those that differ from `base`, by that difference. Hosts of `base` do not matter.
+    pub fn since(mut self, base: &Self, name: &str, removed: Vec<String>) -> Self {
+        let listeners = std::mem::take(&mut self.listeners);
+        let below = |at: usize| base.listeners.get(at);
+        self.listeners =
+            listeners.iter().enumerate().map(|(at, new)| listener_since(new, below(at))).collect();
+        Self { base: Some(name.to_owned()), removed, ..self }
     }
 
     /// All but the hosts, and the names of listeners. Two files that agree in it differ by these alone.

@@ -14,7 +14,7 @@ use crate::certificates::Certificates;
 use crate::digest::Digests;
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
-use crate::host::{HostTable, normal_hostname, one_label};
+use crate::host::{Covered, HostTable, normal_hostname, one_label};
 use crate::path;
 use crate::rule::Rule;
 use crate::table::{Base, HostRules, Listener, ListenerTable, Router};
@@ -87,7 +87,7 @@ impl Router {
     }
 
     /// The same for a file with a base that is compiled already: what is in the base is not looked at again. `None` where
-    /// the two differ by more than exact hosts; then both are to be compiled as one.
+    /// the two differ by more than hosts, or by wildcards of Ingresses; then both are to be compiled as one.
     pub fn compile_over(config: &Config, base: &Arc<Self>) -> Result<Option<Compiled>, WrongVersion> {
         check_version("ghost.json", config.version)?;
         let hosts = || config.vhosts.keys().chain(&config.removed);
@@ -97,7 +97,7 @@ impl Router {
         let near = base.base.is_none()
             && !config.listeners.is_empty()
             && *base.frame == config.frame()
-            && hosts().all(exact)
+            && hosts().all(|host| !host.is_empty() && !base.mixes(config, host))
             && config.listeners.iter().zip(&base.listeners).all(|(new, below)| {
                 let Some(tls) = &new.tls else { return true };
                 let mut names = tls.hosts.keys().chain(&tls.removed);
@@ -112,10 +112,10 @@ impl Router {
         if !near {
             return Ok(None);
         }
-        let covered: HashSet<Box<[u8]>, RandomState> =
-            hosts().map(|host| normal_hostname(host).into_bytes().into()).collect();
+        let names: Vec<String> = hosts().map(|host| normal_hostname(host)).collect();
+        let covered = Covered::new(names.iter().map(String::as_str));
         let mut compiled = Self::compile(config)?;
-        compiled.router.digests.lay_over(&base.digests, covered.iter().map(AsRef::as_ref));
+        compiled.router.digests.lay_over(&base.digests, names.iter().map(|name| name.as_bytes()));
         let tables = compiled.router.listeners.iter_mut().zip(&base.listeners);
         for ((table, below), listener) in tables.zip(&config.listeners) {
             let tls = listener.tls.as_ref();
@@ -123,6 +123,23 @@ impl Router {
         }
         compiled.router.base = Some(Base { router: Arc::clone(base), covered });
         Ok(Some(compiled))
+    }
+
+    /// Is it a wildcard of an Ingress, in this router or in the file? Names of one label more get rules of both of its tables, which
+    /// two layers cannot give.
+    fn mixes(&self, config: &Config, host: &str) -> bool {
+        let host = normal_hostname(host);
+        let Some(suffix) = host.strip_prefix("*.") else { return false };
+        let of_file = config.vhosts.get(&host).into_iter().flat_map(|vhost| {
+            let shared = vhost.same_as.as_ref().and_then(|of| config.vhosts.get(of));
+            vhost
+                .routes
+                .iter()
+                .chain(&vhost.default_route)
+                .chain(shared.into_iter().flat_map(|of| &of.routes))
+        });
+        self.listeners.iter().any(|listener| listener.hosts.has_one_label(suffix))
+            || of_file.into_iter().any(|route| route.kind == RouteKind::Ingress)
     }
 }
 

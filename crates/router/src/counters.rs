@@ -5,6 +5,7 @@
 //! configuration before it stopped. Counters that no configuration names are dropped.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -164,29 +165,61 @@ type Id = (RouteKind, Box<str>, u32);
 /// All counters of one process, or of one Gateway.
 #[derive(Debug)]
 pub struct Registry {
-    known: Mutex<Option<HashMap<Id, Weak<Counters>>>>,
+    known: Mutex<Option<Known<Id, Counters>>>,
     unrouted: Mutex<Option<Arc<Counters>>>,
     sockets: Named,
     services: Named,
 }
 
+/// What configurations count by. A change looks at what it names, not at all that is known.
+#[derive(Debug)]
+struct Known<K, V> {
+    by_name: HashMap<K, Weak<V>>,
+    /// With so many, those that no configuration has are dropped.
+    sweep_at: usize,
+}
+
+impl<K, V> Default for Known<K, V> {
+    fn default() -> Self {
+        Self { by_name: HashMap::new(), sweep_at: LEAST_SWEPT }
+    }
+}
+
+/// Fewer may be left over.
+const LEAST_SWEPT: usize = 256;
+
+impl<K: Hash + Eq, V: Default> Known<K, V> {
+    /// Drops what no configuration has, once in a while: each addition pays for two looks.
+    fn sweep(&mut self) {
+        if self.by_name.len() >= self.sweep_at {
+            self.by_name.retain(|_, one| one.strong_count() > 0);
+            self.sweep_at = (self.by_name.len() * 2).max(LEAST_SWEPT);
+        }
+    }
+
+    fn of(&mut self, name: K) -> Arc<V> {
+        let place = self.by_name.entry(name).or_default();
+        place.upgrade().unwrap_or_else(|| {
+            let new = Arc::default();
+            *place = Arc::downgrade(&new);
+            new
+        })
+    }
+}
+
 /// Flows by name, as long as a configuration has them.
 #[derive(Debug)]
-struct Named(Mutex<Option<HashMap<Box<str>, Weak<FlowCounters>>>>);
+struct Named(Mutex<Option<Known<Box<str>, FlowCounters>>>);
 
 impl Named {
     /// Looks up many names under one lock.
     fn find<R>(&self, with: impl FnOnce(&mut dyn FnMut(&str) -> Arc<FlowCounters>) -> R) -> R {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get_or_insert_default();
-        known.retain(|_, flow| flow.strong_count() > 0);
-        with(&mut |name| match known.get(name).and_then(Weak::upgrade) {
+        known.sweep();
+        with(&mut |name| match known.by_name.get(name).and_then(Weak::upgrade) {
             Some(flow) => flow,
-            None => {
-                let new = Arc::default();
-                known.insert(name.into(), Arc::downgrade(&new));
-                new
-            }
+            None => known.of(name.into()),
         })
     }
 }
@@ -228,7 +261,7 @@ impl RouteCounters {
         }
         let mut known = registry.known.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get_or_insert_default();
-        known.retain(|_, counters| counters.strong_count() > 0);
+        known.sweep();
         let mut unrouted = registry.unrouted.lock().unwrap_or_else(PoisonError::into_inner);
         let unrouted = Arc::clone(unrouted.get_or_insert_default());
         let mut by_rule: Vec<Arc<Counters>> = Vec::with_capacity(router.rules().len());
@@ -239,15 +272,7 @@ impl RouteCounters {
                 (Some(_), Some(counters)) => Arc::clone(counters),
                 // Nobody's: what answers where there is no route at all.
                 _ if rule.route_name().is_empty() => Arc::clone(&unrouted),
-                _ => {
-                    let id = (rule.kind(), rule.route_name().into(), rule.rule_index());
-                    let place = known.entry(id).or_default();
-                    place.upgrade().unwrap_or_else(|| {
-                        let new = Arc::default();
-                        *place = Arc::downgrade(&new);
-                        new
-                    })
-                }
+                _ => known.of((rule.kind(), rule.route_name().into(), rule.rule_index())),
             };
             by_rule.push(counters);
             before = Some(rule);

@@ -1,5 +1,8 @@
 //! Hosts: exact before the longest wildcard before none.
 
+use std::collections::HashSet;
+
+use foldhash::fast::RandomState;
 use model::names::ANY_HOST;
 
 use crate::dictionary::Dictionary;
@@ -41,6 +44,42 @@ pub(crate) fn closeness(hostname: &str, host: &[u8]) -> Option<usize> {
     }
 }
 
+/// What may follow `*.` in a wildcard for the host. From the left, so that the longest comes first; the star stands for at least
+/// one label.
+fn suffixes(host: &[u8]) -> impl Iterator<Item = &[u8]> {
+    host.iter().enumerate().skip(1).filter(|(_, b)| **b == b'.').map(|(at, _)| &host[at + 1..])
+}
+
+/// Hostnames of which the upper of two tables knows all: by them, nothing of the one below counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Covered {
+    exact: HashSet<Box<[u8]>, RandomState>,
+    /// By what follows `*.`.
+    wildcard: HashSet<Box<[u8]>, RandomState>,
+    any: bool,
+}
+
+impl Covered {
+    /// By [`normal_hostname`].
+    pub(crate) fn new<'h>(hostnames: impl Iterator<Item = &'h str>) -> Self {
+        let mut covered = Self::default();
+        for hostname in hostnames {
+            if hostname == ANY_HOST {
+                covered.any = true;
+            } else if let Some(suffix) = hostname.strip_prefix("*.") {
+                covered.wildcard.insert(suffix.as_bytes().into());
+            } else {
+                covered.exact.insert(hostname.as_bytes().into());
+            }
+        }
+        covered
+    }
+
+    fn is_exact(&self) -> bool {
+        self.wildcard.is_empty() && !self.any
+    }
+}
+
 impl<T> HostTable<T> {
     /// By [`normal_hostname`], each once.
     pub(crate) fn new<'h>(hosts: impl IntoIterator<Item = (&'h str, T)>) -> Self {
@@ -76,21 +115,63 @@ impl<T> HostTable<T> {
 
     /// By a wildcard, or as any host.
     pub(crate) fn get_wide(&self, host: &[u8]) -> Option<&T> {
-        if !self.one_label.is_empty()
-            && let Some(dot) = host.iter().position(|b| *b == b'.').filter(|dot| *dot > 0)
-            && let Some(found) = self.one_label.get(&host[dot + 1..])
+        if let Some(found) = self.get_one_label(host) {
+            return Some(found);
+        }
+        if !self.wildcard.is_empty()
+            && let Some(found) = suffixes(host).find_map(|suffix| self.wildcard.get(suffix))
         {
             return Some(found);
         }
-        if !self.wildcard.is_empty() {
-            // From the left, so that the longest suffix is asked first; the star stands for at least one label.
-            for (at, _) in host.iter().enumerate().skip(1).filter(|(_, b)| **b == b'.') {
-                if let Some(found) = self.wildcard.get(&host[at + 1..]) {
-                    return Some(found);
-                }
+        self.any.as_ref()
+    }
+
+    /// By a hostname of this table, or, where `covered` has none of that name, of the one below; and whether it is that one's.
+    pub(crate) fn get_over<'t>(
+        &'t self,
+        below: &'t Self,
+        covered: &Covered,
+        host: &[u8],
+    ) -> Option<(&'t T, bool)> {
+        let exact = match covered.exact.contains(host) {
+            true => self.exact.get(host).map(|found| (found, false)),
+            false => below.exact.get(host).map(|found| (found, true)),
+        };
+        if exact.is_some() {
+            return exact;
+        }
+        if covered.is_exact() {
+            return below.get_wide(host).map(|found| (found, true));
+        }
+        if let Some(found) = below.get_one_label(host) {
+            return Some((found, true));
+        }
+        for suffix in suffixes(host) {
+            let found = match covered.wildcard.contains(suffix) {
+                true => self.wildcard.get(suffix).map(|found| (found, false)),
+                false => below.wildcard.get(suffix).map(|found| (found, true)),
+            };
+            if found.is_some() {
+                return found;
             }
         }
-        self.any.as_ref()
+        match covered.any {
+            true => self.any.as_ref().map(|found| (found, false)),
+            false => below.any.as_ref().map(|found| (found, true)),
+        }
+    }
+
+    fn get_one_label(&self, host: &[u8]) -> Option<&T> {
+        if self.one_label.is_empty() {
+            return None;
+        }
+        let dot = host.iter().position(|b| *b == b'.').filter(|dot| *dot > 0)?;
+        self.one_label.get(&host[dot + 1..])
+    }
+
+    /// Is there a wildcard of exactly one label more than this suffix?
+    pub(crate) fn has_one_label(&self, suffix: &str) -> bool {
+        self.one_label.get(suffix.as_bytes()).is_some()
     }
 
     /// Every hostname with its value, in no particular order.

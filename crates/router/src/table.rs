@@ -1,6 +1,6 @@
 //! Sockets, their listeners, and the hosts of each.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -13,7 +13,7 @@ use crate::decision::{Decision, TooLong};
 use crate::digest::Digests;
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
-use crate::host::{HostTable, NormalHost};
+use crate::host::{Covered, HostTable, NormalHost};
 use crate::normalize::{Normal, Refusal, normalize};
 use crate::path::{Entry, HostPaths, PathIndex, split};
 use crate::rewrite::Url;
@@ -107,8 +107,8 @@ pub struct Router {
 #[derive(Debug, Clone)]
 pub(crate) struct Base {
     pub(crate) router: Arc<Router>,
-    /// Hosts of which the upper one knows all: by their names, nothing below counts.
-    pub(crate) covered: HashSet<Box<[u8]>, RandomState>,
+    /// Hosts of which the upper one knows all.
+    pub(crate) covered: Covered,
 }
 
 /// What becomes of a request as it came.
@@ -220,33 +220,30 @@ impl Router {
             }
         }
         let Some(Base { router, covered }) = &self.base else {
-            return self.choose(table, request, &host, random, false);
+            return self.choose(table, request, table.hosts.get(host.as_bytes()), random);
         };
-        let covered = covered.contains(host.as_bytes());
-        if covered && table.hosts.get_exact(host.as_bytes()).is_some() {
-            self.choose(table, request, &host, random, false)
-        } else {
-            // Both have the same listeners.
-            router.choose(&router.listeners[at], request, &host, random, covered).by_the_base()
+        // Both have the same listeners.
+        let below = &router.listeners[at];
+        match table.hosts.get_over(&below.hosts, covered, host.as_bytes()) {
+            Some((of_host, false)) => self.choose(table, request, Some(of_host), random),
+            Some((of_host, true)) => router.choose(below, request, Some(of_host), random).by_the_base(),
+            None => router.choose(below, request, None, random).by_the_base(),
         }
     }
 
-    /// Among the rules of this layer. `wide`: not by the host's own name.
+    /// Among the rules of this layer.
     fn choose<'r>(
         &'r self,
         table: &'r ListenerTable,
         request: &impl Request,
-        host: &NormalHost,
+        of_host: Option<&'r HostRules>,
         random: u64,
-        wide: bool,
     ) -> Decision<'r> {
         let listener = &table.listener;
         let default = |id: Option<u32>| match id.map(|id| (id, &self.rules[id as usize])) {
             Some((id, rule)) => Decision::of_rule(listener, id, rule, rule.fate(), random),
             None => Decision::not_found(Some(listener)),
         };
-        let hosts = &table.hosts;
-        let of_host = if wide { hosts.get_wide(host.as_bytes()) } else { hosts.get(host.as_bytes()) };
         let Some(of_host) = of_host else { return default(table.default_rule) };
         let (path, query) = split(request.url());
         let mut too_long = None;

@@ -1,8 +1,9 @@
 //! Endpoints by Service, out of all EndpointSlices.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::{Arc, Weak};
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use model::ghost::Endpoint;
@@ -18,8 +19,8 @@ pub(crate) const EXTERNAL_NAME_ANNOTATION: &str = "gateway.varnish-software.com/
 /// each family of addresses, for each set of ports.
 #[derive(Debug, Clone, Default)]
 pub struct EndpointIndex {
-    /// By namespace, then by Service.
-    services: HashMap<String, HashMap<String, Slices>>,
+    /// By namespace, then by Service. Indexes that follow each other share what has not changed.
+    services: HashMap<Arc<str>, HashMap<Arc<str>, Arc<Slices>>>,
     /// Ports of this machine that are the gateway's own.
     own: Vec<u16>,
 }
@@ -27,6 +28,8 @@ pub struct EndpointIndex {
 /// What EndpointSlices say of one Service.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Slices {
+    /// What it was made of, where that is known. The allocations stay, so no other slice has their addresses.
+    made_of: Vec<Weak<EndpointSlice>>,
     slices: Vec<Slice>,
     /// About slices and addresses that cannot be used.
     pub(crate) notices: Vec<Notice>,
@@ -34,14 +37,14 @@ pub(crate) struct Slices {
     pub(crate) external_name: Option<String>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Slice {
     ports: Vec<Port>,
     /// Ready ones only.
     addresses: Vec<IpAddr>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Port {
     /// Empty for a port without name.
     name: String,
@@ -81,15 +84,70 @@ pub(crate) enum Found {
 impl EndpointIndex {
     /// Takes the slices in any order; the answers do not depend on it.
     pub fn new<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>) -> Self {
-        let mut index = Self::default();
+        let mut found: HashMap<&str, HashMap<&str, Slices>> = HashMap::new();
         for slice in slices {
-            let labels = slice.metadata.labels.as_ref();
-            let Some(service) = labels.and_then(|labels| labels.get(SERVICE_NAME_LABEL)) else { continue };
-            let namespace = slice.metadata.namespace.clone().unwrap_or_default();
-            let of_namespace = index.services.entry(namespace).or_default();
-            of_namespace.entry(service.clone()).or_default().add(slice);
+            let Some((namespace, service)) = service_of(slice) else { continue };
+            found.entry(namespace).or_default().entry(service).or_default().add(slice);
         }
-        index
+        let services = found.into_iter().map(|(namespace, services)| {
+            let services = services.into_iter().map(|(name, slices)| (name.into(), Arc::new(slices)));
+            (namespace.into(), services.collect())
+        });
+        Self { services: services.collect(), own: Vec::new() }
+    }
+
+    /// The same for slices of which most are the very same as at the last time. Only Services with other slices are read.
+    pub fn following<'a>(&self, slices: impl IntoIterator<Item = &'a Arc<EndpointSlice>>) -> Self {
+        let mut found: HashMap<&str, HashMap<&str, Vec<&Arc<EndpointSlice>>>> = HashMap::new();
+        for slice in slices {
+            let Some((namespace, service)) = service_of(slice) else { continue };
+            found.entry(namespace).or_default().entry(service).or_default().push(slice);
+        }
+        let services = found.into_iter().map(|(namespace, services)| {
+            let (namespace, before) = match self.services.get_key_value(namespace) {
+                Some((name, before)) => (Arc::clone(name), Some(before)),
+                None => (namespace.into(), None),
+            };
+            let services = services.into_iter().map(|(name, slices)| {
+                match before.and_then(|before| before.get_key_value(name)) {
+                    Some((name, known)) if known.is_made_of(&slices) => (Arc::clone(name), Arc::clone(known)),
+                    Some((name, known)) => {
+                        let new = Slices::of(&slices);
+                        (Arc::clone(name), if new == **known { Arc::clone(known) } else { Arc::new(new) })
+                    }
+                    None => (name.into(), Arc::new(Slices::of(&slices))),
+                }
+            });
+            (namespace, services.collect())
+        });
+        Self { services: services.collect(), own: Vec::new() }
+    }
+
+    /// Services whose endpoints differ from those that `older` has, by namespace and name.
+    pub fn differing<'a>(&'a self, older: &'a Self) -> HashSet<(&'a str, &'a str)> {
+        let (now, before) = (self.services.iter(), older.services.iter());
+        let changed = now.flat_map(|(namespace, services)| {
+            let before = older.services.get(namespace);
+            let is_same = move |name: &str, slices: &Arc<Slices>| {
+                before
+                    .and_then(|before| before.get(name))
+                    .is_some_and(|known| Arc::ptr_eq(known, slices) || **known == **slices)
+            };
+            let changed = services.iter().filter(move |(name, slices)| !is_same(name, slices));
+            changed.map(move |(name, _)| (&**namespace, &**name))
+        });
+        let gone = before.flat_map(|(namespace, services)| {
+            let now = self.services.get(namespace);
+            let gone = services.keys().filter(move |name| now.is_none_or(|now| !now.contains_key(*name)));
+            gone.map(move |name| (&**namespace, &**name))
+        });
+        changed.chain(gone).collect()
+    }
+
+    /// Are the same ports the gateway's own?
+    pub fn has_same_own_ports(&self, other: &Self) -> bool {
+        let sorted = |index: &Self| index.own.iter().copied().collect::<BTreeSet<u16>>();
+        sorted(self) == sorted(other)
     }
 
     /// With these slices in place of all others of the same Services.
@@ -113,11 +171,40 @@ impl EndpointIndex {
     }
 
     pub(crate) fn service(&self, namespace: &str, name: &str) -> Option<&Slices> {
-        self.services.get(namespace)?.get(name)
+        self.services.get(namespace)?.get(name).map(|slices| &**slices)
+    }
+}
+
+/// Namespace and name of the Service that a slice belongs to.
+fn service_of(slice: &EndpointSlice) -> Option<(&str, &str)> {
+    let name = slice.metadata.labels.as_ref()?.get(SERVICE_NAME_LABEL)?;
+    Some((slice.metadata.namespace.as_deref().unwrap_or_default(), name))
+}
+
+/// By what they say, whatever they were made of.
+impl PartialEq for Slices {
+    fn eq(&self, other: &Self) -> bool {
+        self.slices == other.slices
+            && self.notices == other.notices
+            && self.external_name == other.external_name
     }
 }
 
 impl Slices {
+    fn of(slices: &[&Arc<EndpointSlice>]) -> Self {
+        let mut new =
+            Self { made_of: slices.iter().map(|slice| Arc::downgrade(slice)).collect(), ..Self::default() };
+        slices.iter().for_each(|slice| new.add(slice));
+        new
+    }
+
+    fn is_made_of(&self, slices: &[&Arc<EndpointSlice>]) -> bool {
+        let is_same = |(known, new): (&Weak<EndpointSlice>, &&Arc<EndpointSlice>)| {
+            std::ptr::eq(known.as_ptr(), Arc::as_ptr(new))
+        };
+        self.made_of.len() == slices.len() && self.made_of.iter().zip(slices).all(is_same)
+    }
+
     fn add(&mut self, slice: &EndpointSlice) {
         let object = || {
             let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
@@ -198,5 +285,46 @@ impl Slices {
                 Found::NoPort(names)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn slice(namespace: &str, service: &str, address: &str) -> Arc<EndpointSlice> {
+        let json = json!({
+            "metadata": {"name": "s", "namespace": namespace, "labels": {SERVICE_NAME_LABEL: service}},
+            "addressType": "IPv4", "endpoints": [{"addresses": [address]}], "ports": [{"port": 80}],
+        });
+        Arc::new(serde_json::from_value(json).unwrap())
+    }
+
+    #[test]
+    fn an_index_that_follows_another_differs_in_what_changed_alone() {
+        let mut slices = vec![
+            slice("a", "one", "10.0.0.1"),
+            slice("a", "two", "10.0.0.2"),
+            slice("b", "one", "10.0.0.3"),
+            slice("b", "gone", "10.0.0.4"),
+        ];
+        let first = EndpointIndex::default().following(&slices);
+        assert!(first.following(&slices).differing(&first).is_empty());
+        slices.pop();
+        // A new object that says the same, and one that says something else.
+        slices[0] = slice("a", "one", "10.0.0.1");
+        slices[1] = slice("a", "two", "10.0.0.7");
+        slices.push(slice("c", "new", "10.0.0.8"));
+        let second = first.following(&slices);
+        assert_eq!(second.differing(&first), HashSet::from([("a", "two"), ("b", "gone"), ("c", "new")]));
+        let fresh = EndpointIndex::new(slices.iter().map(AsRef::as_ref));
+        assert!(second.differing(&fresh).is_empty() && fresh.differing(&second).is_empty());
+        let unchanged = |index: &EndpointIndex| Arc::clone(&index.services["b"]["one"]);
+        assert!(Arc::ptr_eq(&unchanged(&first), &unchanged(&second)));
+        assert!(
+            second.has_same_own_ports(&first) && !second.clone().refusing([80]).has_same_own_ports(&first)
+        );
     }
 }

@@ -63,7 +63,7 @@ pub use notice::{Notice, Severity};
 pub use parameters::DEFAULT_DATA_PATH;
 pub use referenced::referenced_secrets;
 pub use refused::REFUSED_ANNOTATION;
-pub use resolve::{TlsGroups, resolve, resolve_tls, tls_key};
+pub use resolve::{Resolved, TlsGroups, resolve, resolve_hosts, resolve_tls, tls_key};
 pub use router::cache::may_be_normalized;
 use serde::Serialize;
 pub use snapshot::{Key, Snapshot};

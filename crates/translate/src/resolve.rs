@@ -13,14 +13,47 @@ use crate::notice::{Notice, each_once};
 
 /// Replaces every Service by its endpoints, and tells which Services have none. The same input gives the same bytes.
 pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Notice>) {
+    let hosts = routing.vhosts.iter().map(|(name, host)| (name.as_str(), host));
+    let resolved = resolve_hosts(routing, hosts, endpoints);
+    let notices = each_once(resolved.notices().cloned().collect());
+    (resolved.config, notices)
+}
+
+/// ghost.json, and what to tell people.
+#[derive(Debug, Clone, Default)]
+pub struct Resolved {
+    pub config: Config,
+    /// Of each host.
+    pub of_hosts: BTreeMap<String, Vec<Notice>>,
+    /// Of what no host has.
+    pub others: Vec<Notice>,
+}
+
+impl Resolved {
+    /// Some may come twice.
+    pub fn notices(&self) -> impl Iterator<Item = &Notice> {
+        self.of_hosts.values().flatten().chain(&self.others)
+    }
+}
+
+/// The same for some hosts alone, with all else that the file has.
+pub fn resolve_hosts<'a>(
+    routing: &'a Routing,
+    hosts: impl IntoIterator<Item = (&'a str, &'a routing::Vhost)>,
+    endpoints: &'a EndpointIndex,
+) -> Resolved {
     let mut resolver = Resolver { endpoints, known: HashMap::new(), notices: Vec::new() };
-    let vhosts = routing.vhosts.iter().map(|(host, vhost)| {
+    let mut all = BTreeMap::new();
+    let vhosts = hosts.into_iter().map(|(host, vhost)| {
         let resolved = Vhost {
             routes: resolver.routes(&vhost.routes),
             default_route: vhost.default_route.as_ref().map(|entry| resolver.route(entry)),
             same_as: vhost.same_as.clone(),
         };
-        (host.clone(), resolved)
+        if !resolver.notices.is_empty() {
+            all.insert(host.to_owned(), each_once(std::mem::take(&mut resolver.notices)));
+        }
+        (host.to_owned(), resolved)
     });
     let vhosts = vhosts.collect();
     let config = Config {
@@ -42,7 +75,7 @@ pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Not
         vhosts,
         default: routing.default.as_ref().map(|entry| resolver.route(entry)),
     };
-    (config, each_once(resolver.notices))
+    Resolved { config, of_hosts: all, others: resolver.notices }
 }
 
 /// The groups of TLSRoutes, by [`tls_key`] of listener and host; and those of TCPRoutes and UDPRoutes, by the socket of their
@@ -111,7 +144,7 @@ impl fmt::Display for Without {
 struct Resolver<'a> {
     endpoints: &'a EndpointIndex,
     /// Thousands of routes may name one Service.
-    known: HashMap<Port<'a>, Result<Vec<Endpoint>, Notice>>,
+    known: HashMap<Port<'a>, (Result<Vec<Endpoint>, Notice>, Vec<Notice>)>,
     notices: Vec<Notice>,
 }
 
@@ -210,19 +243,23 @@ impl<'a> Resolver<'a> {
 
     fn backends(&mut self, asked: Port<'a>, weight: u32) -> Vec<Endpoint> {
         if !self.known.contains_key(&asked) {
+            // Each host that leads to the Service tells what is wrong with its slices.
+            let before = std::mem::take(&mut self.notices);
             let found = self.find(asked);
-            self.known.insert(asked, found);
+            let of_slices = std::mem::replace(&mut self.notices, before);
+            self.known.insert(asked, (found, of_slices));
         }
-        match self.known.get(&asked) {
-            Some(Ok(endpoints)) => endpoints.clone(),
-            Some(Err(notice)) => {
+        let Some((found, of_slices)) = self.known.get(&asked) else { return Vec::new() };
+        self.notices.extend(of_slices.iter().cloned());
+        match found {
+            Ok(endpoints) => endpoints.clone(),
+            Err(notice) => {
                 // Where no request goes, nobody misses the endpoints.
                 if weight > 0 {
                     self.notices.push(notice.clone());
                 }
                 Vec::new()
             }
-            None => Vec::new(),
         }
     }
 

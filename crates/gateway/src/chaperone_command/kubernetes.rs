@@ -1,13 +1,13 @@
 //! The chaperone in a pod: fed by the API server, and telling the operator what it serves.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use certificate::Pem;
-use chaperone::{Desired, Event, GhostBase, LastGood, Pairs, Reporter};
+use chaperone::{Desired, Event, Feeder as DesiredFeeder, FrontPart, Ghost, LastGood, Reporter, Source};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use source::kubernetes::{Pod, Stored};
 use tokio::sync::watch;
-use translate::{EndpointIndex, TlsGroups, packing, resolve, resolve_tls, workload};
+use translate::{EndpointIndex, TlsGroups, packing, workload};
 
 use crate::external::Externals;
 
@@ -31,8 +31,8 @@ const FEED_RETRY: Duration = Duration::from_secs(2);
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// The longest name that the API server takes for a field manager.
 pub(super) const LONGEST_MANAGER: usize = 128;
-/// The label by which an EndpointSlice belongs to a Service.
-const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// Without changes for so long, the pod has time for what makes later ones cheaper.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// Feeds varnishd with what the operator wrote, and with the endpoints that belong to it.
 pub(super) struct Feeder {
@@ -58,17 +58,17 @@ impl Feeder {
         if let Some(kept) = self.kept.read() {
             tracing::info!("serving the configuration of the last start until the API server answers");
             last.restore(&kept);
-            let (desired, _) = last.desired(&[], &kept.certificates(), Some(&kept))?;
+            let (desired, _) = last.desired(&[], &kept.certificates(), Some(&kept), false)?;
             send(&to_varnishd, desired);
         }
         self.pod.synced().await;
-        let (mut failed, mut feed) = (false, true);
+        let (mut failed, mut feed, mut idle) = (false, true, false);
         let mut pending: Option<KeptConfiguration> = None;
         loop {
             if feed {
                 changed.mark_unchanged();
                 looked_up.mark_unchanged();
-                match self.feed(&mut last, &to_varnishd).await {
+                match self.feed(&mut last, &to_varnishd, std::mem::take(&mut idle)).await {
                     Ok(keep) => {
                         pending = keep;
                         if std::mem::take(&mut failed) {
@@ -85,7 +85,7 @@ impl Feeder {
             // Only what varnishd has taken is worth keeping.
             let served = state.borrow_and_update().served.clone();
             if let Some(keep) = pending.take_if(|keep| served.is_some() && keep.tag == served) {
-                self.kept.write(&keep);
+                self.kept = self.kept.write_aside(keep).await;
             }
             feed = tokio::select! {
                 // The signal lives as long as the pod's watches.
@@ -97,6 +97,10 @@ impl Feeder {
                 _ = looked_up.changed() => true,
                 _ = state.changed() => false,
                 () = tokio::time::sleep(FEED_RETRY), if failed => true,
+                () = tokio::time::sleep(IDLE), if last.feeder.wants_idle() => {
+                    idle = true;
+                    true
+                }
             };
         }
     }
@@ -106,6 +110,7 @@ impl Feeder {
         &mut self,
         last: &mut Last,
         to_varnishd: &watch::Sender<Desired>,
+        idle: bool,
     ) -> anyhow::Result<Option<KeptConfiguration>> {
         let begun = Instant::now();
         let read = self.pod.stored().await.map_err(anyhow::Error::from);
@@ -137,7 +142,16 @@ impl Feeder {
             last.complete = last.text.is_some();
         }
         self.reporter.set_idle(last.is_idle());
-        let (desired, tls) = last.desired(&slices, &certificates, None)?;
+        let mut making = std::mem::take(last);
+        // Many hosts take their time.
+        let (made, certificates, given_back) = tokio::task::spawn_blocking(move || {
+            let made = making.desired(&slices, &certificates, None, idle);
+            (made, certificates, making)
+        })
+        .await
+        .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+        *last = given_back;
+        let (desired, tls) = made?;
         tracing::debug!("routing.json read in {taken:?}, ghost.json made in {:?}", begun.elapsed() - taken);
         send(to_varnishd, desired.clone());
         match trouble {
@@ -165,7 +179,9 @@ struct Last {
     base: Option<Base>,
     /// All but the hosts, of both.
     front: Option<Routing>,
-    pairs: Pairs,
+    feeder: DesiredFeeder,
+    /// The newest endpoints.
+    index: EndpointIndex,
     /// What varnishd was started for. routing.json may say otherwise while pods are replaced by pods of the other arrangement.
     http_in_front: bool,
     /// Of the pod itself, but for those of listeners.
@@ -174,29 +190,22 @@ struct Last {
     complete: bool,
 }
 
-/// A large routing.json that later ones name: it is read once, and resolved once as long as its endpoints are the same.
+/// A large routing.json that later ones name: it is read once.
 struct Base {
     sha256: String,
-    routing: Routing,
-    /// Namespace and name of all Services.
-    services: HashSet<(String, String)>,
+    routing: Arc<Routing>,
     /// How many hosts have Services in a namespace.
     hosts_in: BTreeMap<String, usize>,
-    /// Its ghost.json, and what endpoints and ports of our own it was made with.
-    ghost: Option<(Vec<Arc<EndpointSlice>>, BTreeSet<u16>, GhostBase)>,
 }
 
 impl Base {
     fn read(from: source::kubernetes::Base, namespace: &str) -> anyhow::Result<Self> {
         let routing = read(&from.bytes, namespace)?;
-        let service =
-            |route: &model::routing::Route| Some((route.namespace.clone()?, route.service.clone()?));
-        let services = routing.routes().filter_map(service).collect();
         let mut hosts_in = BTreeMap::new();
         for namespace in routing.vhosts.values().flat_map(namespaces_of) {
             *hosts_in.entry(namespace.clone()).or_default() += 1;
         }
-        Ok(Self { sha256: from.sha256, routing, services, hosts_in, ghost: None })
+        Ok(Self { sha256: from.sha256, routing: Arc::new(routing), hosts_in })
     }
 
     /// Where the Services of its hosts are, but for those that are no more or other ones above.
@@ -209,40 +218,6 @@ impl Base {
             }
         }
         hosts_in.into_iter().filter(|(_, hosts)| *hosts > 0).map(|(namespace, _)| namespace).collect()
-    }
-
-    /// Made anew where endpoints of its own Services have changed.
-    fn ghost(
-        &mut self,
-        slices: &[Arc<EndpointSlice>],
-        own_ports: &BTreeSet<u16>,
-        index: &EndpointIndex,
-    ) -> anyhow::Result<GhostBase> {
-        let is_own = |slice: &&Arc<EndpointSlice>| {
-            let labels = slice.metadata.labels.as_ref();
-            let service = labels.and_then(|labels| labels.get(SERVICE_NAME_LABEL)).cloned();
-            service.is_some_and(|service| {
-                self.services.contains(&(slice.metadata.namespace.clone().unwrap_or_default(), service))
-            })
-        };
-        let own: Vec<Arc<EndpointSlice>> = slices.iter().filter(is_own).cloned().collect();
-        let same = |known: &[Arc<EndpointSlice>]| {
-            known.len() == own.len() && known.iter().zip(&own).all(|(one, other)| Arc::ptr_eq(one, other))
-        };
-        if let Some((known, ports, ghost)) = &self.ghost
-            && same(known)
-            && ports == own_ports
-        {
-            return Ok(ghost.clone());
-        }
-        let (ghost, notices) = resolve(&self.routing, index);
-        for notice in notices {
-            tracing::debug!("{notice}");
-        }
-        let bytes: Arc<[u8]> = serde_json::to_vec(&ghost)?.into();
-        let ghost = GhostBase::new(&packing::hash("", &bytes)[..16], bytes);
-        self.ghost = Some((own, own_ports.clone(), ghost.clone()));
-        Ok(ghost)
     }
 }
 
@@ -321,15 +296,15 @@ impl Last {
         tls: TlsGroups,
         certificates: &BTreeMap<String, Pem>,
     ) -> Option<KeptConfiguration> {
-        let (ghost, vcl, routing) = (desired.ghost.as_ref()?, desired.vcl.as_ref()?, self.text.as_ref()?);
+        let (ghost, vcl, routing) = (desired.ghost.clone()?, desired.vcl.as_ref()?, self.text.as_ref()?);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(KeptConfiguration {
             tag: desired.tag.clone(),
             vcl: vcl.as_ref().to_owned(),
             routing: routing.as_ref().to_owned(),
-            ghost: text(ghost),
-            base_name: desired.base.as_ref().map(|base| base.name.as_ref().to_owned()),
-            base: desired.base.clone(),
+            ghost: text(&ghost.bytes),
+            base_name: ghost.base.as_ref().map(|base| base.name.as_ref().to_owned()),
+            files: Some(ghost),
             front: self.front.clone(),
             tls,
             certificates: certificates
@@ -339,44 +314,46 @@ impl Last {
         })
     }
 
+    /// `idle`: nothing waits for it.
     fn desired(
         &mut self,
         slices: &[Arc<EndpointSlice>],
         certificates: &BTreeMap<String, Pem>,
         kept: Option<&KeptConfiguration>,
+        idle: bool,
     ) -> anyhow::Result<(Desired, TlsGroups)> {
         let Some(routing) = &self.routing else {
             return Ok((Desired { vcl: self.vcl.clone(), ..Desired::default() }, TlsGroups::new()));
         };
-        let front = self.front.as_ref().unwrap_or(routing);
-        let (ghost, base, groups): (Arc<[u8]>, _, TlsGroups) = match kept {
-            Some(kept) => (kept.ghost.as_bytes().into(), kept.base.clone(), kept.tls.clone()),
+        let frame = self.front.as_ref().unwrap_or(routing);
+        let below = self.base.as_ref().map(|base| &base.routing);
+        let source = Source { routing, below, frame, certificates, bind: None };
+        let (ghost, mut front): (Option<Ghost>, FrontPart) = match kept {
+            Some(kept) => {
+                let front = self.feeder.front(source, &EndpointIndex::default(), Some(kept.tls.clone()));
+                (kept.files.clone(), front)
+            }
             None => {
                 if routing.base.is_some() && self.base.is_none() {
                     anyhow::bail!(
                         "the base of the routing.json that was kept is not there: what was kept is served on"
                     );
                 }
-                let listeners = front.listener_ports();
-                let in_pod = listeners.iter().map(|port| front.pod_port(*port));
-                let own_ports: BTreeSet<u16> =
-                    in_pod.chain(listeners.iter().copied()).chain(self.own_ports.iter().copied()).collect();
-                let index = EndpointIndex::new(slices.iter().map(AsRef::as_ref));
-                let index = index.refusing(own_ports.iter().copied());
-                let base =
-                    self.base.as_mut().map(|base| base.ghost(slices, &own_ports, &index)).transpose()?;
-                let (mut ghost, notices) = resolve(routing, &index);
-                ghost.base = base.as_ref().map(|base| base.name.as_ref().to_owned());
-                let (groups, of_tls) = resolve_tls(front, &index);
-                for notice in notices.iter().chain(&of_tls) {
+                let listeners = frame.listener_ports();
+                let in_pod = listeners.iter().map(|port| frame.pod_port(*port));
+                let own_ports = in_pod.chain(listeners.iter().copied()).chain(self.own_ports.iter().copied());
+                self.index = self.index.following(slices);
+                let index = self.index.clone().refusing(own_ports);
+                let (ghost, notices) = self.feeder.ghost(source, &index, idle, |_| {})?;
+                let front = self.feeder.front(source, &index, None);
+                for notice in notices.iter().chain(&front.of_endpoints) {
                     tracing::debug!("{notice}");
                 }
-                (serde_json::to_vec(&ghost)?.into(), base, groups)
+                (Some(ghost), front)
             }
         };
-        let mut found = self.pairs.tls(front, certificates, &groups, None);
-        found.front.open_on(|port| front.pod_port(port));
-        for notice in found.notices {
+        front.listeners.open_on(|port| frame.pod_port(port));
+        for notice in &front.of_listeners {
             tracing::warn!("{notice}");
         }
         let tag = match (&self.vcl, &self.text, kept) {
@@ -384,8 +361,8 @@ impl Last {
             (_, None, Some(kept)) => Some(packing::hash(&kept.vcl, kept.routing.as_bytes()).into()),
             _ => None,
         };
-        let (tls, backends) = (Arc::new(found.front), Arc::new(found.backends));
-        Ok((Desired { ghost: Some(ghost), base, vcl: self.vcl.clone(), tls, backends, tag }, groups))
+        let groups = std::mem::take(&mut front.groups);
+        Ok((Desired::new(ghost, self.vcl.clone(), front, tag), groups))
     }
 }
 
@@ -407,9 +384,9 @@ pub(super) struct KeptConfiguration {
     vcl: String,
     routing: String,
     ghost: String,
-    /// In a file of its own: it is large, and seldom another.
+    /// Both of its files. The base is in one of its own: it is large, and seldom another.
     #[serde(skip)]
-    base: Option<GhostBase>,
+    files: Option<Ghost>,
     #[serde(default)]
     base_name: Option<String>,
     /// What a base and the rest say to the front.
@@ -434,10 +411,12 @@ impl KeptConfiguration {
 }
 
 /// The files of it: in the work directory, and private keys where neither varnishd nor the log sidecar can read them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Kept {
     configuration: PathBuf,
     certificates: PathBuf,
+    /// Those that were written last.
+    written: Arc<BTreeMap<String, (String, String)>>,
 }
 
 impl Kept {
@@ -445,6 +424,7 @@ impl Kept {
         Self {
             configuration: work_dir.join("last-configuration.json"),
             certificates: super::private_dir(work_dir).join("last-certificates.json"),
+            written: Arc::default(),
         }
     }
 
@@ -467,10 +447,11 @@ impl Kept {
         // Without them, plain HTTP is served all the same.
         let pairs = std::fs::read(&self.certificates).ok();
         kept.certificates = pairs.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
-        if let Some(name) = &kept.base_name {
-            let bytes = std::fs::read(self.base(name)).ok()?;
-            kept.base = Some(GhostBase { name: name.as_str().into(), bytes: bytes.into() });
-        }
+        let base = match &kept.base_name {
+            Some(name) => Some((name.as_str(), std::fs::read(self.base(name)).ok()?.into())),
+            None => None,
+        };
+        kept.files = Some(Ghost::read(kept.ghost.as_bytes().into(), base).ok()?);
         Some(kept)
     }
 
@@ -478,19 +459,37 @@ impl Kept {
         self.configuration.with_file_name(format!("last-{name}"))
     }
 
-    /// Whole or not at all. Without it, a restart waits for the API server.
-    fn write(&self, configuration: &KeptConfiguration) {
-        let written = serde_json::to_vec(configuration).map_err(std::io::Error::other).and_then(|json| {
-            if let Some(base) = &configuration.base
+    /// [`Self::write`] aside from all tasks. Gives itself back, as it knows what it wrote.
+    async fn write_aside(&self, configuration: KeptConfiguration) -> Self {
+        let mut kept = self.clone();
+        let writing = tokio::task::spawn_blocking(move || {
+            kept.write(configuration);
+            kept
+        });
+        // A writer that panicked knows nothing.
+        writing.await.unwrap_or_else(|_| Self { written: Arc::default(), ..self.clone() })
+    }
+
+    /// Whole or not at all. Without it, a restart waits for the API server. What is there already is not written again.
+    fn write(&mut self, mut configuration: KeptConfiguration) {
+        let certificates = std::mem::take(&mut configuration.certificates);
+        let base = configuration.files.as_ref().and_then(|files| files.base.as_ref());
+        let written = serde_json::to_vec(&configuration).map_err(std::io::Error::other).and_then(|json| {
+            if let Some(base) = base
                 && !self.base(&base.name).exists()
             {
                 put(&self.base(&base.name), &base.bytes)?;
             }
-            put(&self.certificates, &serde_json::to_vec(&configuration.certificates)?)?;
+            if certificates != *self.written || !self.certificates.exists() {
+                put(&self.certificates, &serde_json::to_vec(&certificates)?)?;
+            }
             put(&self.configuration, &json)
         });
         match written {
-            Ok(()) => self.tidy(configuration.base.as_ref()),
+            Ok(()) => {
+                self.written = Arc::new(certificates);
+                self.tidy(base.map(|base| &*base.name));
+            }
             Err(e) => tracing::warn!(
                 "{}: {e}; a restart without API server would have nothing to serve",
                 self.configuration.display()
@@ -499,14 +498,14 @@ impl Kept {
     }
 
     /// Takes bases away that nothing names any more.
-    fn tidy(&self, kept: Option<&GhostBase>) {
+    fn tidy(&self, kept: Option<&str>) {
         let Some(files) = self.configuration.parent().and_then(|dir| std::fs::read_dir(dir).ok()) else {
             return;
         };
         for file in files.flatten() {
             let name = file.file_name();
             let base = name.to_str().and_then(|name| name.strip_prefix("last-ghost-base-"));
-            let is_kept = kept.is_some_and(|kept| self.base(&kept.name) == file.path());
+            let is_kept = kept.is_some_and(|kept| self.base(kept) == file.path());
             if base.is_some() && !is_kept {
                 let _ = std::fs::remove_file(file.path());
             }
@@ -585,7 +584,7 @@ mod tests {
 
     use super::*;
 
-    fn routing(hosts: &[&str]) -> Routing {
+    fn routing(hosts: &[impl AsRef<str>]) -> Routing {
         let host = |name: &str| {
             let route = Route {
                 service: Some("shop".to_owned()),
@@ -602,12 +601,20 @@ mod tests {
             hostname: None,
             tls: None,
         }];
-        Routing { listeners, vhosts: hosts.iter().map(|name| host(name)).collect(), ..Routing::default() }
+        Routing {
+            listeners,
+            vhosts: hosts.iter().map(|name| host(name.as_ref())).collect(),
+            ..Routing::default()
+        }
+    }
+
+    fn hosts(numbers: std::ops::Range<usize>) -> Vec<String> {
+        numbers.map(|number| format!("h{number}")).collect()
     }
 
     fn slice(address: &str) -> Arc<EndpointSlice> {
         let slice = json!({
-            "metadata": {"name": "s", "namespace": "default", "labels": {SERVICE_NAME_LABEL: "shop"}},
+            "metadata": {"name": "s", "namespace": "default", "labels": {"kubernetes.io/service-name": "shop"}},
             "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": [address]}],
         });
         Arc::new(serde_json::from_value(slice).unwrap())
@@ -626,7 +633,7 @@ mod tests {
     fn ports_of_the_pod_itself_are_no_endpoints() {
         let on = |address: &str, port: u16| {
             let slice = json!({
-                "metadata": {"name": format!("s-{port}"), "namespace": "default", "labels": {SERVICE_NAME_LABEL: "shop"}},
+                "metadata": {"name": format!("s-{port}"), "namespace": "default", "labels": {"kubernetes.io/service-name": "shop"}},
                 "addressType": "IPv4", "ports": [{"port": port}], "endpoints": [{"addresses": [address]}],
             });
             Arc::new(serde_json::from_value::<EndpointSlice>(slice).unwrap())
@@ -640,8 +647,8 @@ mod tests {
         last.take(Stored { main_vcl: None, routing: Some(text), base: None }, "default").unwrap();
         let own = [8081, 6082, 9000, 80, 443].map(|port| on("127.0.0.1", port));
         let slices: Vec<_> = own.into_iter().chain([on("10.0.0.1", 8081), on("127.0.0.1", 8080)]).collect();
-        let desired = last.desired(&slices, &BTreeMap::new(), None).unwrap().0;
-        let ghost: Config = serde_json::from_slice(desired.ghost.as_ref().unwrap()).unwrap();
+        let desired = last.desired(&slices, &BTreeMap::new(), None, false).unwrap().0;
+        let ghost: Config = serde_json::from_slice(&desired.ghost.as_ref().unwrap().bytes).unwrap();
         let backends = &ghost.vhosts["a"].routes[0].backend_groups[0].backends;
         let used: Vec<String> = backends.iter().map(|one| format!("{}:{}", one.address, one.port)).collect();
         assert_eq!(used, ["10.0.0.1:8081", "127.0.0.1:8080"]);
@@ -649,28 +656,28 @@ mod tests {
 
     #[test]
     fn what_has_changed_since_a_base_is_told_to_ghost_with_the_same_base() {
-        let (base, new) = (routing(&["a", "b"]), routing(&["b", "c"]));
+        let (base, new) = (routing(&hosts(0..100)), routing(&hosts(1..101)));
         let mut last = Last::default();
         let mut fed = |new: &Routing, slice: &Arc<EndpointSlice>| {
             last.take(stored(new, &base), "default").unwrap();
             assert!(last.namespaces().contains("default") && !last.is_idle());
             let slices = [Arc::clone(slice)];
-            let desired = last.desired(&slices, &BTreeMap::new(), None).unwrap().0;
-            let ghost_base = desired.base.clone().unwrap();
-            let head: Config = serde_json::from_slice(desired.ghost.as_ref().unwrap()).unwrap();
+            let desired = last.desired(&slices, &BTreeMap::new(), None, false).unwrap().0;
+            let ghost = desired.ghost.unwrap();
+            let ghost_base = ghost.base.clone().unwrap();
+            let head: Config = serde_json::from_slice(&ghost.bytes).unwrap();
             assert_eq!(head.base.as_deref(), Some(&*ghost_base.name));
-            let below: Config = serde_json::from_slice(&ghost_base.bytes).unwrap();
-            let (whole, _) = resolve(new, &EndpointIndex::new([&**slice]));
-            assert_eq!(head.over(below), whole);
-            (ghost_base.name, desired.tag)
+            let (whole, _) = translate::resolve(new, &EndpointIndex::new([&**slice]));
+            assert_eq!(ghost.config().unwrap(), whole);
+            (ghost_base.name, desired.tag, head.vhosts.len())
         };
         let slice_one = slice("10.0.0.1");
-        let (first, one) = fed(&base, &slice_one);
-        let (second, two) = fed(&new, &slice_one);
-        assert_eq!(first, second);
+        let (first, one, _) = fed(&base, &slice_one);
+        let (second, two, changed) = fed(&new, &slice_one);
+        assert_eq!((&first, changed), (&second, 1));
         assert_ne!(one, two);
-        // Other endpoints make another base.
-        let (third, again) = fed(&new, &slice("10.0.0.2"));
+        // Other endpoints of all hosts make another base.
+        let (third, again, _) = fed(&new, &slice("10.0.0.2"));
         assert_ne!(second, third);
         assert_eq!(two, again);
     }
@@ -713,17 +720,17 @@ mod tests {
         };
         let mut last = Last::default();
         last.take(stored(&with(&["b", "c"]), &with(&["a", "b"])), "default").unwrap();
-        let (desired, tls) = last.desired(&[slice("10.0.0.1")], &pairs, None).unwrap();
+        let (desired, tls) = last.desired(&[slice("10.0.0.1")], &pairs, None, false).unwrap();
         assert_eq!(names(&desired), ["b", "c"]);
         // And a start without API server has them, too.
         let dir = tempfile::tempdir().unwrap();
         let work_dir = dir.path().join("varnish");
-        let kept = Kept::new(&work_dir);
-        kept.write(&last.keep(&desired, tls, &pairs).unwrap());
+        let mut kept = Kept::new(&work_dir);
+        kept.write(last.keep(&desired, tls, &pairs).unwrap());
         let found = kept.read().unwrap();
         let mut restored = Last::default();
         restored.restore(&found);
-        let (again, _) = restored.desired(&[], &found.certificates(), Some(&found)).unwrap();
+        let (again, _) = restored.desired(&[], &found.certificates(), Some(&found), false).unwrap();
         assert_eq!(names(&again), ["b", "c"]);
         // varnishd reads the work directory: no private key is in there.
         for file in std::fs::read_dir(&work_dir).unwrap() {
@@ -740,7 +747,7 @@ mod tests {
             let new = Routing { http_in_front: written, ..routing(&["a", "b"]) };
             let mut last = Last { http_in_front, ..Last::default() };
             last.take(stored(&new, &base), "default").unwrap();
-            let (desired, tls) = last.desired(&[slice("10.0.0.1")], &BTreeMap::new(), None).unwrap();
+            let (desired, tls) = last.desired(&[slice("10.0.0.1")], &BTreeMap::new(), None, false).unwrap();
             let open = |desired: &Desired| {
                 let sockets: Vec<_> = desired.tls.listeners.iter().map(|one| one.socket.clone()).collect();
                 (desired.tls.http, sockets)
@@ -751,7 +758,7 @@ mod tests {
             let kept = last.keep(&desired, tls, &BTreeMap::new()).unwrap();
             let mut restored = Last { http_in_front, ..Last::default() };
             restored.restore(&kept);
-            let (again, _) = restored.desired(&[], &BTreeMap::new(), Some(&kept)).unwrap();
+            let (again, _) = restored.desired(&[], &BTreeMap::new(), Some(&kept), false).unwrap();
             assert_eq!(open(&again), open(&desired));
         }
     }
@@ -782,18 +789,18 @@ mod tests {
     #[test]
     fn what_was_served_is_kept_with_its_base() {
         let dir = tempfile::tempdir().unwrap();
-        let kept = Kept::new(&dir.path().join("varnish"));
-        let base = routing(&["a", "b"]);
+        let mut kept = Kept::new(&dir.path().join("varnish"));
+        let base = routing(&hosts(0..100));
         let mut last = Last::default();
-        last.take(stored(&routing(&["b"]), &base), "default").unwrap();
-        let (desired, tls) = last.desired(&[slice("10.0.0.1")], &BTreeMap::new(), None).unwrap();
-        kept.write(&last.keep(&desired, tls, &BTreeMap::new()).unwrap());
+        last.take(stored(&routing(&hosts(0..99)), &base), "default").unwrap();
+        let (desired, tls) = last.desired(&[slice("10.0.0.1")], &BTreeMap::new(), None, false).unwrap();
+        kept.write(last.keep(&desired, tls, &BTreeMap::new()).unwrap());
         let found = kept.read().unwrap();
         let mut restored = Last::default();
         restored.restore(&found);
-        let (again, _) = restored.desired(&[], &BTreeMap::new(), Some(&found)).unwrap();
+        let (again, _) = restored.desired(&[], &BTreeMap::new(), Some(&found), false).unwrap();
         assert_eq!(again, desired);
         // Before its base is read, the rest of it is not the whole.
-        assert!(restored.desired(&[], &BTreeMap::new(), None).is_err());
+        assert!(restored.desired(&[], &BTreeMap::new(), None, false).is_err());
     }
 }

@@ -117,10 +117,10 @@ async fn start(answers: &Answers, work_dir: &Path) -> Starting {
 impl Starting {
     async fn ghost(&mut self, part: &str) -> String {
         let has = |desired: &Desired| {
-            desired.ghost.as_ref().is_some_and(|ghost| String::from_utf8_lossy(ghost).contains(part))
+            desired.ghost.as_ref().is_some_and(|ghost| String::from_utf8_lossy(&ghost.bytes).contains(part))
         };
         let desired = timeout(LONG, self.desired.wait_for(has)).await.unwrap().unwrap();
-        String::from_utf8_lossy(desired.ghost.as_ref().unwrap()).into_owned()
+        String::from_utf8_lossy(&desired.ghost.as_ref().unwrap().bytes).into_owned()
     }
 }
 
@@ -154,14 +154,14 @@ async fn a_pod_that_starts_again_serves_what_it_kept_until_the_endpoints_were_re
         tag: None,
         vcl: "vcl 4.1;".to_owned(),
         routing: r#"{"version": 2, "vhosts": {}}"#.to_owned(),
-        ghost: r#"{"kept": "10.0.0.9"}"#.to_owned(),
-        base: None,
+        ghost: r#"{"version": 2, "gateway_id": "10.0.0.9"}"#.to_owned(),
+        files: None,
         base_name: None,
         front: None,
         tls: TlsGroups::new(),
         certificates: BTreeMap::new(),
     };
-    Kept::new(dir.path()).write(&kept);
+    Kept::new(dir.path()).write(kept);
     // Endpoints of the namespace shops are never answered for.
     let mut pod = start(&answers, dir.path()).await;
     pod.ghost("10.0.0.9").await;
