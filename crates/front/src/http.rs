@@ -289,7 +289,10 @@ impl Http {
     /// From now on requests go by this table. Those that have begun keep theirs.
     pub fn route_by(&self, router: Arc<Router>) {
         let old = self.table.load_full();
-        let rules = router.base().into_iter().flat_map(|base| base.rules()).chain(router.rules());
+        let known = old.as_ref().and_then(|old| old.router().base());
+        let is_new = |base: &&Arc<Router>| !known.is_some_and(|known| Arc::ptr_eq(known, base));
+        let rules =
+            router.base().filter(is_new).into_iter().flat_map(|base| base.rules()).chain(router.rules());
         let is_needed = |rule: &router::Rule| (0..rule.groups().len()).any(|group| rule.needs_front(group));
         if rules.into_iter().any(is_needed) {
             self.takes_misses.send_replace(true);

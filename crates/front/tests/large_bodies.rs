@@ -50,7 +50,7 @@ async fn a_body_of_one_gib_on_a_route_with_retries_takes_no_memory() {
     const SIZE: u64 = 1 << 30;
     let retry = Retry { codes: vec![503], attempts: 3, backoff_seconds: Some(0.02) };
     let change = |config: &mut model::ghost::Config| {
-        config.vhosts.get_mut("*").unwrap().routes[0].retry = Some(retry);
+        config.vhosts.get_mut("*").unwrap().routes[0].retry = Some(Box::new(retry));
     };
     let front = Front::with(&[swallowing(SIZE).await], change).await;
     let mut client = front.connect().await;

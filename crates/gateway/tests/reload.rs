@@ -8,8 +8,8 @@ use rustix::process::Signal;
 
 use crate::support::processes::{is_alive, signal};
 use crate::support::{
-    Ask, Connection, Origin, Scene, cache_policy, class, free_port, gateway, get, parameters, route_to,
-    service, until, user_vcl,
+    Ask, Connection, Origin, Scene, cache_policy, class, free_port, gateway, get, parameters, route,
+    route_to, service, until, user_vcl,
 };
 
 #[test]
@@ -50,6 +50,59 @@ fn endpoints_come_and_go_without_a_restart() {
     scene.write("shop.yaml", &service("shop", &[one.address(), two.address()]));
     until("both answer", || get(port, "x", "/").origin() == "one" && get(port, "x", "/").origin() == "two");
     assert_eq!(program.varnishd(), varnishd, "the very same processes");
+}
+
+#[test]
+fn of_many_hosts_those_that_changed_are_written_and_all_are_served() {
+    let (port, one, two) = (free_port(), Origin::new("one"), Origin::new("two"));
+    let to = |number: usize, service: &str| {
+        let backend = format!("rules: [{{backendRefs: [{{name: {service}, port: 80}}]}}]");
+        route(&format!("r{number}"), &format!("  hostnames: [h{number}.example]\n  {backend}"))
+    };
+    let routes = |numbers: std::ops::Range<usize>, service: &str| -> String {
+        numbers.map(|number| to(number, service)).collect()
+    };
+    // Requests for the first two go through ghost in both arrangements.
+    let cached =
+        [0, 1].map(|number| cache_policy(&format!("p{number}"), &format!("r{number}"), "  defaultTTL: 1m"));
+    let scene = Scene::new(&[class(), gateway("web", &[port]), service("steady", &[one.address()])].concat());
+    scene.write("cached.yaml", &cached.concat());
+    scene.write("moving.yaml", &service("moving", &[one.address()]));
+    scene.write("routes.yaml", &(routes(0..2, "moving") + &routes(2..100, "steady")));
+    let program = scene.serve();
+    let varnishd = program.varnishd();
+    let asked = AtomicUsize::new(0);
+    let ask = |number: usize| {
+        let url = format!("/{}", asked.fetch_add(1, Ordering::Relaxed));
+        get(port, &format!("h{number}.example"), &url).origin().to_owned()
+    };
+    let written = || -> (Vec<String>, String) {
+        let text = fs::read_to_string(scene.state("web", "ghost.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let hosts = json["vhosts"].as_object().unwrap().keys().cloned().collect();
+        (hosts, json["base"].as_str().unwrap().to_owned())
+    };
+    assert_eq!([ask(0), ask(1), ask(50)], ["one"; 3]);
+    let (hosts, base) = written();
+    assert_eq!(hosts, [""; 0]);
+    scene.write("moving.yaml", &service("moving", &[two.address()]));
+    until("the other endpoint answers", || ask(0) == "two" && ask(1) == "two");
+    assert_eq!(ask(50), "one");
+    assert_eq!(written(), (vec!["h0.example".to_owned(), "h1.example".to_owned()], base.clone()));
+    // Another child reads both files.
+    signal(program.varnishd().child, Signal::KILL);
+    program.wait_for_line(&["Gateway default/web: varnishd's child runs again"]);
+    until("all are served", || [ask(0), ask(1), ask(50)] == ["two", "two", "one"]);
+    // A host goes, one comes, and one that is everybody's.
+    let any = route("any", "  rules: [{backendRefs: [{name: moving, port: 80}]}]");
+    scene.write("routes.yaml", &(routes(1..2, "moving") + &routes(2..101, "steady") + &any));
+    until("the new ones are there", || [ask(0), ask(100), ask(7)] == ["two", "one", "one"]);
+    assert_eq!(written().1, base);
+    scene.write("routes.yaml", &(routes(0..50, "steady") + &routes(50..100, "moving")));
+    until("most lead elsewhere", || [ask(0), ask(1), ask(50), ask(99)] == ["one", "one", "two", "two"]);
+    assert_ne!(written().1, base);
+    assert!(!scene.state("web", &base).exists(), "what nothing names is removed");
+    assert_eq!(program.varnishd().manager, varnishd.manager);
 }
 
 #[test]

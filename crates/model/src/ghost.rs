@@ -147,7 +147,7 @@ pub struct Route {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub query_params: Vec<ValueMatch>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filters: Option<Filters>,
+    pub filters: Option<Box<Filters>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backend_groups: Vec<Group>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -162,15 +162,15 @@ pub struct Route {
     pub rule_index: u32,
     pub priority: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_policy: Option<CachePolicy>,
+    pub cache_policy: Option<Box<CachePolicy>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mirrors: Vec<Mirror>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<RuleTimeouts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Retry>,
+    pub retry: Option<Box<Retry>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_persistence: Option<SessionPersistence>,
+    pub session_persistence: Option<Box<SessionPersistence>>,
 }
 
 /// Endpoints that get copies of requests.
@@ -200,7 +200,7 @@ pub struct Group {
     pub tls: Option<String>,
     /// The filters of its backendRef alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filters: Option<Filters>,
+    pub filters: Option<Box<Filters>>,
     /// Those of its backendRef alone; those of the rule are in [`Route::mirrors`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mirrors: Vec<Mirror>,

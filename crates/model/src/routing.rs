@@ -282,7 +282,7 @@ pub struct Route {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub query_params: Vec<ValueMatch>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filters: Option<Filters>,
+    pub filters: Option<Box<Filters>>,
     /// Absent where the rule redirects, or where its backendRef is not valid: that share of requests gets 500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
@@ -299,7 +299,7 @@ pub struct Route {
     pub backend_tls: Option<String>,
     /// The filters of this backendRef alone. They are carried out after those of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub backend_filters: Option<Filters>,
+    pub backend_filters: Option<Box<Filters>>,
     /// Copies of the requests that this backendRef gets go there as well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backend_mirrors: Vec<Mirror>,
@@ -326,16 +326,16 @@ pub struct Route {
     pub rule_index: u32,
     pub priority: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_policy: Option<CachePolicy>,
+    pub cache_policy: Option<Box<CachePolicy>>,
     /// Copies of the rule's requests go there as well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mirrors: Vec<Mirror>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<RuleTimeouts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Retry>,
+    pub retry: Option<Box<Retry>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_persistence: Option<SessionPersistence>,
+    pub session_persistence: Option<Box<SessionPersistence>>,
 }
 
 /// A Service that gets copies of requests. Its responses are ignored.

@@ -68,7 +68,8 @@ fn main() {
         value_regex: Some(format!("[01]*1[01]{{11}}|x{{{n}}}yz")),
     };
     let policy = CachePolicy { bypass_headers: (0..16).map(bypass).collect(), ..CachePolicy::default() };
-    let last = Route { route_name: "d/last".to_owned(), cache_policy: Some(policy), ..Route::default() };
+    let last =
+        Route { route_name: "d/last".to_owned(), cache_policy: Some(Box::new(policy)), ..Route::default() };
     // One more than is accepted.
     let routes = (0..=MOST_MATCHED).map(regex).chain([last]).collect();
     let vhosts = [("*".to_owned(), Vhost { routes, ..Vhost::default() })].into();

@@ -394,11 +394,11 @@ mod tests {
         assert_ne!(first, change(&|route| route.backend_groups[0].weight = 2));
         assert_ne!(first, change(&|route| route.rule_index = 1));
         assert_ne!(first, change(&|route| route.method = Some("GET".to_owned())));
-        assert_ne!(first, change(&|route| route.cache_policy = Some(model::CachePolicy::default())));
+        assert_ne!(first, change(&|route| route.cache_policy = Some(Box::default())));
         let ttl = |seconds| {
             change(&|route| {
                 let policy = model::CachePolicy { default_ttl_seconds: Some(seconds), ..Default::default() };
-                route.cache_policy = Some(policy);
+                route.cache_policy = Some(Box::new(policy));
             })
         };
         assert_ne!(ttl(60.0), ttl(61.0));

@@ -83,7 +83,7 @@ fn editable(name: &str) -> bool {
     !name.get(..GHOST_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(GHOST_PREFIX))
 }
 
-/// The edits of the filters that a single backendRef has.
+/// The edits of the filters of a rule, or of a single backendRef.
 #[derive(Debug, Clone)]
 pub struct Edits {
     request_headers: HeaderEdits,
@@ -100,7 +100,7 @@ impl Edits {
         }
     }
 
-    /// After the edits of the rule. `url` is the client's.
+    /// Those of a backendRef after those of its rule. `url` is the client's.
     pub fn edit_request(&self, url: &[u8], to: &mut impl EditRequest) {
         if let Some(rewrite) = &self.rewrite {
             rewrite.apply(url, to);
@@ -108,7 +108,7 @@ impl Edits {
         self.request_headers.apply(to);
     }
 
-    /// Before the edits of the rule.
+    /// Those of a backendRef before those of its rule.
     pub fn edit_response(&self, to: &mut impl EditHeaders) {
         self.response_headers.apply(to);
     }
@@ -117,15 +117,16 @@ impl Edits {
 impl Rule {
     /// What the origin is to see instead of what the client sent.
     pub fn edit_request(&self, url: &[u8], to: &mut impl EditRequest) {
-        if let Some(rewrite) = &self.rewrite {
-            rewrite.apply(url, to);
+        if let Some(edits) = &self.edits {
+            edits.edit_request(url, to);
         }
-        self.request_headers.apply(to);
     }
 
     /// What the client is to see instead of what the origin answered.
     pub fn edit_response(&self, to: &mut impl EditHeaders) {
-        self.response_headers.apply(to);
+        if let Some(edits) = &self.edits {
+            edits.edit_response(to);
+        }
     }
 }
 

@@ -72,7 +72,7 @@ impl Group {
             tls: from.tls.as_deref().map(Arc::from),
             protocol: from.protocol,
             edits: from.filters.as_ref().map(|filters| Box::new(Edits::new(filters, prefix))),
-            filters: from.filters.as_ref().map_or(0, of_filters),
+            filters: from.filters.as_deref().map_or(0, of_filters),
             mirrors: from.mirrors.iter().map(|mirror| Mirror::new(mirror, turns)).collect(),
         }
     }

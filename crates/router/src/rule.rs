@@ -8,13 +8,12 @@ use model::{Paths, RouteKind, ghost};
 
 use crate::cache::Cache;
 use crate::cors::Cors;
-use crate::edit::HeaderEdits;
+use crate::edit::Edits;
 use crate::group::{Group, Turns};
 use crate::header::ValueMatcher;
 use crate::normalize::normalize_rule;
 use crate::pattern::{self, Pattern};
 use crate::redirect::Redirect;
-use crate::rewrite::Rewrite;
 use crate::upstream::Upstream;
 
 /// What a request must be, and what becomes of it.
@@ -32,10 +31,9 @@ pub struct Rule {
     pub(crate) headers: Box<[ValueMatcher]>,
     pub(crate) query_params: Box<[ValueMatcher]>,
     groups: Box<[Group]>,
-    pub(crate) request_headers: HeaderEdits,
-    pub(crate) response_headers: HeaderEdits,
-    pub(crate) rewrite: Option<Rewrite>,
-    pub(crate) redirect: Option<Redirect>,
+    /// Most rules have none.
+    pub(crate) edits: Option<Box<Edits>>,
+    pub(crate) redirect: Option<Box<Redirect>>,
     /// Without one every request passes the cache by.
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) upstream: Option<Box<Upstream>>,
@@ -91,7 +89,7 @@ impl Rule {
         let values = |list: &[model::matches::ValueMatch]| {
             list.iter().map(ValueMatcher::compile).collect::<Result<Box<[_]>, _>>()
         };
-        let filters = from.filters.clone().unwrap_or_default();
+        let filters = from.filters.as_deref();
         let prefix = matches!(path.kind, PathMatchType::PathPrefix).then_some(path.value.as_str());
         Ok(Self {
             kind: from.kind,
@@ -104,13 +102,13 @@ impl Rule {
             headers: values(&from.headers)?,
             query_params: values(&from.query_params)?,
             groups: from.backend_groups.iter().map(|group| Group::new(group, prefix, turns)).collect(),
-            request_headers: HeaderEdits::new(filters.request_header_modifier.as_ref()),
-            response_headers: HeaderEdits::new(filters.response_header_modifier.as_ref()),
-            rewrite: filters.url_rewrite.as_ref().map(|r| Rewrite::new(r, prefix)),
-            redirect: filters.request_redirect.as_ref().map(|r| Redirect::new(r, prefix)),
+            edits: filters.map(|filters| Box::new(Edits::new(filters, prefix))),
+            redirect: filters
+                .and_then(|filters| filters.request_redirect.as_ref())
+                .map(|redirect| Box::new(Redirect::new(redirect, prefix))),
             cache: None,
             upstream: Upstream::compile(from, turns),
-            cors: filters.cors.as_ref().map(|cors| Box::new(Cors::new(cors))),
+            cors: filters.and_then(|filters| filters.cors.as_ref()).map(|cors| Box::new(Cors::new(cors))),
             identity: identity(from).into(),
             path,
         })

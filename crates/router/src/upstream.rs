@@ -62,9 +62,9 @@ impl Upstream {
         let upstream = Self {
             request_timeout: time(timeouts.request_seconds),
             backend_timeout: time(timeouts.backend_request_seconds),
-            retry: from.retry.clone(),
+            retry: from.retry.as_deref().cloned(),
             mirrors: mirrors.collect(),
-            session: from.session_persistence.clone(),
+            session: from.session_persistence.as_deref().cloned(),
         };
         let says_nothing = upstream.request_timeout.is_none()
             && upstream.backend_timeout.is_none()

@@ -473,7 +473,7 @@ impl<'a> Force<'a> {
         {
             if let Some(policy) = self.directions(gateway.key, route) {
                 let policy = policy.filter(|(key, _)| !refused.contains_key(key));
-                route.cache_policy = policy.map(|(_, policy)| policy.clone());
+                route.cache_policy = policy.map(|(_, policy)| Box::new(policy.clone()));
             }
         }
     }

@@ -141,10 +141,13 @@ impl fmt::Display for Without {
     }
 }
 
+/// The endpoints of a port, or why there are none.
+type Answer = Result<Vec<Endpoint>, Notice>;
+
 struct Resolver<'a> {
     endpoints: &'a EndpointIndex,
     /// Thousands of routes may name one Service.
-    known: HashMap<Port<'a>, (Result<Vec<Endpoint>, Notice>, Vec<Notice>)>,
+    known: HashMap<Port<'a>, (Answer, Vec<Notice>)>,
     notices: Vec<Notice>,
 }
 

@@ -75,9 +75,9 @@ fn row(gateway: &str, hosts: Vec<String>, route: &Route, health: &dyn Fn(SocketA
         conditions: conditions(route),
         priority: route.priority,
         listeners: listeners.clone(),
-        filters: route.filters.as_ref().map(filters).unwrap_or_default(),
+        filters: route.filters.as_deref().map(filters).unwrap_or_default(),
         way: None,
-        cache: route.cache_policy.as_ref().map(cache),
+        cache: route.cache_policy.as_deref().map(cache),
         groups: groups.collect(),
         traffic: None,
     }

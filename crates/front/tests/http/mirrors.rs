@@ -300,7 +300,7 @@ async fn a_mirror_without_endpoints_is_counted_and_retries_are_not_mirrored() {
     let front = Front::with(&[origin.address], |config| {
         rule(config).mirrors = mirrors;
         let codes = vec![503];
-        rule(config).retry = Some(model::Retry { codes, attempts: 3, backoff_seconds: Some(0.01) });
+        rule(config).retry = Some(Box::new(model::Retry { codes, attempts: 3, backoff_seconds: Some(0.01) }));
     })
     .await;
     let busy = &b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"[..];

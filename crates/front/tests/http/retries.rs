@@ -24,7 +24,7 @@ fn rule(config: &mut ghost::Config) -> &mut ghost::Route {
 }
 
 async fn front(endpoints: &[SocketAddr], retry: Retry) -> Front {
-    Front::with(endpoints, |config| rule(config).retry = Some(retry)).await
+    Front::with(endpoints, |config| rule(config).retry = Some(Box::new(retry))).await
 }
 
 /// How many requests came, all connections together.
@@ -138,7 +138,7 @@ async fn a_try_that_takes_too_long_is_given_up_and_the_next_one_answers() {
         }
     });
     let front = Front::with(&[address], |config| {
-        rule(config).retry = Some(retry(2, &[]));
+        rule(config).retry = Some(Box::new(retry(2, &[])));
         rule(config).timeouts =
             Some(RuleTimeouts { backend_request_seconds: Some(0.3), request_seconds: Some(10.0) });
     })
@@ -154,7 +154,7 @@ async fn the_timeout_of_the_request_covers_all_tries_and_pauses() {
     let answers = vec![BUSY; 50];
     origin.will_answer(&answers);
     let front = Front::with(&[origin.address], |config| {
-        rule(config).retry = Some(Retry { backoff_seconds: Some(0.2), ..retry(20, &[503]) });
+        rule(config).retry = Some(Box::new(Retry { backoff_seconds: Some(0.2), ..retry(20, &[503]) }));
         rule(config).timeouts = Some(RuleTimeouts { request_seconds: Some(0.7), ..RuleTimeouts::default() });
     })
     .await;

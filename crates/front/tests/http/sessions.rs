@@ -29,7 +29,7 @@ async fn origins(count: usize) -> Vec<Origin> {
 
 async fn front(origins: &[Origin], session: SessionPersistence) -> Front {
     let addresses: Vec<_> = origins.iter().map(|origin| origin.address).collect();
-    Front::with(&addresses, |config| rule(config).session_persistence = Some(session)).await
+    Front::with(&addresses, |config| rule(config).session_persistence = Some(Box::new(session))).await
 }
 
 fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
@@ -113,7 +113,7 @@ async fn forged_cookies_and_endpoints_that_are_gone_get_a_new_session() {
         .map(|(_, o)| o.address)
         .collect();
     let mut config = crate::support::to(&left, front.port);
-    rule(&mut config).session_persistence = Some(session(SessionBy::Cookie, "sid"));
+    rule(&mut config).session_persistence = Some(Box::new(session(SessionBy::Cookie, "sid")));
     front.http.route_by(std::sync::Arc::new(router::Router::compile(&config).unwrap().router));
     let (next, new) = get(&front, &shown(&cookie)).await;
     assert_ne!(next, first);
@@ -127,7 +127,7 @@ async fn an_endpoint_that_takes_no_connections_hands_its_sessions_to_others() {
     let dead = crate::support::free_port();
     let addresses = [origins[0].address, ([127, 0, 0, 1], dead).into(), origins[1].address];
     let change = |config: &mut ghost::Config| {
-        rule(config).session_persistence = Some(session(SessionBy::Cookie, "sid"));
+        rule(config).session_persistence = Some(Box::new(session(SessionBy::Cookie, "sid")));
     };
     let front = Front::with(&addresses, change).await;
     // It is there for one request.
@@ -167,7 +167,7 @@ async fn a_session_decides_the_group_whatever_the_weights_become() {
         for (group, weight) in rule(config).backend_groups.iter_mut().zip(weights) {
             group.weight = weight;
         }
-        rule(config).session_persistence = Some(session(SessionBy::Cookie, "sid"));
+        rule(config).session_persistence = Some(Box::new(session(SessionBy::Cookie, "sid")));
     };
     let addresses = [origins[0].address, origins[1].address];
     let front = Front::with(&addresses, |config| groups(config, [1, 0])).await;

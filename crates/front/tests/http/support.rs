@@ -175,8 +175,10 @@ impl Front {
     ) -> Self {
         let change = |config: &mut ghost::Config| {
             for route in config.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes) {
-                route.cache_policy =
-                    Some(model::CachePolicy { default_ttl_seconds: Some(60.0), ..Default::default() });
+                route.cache_policy = Some(Box::new(model::CachePolicy {
+                    default_ttl_seconds: Some(60.0),
+                    ..Default::default()
+                }));
             }
             change(config);
         };

@@ -1,13 +1,13 @@
 //! The chaperone in a pod: fed by the API server, and telling the operator what it serves.
 
+mod kept;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use certificate::Pem;
-use chaperone::{Desired, Event, Feeder as DesiredFeeder, FrontPart, Ghost, LastGood, Reporter, Source};
+use chaperone::{Desired, Event, Feeder as DesiredFeeder, FrontPart, Ghost, Reporter, Source};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -15,12 +15,13 @@ use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
 use model::Report;
 use model::routing::{Routing, Vhost};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use source::kubernetes::{Pod, Stored};
 use tokio::sync::watch;
 use translate::{EndpointIndex, TlsGroups, packing, workload};
 
+pub(super) use self::kept::Kept;
+use self::kept::KeptConfiguration;
 use crate::external::Externals;
 
 /// Between tries to tell the operator something.
@@ -113,7 +114,8 @@ impl Feeder {
         idle: bool,
     ) -> anyhow::Result<Option<KeptConfiguration>> {
         let begun = Instant::now();
-        let read = self.pod.stored().await.map_err(anyhow::Error::from);
+        let known = last.base.as_ref().map(|base| base.sha256.clone());
+        let read = self.pod.stored(known.as_deref()).await.map_err(anyhow::Error::from);
         let mut trouble = read.and_then(|stored| last.take(stored, &self.namespace)).err();
         // Where something newer cannot be read, endpoints and certificates of what is served are followed all the same.
         if last.text.is_none()
@@ -144,12 +146,18 @@ impl Feeder {
         self.reporter.set_idle(last.is_idle());
         let mut making = std::mem::take(last);
         // Many hosts take their time.
-        let (made, certificates, given_back) = tokio::task::spawn_blocking(move || {
+        let made = tokio::task::spawn_blocking(move || {
             let made = making.desired(&slices, &certificates, None, idle);
             (made, certificates, making)
-        })
-        .await
-        .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+        });
+        let (made, certificates, given_back) = match made.await {
+            Ok(made) => made,
+            Err(e) => match e.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime ends.
+                Err(e) => return Err(e.into()),
+            },
+        };
         *last = given_back;
         let (desired, tls) = made?;
         tracing::debug!("routing.json read in {taken:?}, ghost.json made in {:?}", begun.elapsed() - taken);
@@ -376,158 +384,6 @@ fn certificates(data: &BTreeMap<String, ByteString>) -> BTreeMap<String, Pem> {
     pairs.collect()
 }
 
-/// A configuration on disk: in the pod's memory, and gone with it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct KeptConfiguration {
-    #[serde(skip)]
-    tag: Option<Arc<str>>,
-    vcl: String,
-    routing: String,
-    ghost: String,
-    /// Both of its files. The base is in one of its own: it is large, and seldom another.
-    #[serde(skip)]
-    files: Option<Ghost>,
-    #[serde(default)]
-    base_name: Option<String>,
-    /// What a base and the rest say to the front.
-    #[serde(default)]
-    front: Option<Routing>,
-    /// Endpoints of TLSRoutes.
-    #[serde(default)]
-    tls: TlsGroups,
-    /// In a file of their own, which varnishd cannot read.
-    #[serde(skip)]
-    certificates: BTreeMap<String, (String, String)>,
-}
-
-impl KeptConfiguration {
-    fn certificates(&self) -> BTreeMap<String, Pem> {
-        let pem = |(chain, key): &(String, String)| Pem {
-            chain: chain.clone().into_bytes(),
-            key: key.clone().into_bytes(),
-        };
-        self.certificates.iter().map(|(name, pair)| (name.clone(), pem(pair))).collect()
-    }
-}
-
-/// The files of it: in the work directory, and private keys where neither varnishd nor the log sidecar can read them.
-#[derive(Debug, Clone)]
-pub(super) struct Kept {
-    configuration: PathBuf,
-    certificates: PathBuf,
-    /// Those that were written last.
-    written: Arc<BTreeMap<String, (String, String)>>,
-}
-
-impl Kept {
-    pub(super) fn new(work_dir: &Path) -> Self {
-        Self {
-            configuration: work_dir.join("last-configuration.json"),
-            certificates: super::private_dir(work_dir).join("last-certificates.json"),
-            written: Arc::default(),
-        }
-    }
-
-    /// It must be there before varnishd starts, to be hidden from it.
-    pub(super) fn prepare(&self) {
-        let Some(dir) = self.certificates.parent() else { return };
-        if let Err(e) = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir) {
-            tracing::warn!("{}: {e}; a restart without API server would have no certificates", dir.display());
-        }
-    }
-
-    /// The VCL that was last in use.
-    pub(super) fn last_good(&self) -> LastGood {
-        self.read().map_or_else(LastGood::default, |kept| LastGood::of(&kept.vcl))
-    }
-
-    fn read(&self) -> Option<KeptConfiguration> {
-        let json = std::fs::read(&self.configuration).ok()?;
-        let mut kept: KeptConfiguration = serde_json::from_slice(&json).ok()?;
-        // Without them, plain HTTP is served all the same.
-        let pairs = std::fs::read(&self.certificates).ok();
-        kept.certificates = pairs.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
-        let base = match &kept.base_name {
-            Some(name) => Some((name.as_str(), std::fs::read(self.base(name)).ok()?.into())),
-            None => None,
-        };
-        kept.files = Some(Ghost::read(kept.ghost.as_bytes().into(), base).ok()?);
-        Some(kept)
-    }
-
-    fn base(&self, name: &str) -> PathBuf {
-        self.configuration.with_file_name(format!("last-{name}"))
-    }
-
-    /// [`Self::write`] aside from all tasks. Gives itself back, as it knows what it wrote.
-    async fn write_aside(&self, configuration: KeptConfiguration) -> Self {
-        let mut kept = self.clone();
-        let writing = tokio::task::spawn_blocking(move || {
-            kept.write(configuration);
-            kept
-        });
-        // A writer that panicked knows nothing.
-        writing.await.unwrap_or_else(|_| Self { written: Arc::default(), ..self.clone() })
-    }
-
-    /// Whole or not at all. Without it, a restart waits for the API server. What is there already is not written again.
-    fn write(&mut self, mut configuration: KeptConfiguration) {
-        let certificates = std::mem::take(&mut configuration.certificates);
-        let base = configuration.files.as_ref().and_then(|files| files.base.as_ref());
-        let written = serde_json::to_vec(&configuration).map_err(std::io::Error::other).and_then(|json| {
-            if let Some(base) = base
-                && !self.base(&base.name).exists()
-            {
-                put(&self.base(&base.name), &base.bytes)?;
-            }
-            if certificates != *self.written || !self.certificates.exists() {
-                put(&self.certificates, &serde_json::to_vec(&certificates)?)?;
-            }
-            put(&self.configuration, &json)
-        });
-        match written {
-            Ok(()) => {
-                self.written = Arc::new(certificates);
-                self.tidy(base.map(|base| &*base.name));
-            }
-            Err(e) => tracing::warn!(
-                "{}: {e}; a restart without API server would have nothing to serve",
-                self.configuration.display()
-            ),
-        }
-    }
-
-    /// Takes bases away that nothing names any more.
-    fn tidy(&self, kept: Option<&str>) {
-        let Some(files) = self.configuration.parent().and_then(|dir| std::fs::read_dir(dir).ok()) else {
-            return;
-        };
-        for file in files.flatten() {
-            let name = file.file_name();
-            let base = name.to_str().and_then(|name| name.strip_prefix("last-ghost-base-"));
-            let is_kept = kept.is_some_and(|kept| self.base(kept) == file.path());
-            if base.is_some() && !is_kept {
-                let _ = std::fs::remove_file(file.path());
-            }
-        }
-    }
-}
-
-fn put(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir)?;
-    }
-    let beside = path.with_extension("new");
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(bytes).and_then(|()| std::fs::rename(&beside, path)).inspect_err(|_| {
-        // Half a file takes room that a full directory needs.
-        let _ = std::fs::remove_file(&beside);
-    })
-}
-
 /// Tells the operator, under the pod's name, whatever changes in what is served.
 pub(super) async fn report(
     client: Client,
@@ -578,229 +434,4 @@ pub(super) async fn report(
 mod starting;
 
 #[cfg(test)]
-mod tests {
-    use model::ghost::Config;
-    use model::routing::{Route, Vhost};
-
-    use super::*;
-
-    fn routing(hosts: &[impl AsRef<str>]) -> Routing {
-        let host = |name: &str| {
-            let route = Route {
-                service: Some("shop".to_owned()),
-                namespace: Some("default".to_owned()),
-                port: Some(80),
-                route_name: format!("default/{name}"),
-                ..Route::default()
-            };
-            (name.to_owned(), Vhost { routes: vec![route], ..Vhost::default() })
-        };
-        let listeners = vec![model::Listener {
-            name: "http".to_owned(),
-            socket: "http-80".to_owned(),
-            hostname: None,
-            tls: None,
-        }];
-        Routing {
-            listeners,
-            vhosts: hosts.iter().map(|name| host(name.as_ref())).collect(),
-            ..Routing::default()
-        }
-    }
-
-    fn hosts(numbers: std::ops::Range<usize>) -> Vec<String> {
-        numbers.map(|number| format!("h{number}")).collect()
-    }
-
-    fn slice(address: &str) -> Arc<EndpointSlice> {
-        let slice = json!({
-            "metadata": {"name": "s", "namespace": "default", "labels": {"kubernetes.io/service-name": "shop"}},
-            "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": [address]}],
-        });
-        Arc::new(serde_json::from_value(slice).unwrap())
-    }
-
-    fn stored(new: &Routing, base: &Routing) -> Stored {
-        let bytes = serde_json::to_vec(base).unwrap().into();
-        Stored {
-            main_vcl: Some("vcl 4.1;".to_owned()),
-            routing: Some(serde_json::to_string(&new.since(base, "abc")).unwrap()),
-            base: Some(source::kubernetes::Base { sha256: "abc".to_owned(), bytes }),
-        }
-    }
-
-    #[test]
-    fn ports_of_the_pod_itself_are_no_endpoints() {
-        let on = |address: &str, port: u16| {
-            let slice = json!({
-                "metadata": {"name": format!("s-{port}"), "namespace": "default", "labels": {"kubernetes.io/service-name": "shop"}},
-                "addressType": "IPv4", "ports": [{"port": port}], "endpoints": [{"addresses": [address]}],
-            });
-            Arc::new(serde_json::from_value::<EndpointSlice>(slice).unwrap())
-        };
-        let mut routing = routing(&["a"]);
-        let listener = |name: &str| json!({"name": name, "socket": name});
-        routing.listeners =
-            serde_json::from_value(json!([listener("http-80"), listener("https-443")])).unwrap();
-        let text = serde_json::to_string(&routing).unwrap();
-        let mut last = Last { own_ports: vec![8081, 6082, 9000], ..Last::default() };
-        last.take(Stored { main_vcl: None, routing: Some(text), base: None }, "default").unwrap();
-        let own = [8081, 6082, 9000, 80, 443].map(|port| on("127.0.0.1", port));
-        let slices: Vec<_> = own.into_iter().chain([on("10.0.0.1", 8081), on("127.0.0.1", 8080)]).collect();
-        let desired = last.desired(&slices, &BTreeMap::new(), None, false).unwrap().0;
-        let ghost: Config = serde_json::from_slice(&desired.ghost.as_ref().unwrap().bytes).unwrap();
-        let backends = &ghost.vhosts["a"].routes[0].backend_groups[0].backends;
-        let used: Vec<String> = backends.iter().map(|one| format!("{}:{}", one.address, one.port)).collect();
-        assert_eq!(used, ["10.0.0.1:8081", "127.0.0.1:8080"]);
-    }
-
-    #[test]
-    fn what_has_changed_since_a_base_is_told_to_ghost_with_the_same_base() {
-        let (base, new) = (routing(&hosts(0..100)), routing(&hosts(1..101)));
-        let mut last = Last::default();
-        let mut fed = |new: &Routing, slice: &Arc<EndpointSlice>| {
-            last.take(stored(new, &base), "default").unwrap();
-            assert!(last.namespaces().contains("default") && !last.is_idle());
-            let slices = [Arc::clone(slice)];
-            let desired = last.desired(&slices, &BTreeMap::new(), None, false).unwrap().0;
-            let ghost = desired.ghost.unwrap();
-            let ghost_base = ghost.base.clone().unwrap();
-            let head: Config = serde_json::from_slice(&ghost.bytes).unwrap();
-            assert_eq!(head.base.as_deref(), Some(&*ghost_base.name));
-            let (whole, _) = translate::resolve(new, &EndpointIndex::new([&**slice]));
-            assert_eq!(ghost.config().unwrap(), whole);
-            (ghost_base.name, desired.tag, head.vhosts.len())
-        };
-        let slice_one = slice("10.0.0.1");
-        let (first, one, _) = fed(&base, &slice_one);
-        let (second, two, changed) = fed(&new, &slice_one);
-        assert_eq!((&first, changed), (&second, 1));
-        assert_ne!(one, two);
-        // Other endpoints of all hosts make another base.
-        let (third, again, _) = fed(&new, &slice("10.0.0.2"));
-        assert_ne!(second, third);
-        assert_eq!(two, again);
-    }
-
-    #[test]
-    fn namespaces_of_hosts_that_are_gone_are_not_watched() {
-        let mut base = routing(&["a", "b", "c"]);
-        for (host, namespace) in [("b", "second"), ("c", "third")] {
-            base.vhosts.get_mut(host).unwrap().routes[0].namespace = Some(namespace.to_owned());
-        }
-        let mut last = Last::default();
-        let mut namespaces = |new: &Routing| {
-            last.take(stored(new, &base), "default").unwrap();
-            Vec::from_iter(last.namespaces()).join(" ")
-        };
-        assert_eq!(namespaces(&base), "default second third");
-        let mut fewer = base.clone();
-        fewer.vhosts.remove("b");
-        fewer.vhosts.get_mut("c").unwrap().routes[0].namespace = Some("other".to_owned());
-        assert_eq!(namespaces(&fewer), "default other");
-    }
-
-    #[test]
-    fn names_of_listeners_are_those_of_base_and_rest() {
-        let with = |names: &[&str]| {
-            let hosts = names.iter().map(|name| ((*name).to_owned(), vec!["default/pair".to_owned()]));
-            let tls = model::ListenerTls { hosts: hosts.collect(), ..Default::default() };
-            let mut routing = routing(&["a", "b"]);
-            routing.listeners[0].socket = "https-443".to_owned();
-            routing.listeners[0].tls = Some(tls);
-            routing
-        };
-        let made = rcgen::generate_simple_self_signed(vec!["a".to_owned()]).unwrap();
-        let pem =
-            Pem { chain: made.cert.pem().into_bytes(), key: made.signing_key.serialize_pem().into_bytes() };
-        let pairs = BTreeMap::from([("default/pair".to_owned(), pem)]);
-        let names = |desired: &Desired| -> Vec<String> {
-            let hosts = desired.tls.listeners.iter().flat_map(|listener| &listener.hosts);
-            hosts.filter_map(|host| host.hostname.clone()).collect()
-        };
-        let mut last = Last::default();
-        last.take(stored(&with(&["b", "c"]), &with(&["a", "b"])), "default").unwrap();
-        let (desired, tls) = last.desired(&[slice("10.0.0.1")], &pairs, None, false).unwrap();
-        assert_eq!(names(&desired), ["b", "c"]);
-        // And a start without API server has them, too.
-        let dir = tempfile::tempdir().unwrap();
-        let work_dir = dir.path().join("varnish");
-        let mut kept = Kept::new(&work_dir);
-        kept.write(last.keep(&desired, tls, &pairs).unwrap());
-        let found = kept.read().unwrap();
-        let mut restored = Last::default();
-        restored.restore(&found);
-        let (again, _) = restored.desired(&[], &found.certificates(), Some(&found), false).unwrap();
-        assert_eq!(names(&again), ["b", "c"]);
-        // varnishd reads the work directory: no private key is in there.
-        for file in std::fs::read_dir(&work_dir).unwrap() {
-            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-            assert!(!text.contains("PRIVATE KEY"), "{text}");
-        }
-    }
-
-    /// While pods are replaced, those of both arrangements read the same routing.json.
-    #[test]
-    fn the_pods_arrangement_decides_who_opens_plain_ports() {
-        let base = routing(&["a"]);
-        for (http_in_front, written) in [(true, true), (true, false), (false, true), (false, false)] {
-            let new = Routing { http_in_front: written, ..routing(&["a", "b"]) };
-            let mut last = Last { http_in_front, ..Last::default() };
-            last.take(stored(&new, &base), "default").unwrap();
-            let (desired, tls) = last.desired(&[slice("10.0.0.1")], &BTreeMap::new(), None, false).unwrap();
-            let open = |desired: &Desired| {
-                let sockets: Vec<_> = desired.tls.listeners.iter().map(|one| one.socket.clone()).collect();
-                (desired.tls.http, sockets)
-            };
-            let expected = if http_in_front { vec!["http-80".to_owned()] } else { Vec::new() };
-            assert_eq!(open(&desired), (http_in_front, expected));
-            // So it is after a restart without API server.
-            let kept = last.keep(&desired, tls, &BTreeMap::new()).unwrap();
-            let mut restored = Last { http_in_front, ..Last::default() };
-            restored.restore(&kept);
-            let (again, _) = restored.desired(&[], &BTreeMap::new(), Some(&kept), false).unwrap();
-            assert_eq!(open(&again), open(&desired));
-        }
-    }
-
-    #[test]
-    fn a_base_that_is_not_the_files_is_refused() {
-        let base = routing(&["a"]);
-        let wrong = Stored { base: None, ..stored(&base, &base) };
-        let error = Last::default().take(wrong, "default").unwrap_err();
-        assert!(error.to_string().contains("another base"), "{error}");
-    }
-
-    #[test]
-    fn a_full_directory_keeps_what_was_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("last-configuration.json");
-        put(&path, b"good").unwrap();
-        let beside = path.with_extension("new");
-        std::os::unix::fs::symlink("/dev/full", &beside).unwrap();
-        let error = put(&path, b"newer").unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-        assert_eq!(std::fs::read(&path).unwrap(), b"good");
-        assert!(beside.symlink_metadata().is_err(), "half a file is left");
-        put(&path, b"newer").unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"newer");
-    }
-
-    #[test]
-    fn what_was_served_is_kept_with_its_base() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut kept = Kept::new(&dir.path().join("varnish"));
-        let base = routing(&hosts(0..100));
-        let mut last = Last::default();
-        last.take(stored(&routing(&hosts(0..99)), &base), "default").unwrap();
-        let (desired, tls) = last.desired(&[slice("10.0.0.1")], &BTreeMap::new(), None, false).unwrap();
-        kept.write(last.keep(&desired, tls, &BTreeMap::new()).unwrap());
-        let found = kept.read().unwrap();
-        let mut restored = Last::default();
-        restored.restore(&found);
-        let (again, _) = restored.desired(&[], &BTreeMap::new(), Some(&found), false).unwrap();
-        assert_eq!(again, desired);
-        // Before its base is read, the rest of it is not the whole.
-        assert!(restored.desired(&[], &BTreeMap::new(), None, false).is_err());
-    }
-}
+mod tests;

@@ -78,7 +78,7 @@ prop_compose! {
             method: method.map(str::to_owned),
             headers,
             query_params,
-            filters: redirects.then_some(redirect),
+            filters: redirects.then(|| Box::new(redirect)),
             backend_groups,
             listeners,
             listener_names,

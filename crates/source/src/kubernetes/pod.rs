@@ -35,8 +35,6 @@ pub struct Pod {
     /// Further ones, from number 1 on.
     more_certificates: Mutex<Vec<Store<Secret>>>,
     slices: Mutex<BTreeMap<String, Store<EndpointSlice>>>,
-    /// The last routing.json out of shards, by its SHA-256.
-    joined: tokio::sync::Mutex<Option<(String, Arc<[u8]>)>>,
     changed: Signal,
 }
 
@@ -60,6 +58,7 @@ pub struct Stored {
 pub struct Base {
     /// As routing.json calls it.
     pub sha256: String,
+    /// Empty where the caller has them.
     pub bytes: Arc<[u8]>,
 }
 
@@ -103,7 +102,6 @@ impl Pod {
             namespace: namespace.to_owned(),
             gateway: gateway.to_owned(),
             slices: Mutex::default(),
-            joined: tokio::sync::Mutex::default(),
             changed,
         }
     }
@@ -117,14 +115,19 @@ impl Pod {
         self.certificates.synced().await;
     }
 
-    /// main.vcl and routing.json; absent until the operator has written them.
-    pub async fn stored(&self) -> Result<Stored, Error> {
+    /// main.vcl and routing.json; absent until the operator has written them. `known`: the base that the caller has read already,
+    /// by its SHA-256; its bytes are not read again.
+    pub async fn stored(&self, known: Option<&str>) -> Result<Stored, Error> {
         let key = Key::new(&self.namespace, workload::vcl_config_map(&self.gateway));
         loop {
             let Some(config) = self.config.get(&key) else { return Ok(Stored::default()) };
             let main_vcl = config.data.as_ref().and_then(|data| data.get(packing::MAIN_VCL)).cloned();
             let packing::Stored { json, base } = packing::stored(&config)?;
             let Some(index) = base else { return Ok(Stored { main_vcl, routing: json, base: None }) };
+            if known == Some(index.sha256.as_str()) {
+                let base = Some(Base { bytes: Arc::default(), sha256: index.sha256 });
+                return Ok(Stored { main_vcl, routing: json, base });
+            }
             let is_newest = || self.config.get(&key).is_some_and(|newest| Arc::ptr_eq(&newest, &config));
             // What is old may have lost its shards meanwhile.
             if let Some(bytes) = self.join(&index, is_newest).await? {
@@ -136,10 +139,6 @@ impl Pod {
 
     /// `None`: it is no longer the newest.
     async fn join(&self, index: &Index, is_newest: impl Fn() -> bool) -> Result<Option<Arc<[u8]>>, Error> {
-        let mut joined = self.joined.lock().await;
-        if let Some((_, bytes)) = joined.as_ref().filter(|(sha256, _)| *sha256 == index.sha256) {
-            return Ok(Some(Arc::clone(bytes)));
-        }
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut parts = Vec::with_capacity(index.shards.len());
         for name in &index.shards {
@@ -148,9 +147,7 @@ impl Pod {
                 None => return Ok(None),
             }
         }
-        let bytes: Arc<[u8]> = packing::join(index, &parts)?.into();
-        *joined = Some((index.sha256.clone(), Arc::clone(&bytes)));
-        Ok(Some(bytes))
+        Ok(Some(packing::join(index, &parts)?.into()))
     }
 
     /// The data of all Secrets with the pairs of listeners. Those that are new are waited for.

@@ -51,6 +51,9 @@ impl<'de, T: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for
                 annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
             }
         }
+        if T::kind(&()) == "EndpointSlice" {
+            leave_endpoints(&mut raw);
+        }
         let metadata = raw.get("metadata").cloned().unwrap_or_default();
         let metadata = ObjectMeta::deserialize(metadata).map_err(D::Error::custom)?;
         let mut ignored = Vec::new();
@@ -74,6 +77,24 @@ impl<'de, T: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for
             ignored.clear();
         }
         Ok(Self { metadata, ignored, object })
+    }
+}
+
+/// Takes away what is not read of an EndpointSlice. There are as many as Services, and two thirds of each are references to pods and
+/// their owners.
+fn leave_endpoints(raw: &mut Value) {
+    const METADATA: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "labels"];
+    const ENDPOINT: [&str; 2] = ["addresses", "conditions"];
+    if let Some(metadata) = raw.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|name, _| METADATA.contains(&name.as_str()));
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            labels.retain(|name, _| name == "kubernetes.io/service-name");
+        }
+    }
+    for endpoint in raw.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(endpoint) = endpoint.as_object_mut() {
+            endpoint.retain(|name, _| ENDPOINT.contains(&name.as_str()));
+        }
     }
 }
 
@@ -123,9 +144,40 @@ mod tests {
     use api::VarnishCachePolicy;
     use gateway_api::experimental::httproutes::HttpRoute;
     use gateway_api::gateways::Gateway;
+    use k8s_openapi::api::discovery::v1::EndpointSlice;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn of_an_endpoint_slice_only_what_is_read_is_kept() {
+        let slice = json!({
+            "metadata": {
+                "name": "web-1", "namespace": "shop", "uid": "u", "resourceVersion": "7", "generateName": "web-",
+                "labels": {"kubernetes.io/service-name": "web", "app": "web"}, "annotations": {"a": "b"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": "s"}],
+            },
+            "addressType": "IPv4",
+            "endpoints": [{
+                "addresses": ["10.0.0.1"], "conditions": {"ready": false}, "nodeName": "one", "zone": "z",
+                "targetRef": {"kind": "Pod", "name": "web-1-x", "namespace": "shop", "uid": "p"},
+            }],
+            "ports": [{"name": "http", "port": 80}],
+        });
+        let expected = json!({
+            "metadata": {
+                "name": "web-1", "namespace": "shop", "uid": "u", "resourceVersion": "7",
+                "labels": {"kubernetes.io/service-name": "web"},
+            },
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": false}}],
+            "ports": [{"name": "http", "port": 80}],
+        });
+        let read: Read<EndpointSlice> = serde_json::from_value(slice).unwrap();
+        let expected: EndpointSlice = serde_json::from_value(expected).unwrap();
+        assert_eq!(read.object.unwrap(), expected);
+        assert_eq!(read.metadata, expected.metadata);
+    }
 
     fn why<T: DeserializeOwned + Resource<DynamicType = ()>>(spec: &Value) -> Option<String> {
         let raw = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": spec});

@@ -198,8 +198,8 @@ impl Rule {
             filters: set(&asked.filters),
             mirrors: asked.mirrors.clone(),
             timeouts: upstream.timeouts,
-            retry: upstream.retry.clone(),
-            session_persistence: upstream.session.clone(),
+            retry: upstream.retry.clone().map(Box::new),
+            session_persistence: upstream.session.clone().map(Box::new),
             kind: self.kind,
             route_name: self.route_name.clone(),
             rule_name: self.rule_name.clone(),
@@ -228,6 +228,6 @@ impl Rule {
 }
 
 /// Most rules have none: they are not written.
-fn set(filters: &Filters) -> Option<Filters> {
-    (*filters != Filters::default()).then(|| filters.clone())
+fn set(filters: &Filters) -> Option<Box<Filters>> {
+    (*filters != Filters::default()).then(|| Box::new(filters.clone()))
 }

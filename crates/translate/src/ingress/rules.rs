@@ -305,7 +305,7 @@ impl Reader<'_> {
             balancing: Some(Balancing::RoundRobin),
             // As the origin says, and as Varnish does by itself: whoever brings a Cookie gets no page of others, and others
             // get none of his.
-            cache_policy: Some(CachePolicy { cookies_pass: true, ..CachePolicy::default() }),
+            cache_policy: Some(Box::new(CachePolicy { cookies_pass: true, ..CachePolicy::default() })),
             ..Route::default()
         })
     }

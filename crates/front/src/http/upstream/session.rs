@@ -272,7 +272,7 @@ mod tests {
         let route = ghost::Route {
             backend_groups: vec![group],
             route_name: "shop/cart".into(),
-            session_persistence: Some(session.clone()),
+            session_persistence: Some(Box::new(session.clone())),
             ..ghost::Route::default()
         };
         let mut config = ghost::Config::default();

@@ -1,6 +1,7 @@
 //! What a pod that starts serves before the API server has answered, on an API server of our own.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -64,7 +65,7 @@ fn list(kind: &str, api_version: &str, items: &serde_json::Value) -> (u16, serde
 
 fn slices(address: &str) -> (u16, serde_json::Value) {
     let slice = json!({
-        "metadata": {"name": "s", "namespace": "shops", "labels": {SERVICE_NAME_LABEL: "shop"}},
+        "metadata": {"name": "s", "namespace": "shops", "labels": {"kubernetes.io/service-name": "shop"}},
         "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": [address]}],
     });
     list("EndpointSlice", "discovery.k8s.io/v1", &json!([slice]))
