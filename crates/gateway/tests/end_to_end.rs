@@ -24,6 +24,7 @@ mod external_names;
 mod files;
 mod grpc;
 mod h2_backends;
+mod hot;
 mod ingress;
 mod invalidation;
 mod lifecycle;

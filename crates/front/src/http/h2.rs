@@ -168,7 +168,7 @@ async fn wait(
         }
     };
     // They may have come together with the answer.
-    while let Some(Ok(hint)) = hints.as_mut().map(mpsc::Receiver::try_recv) {
+    while let Some(Ok(hint)) = hints.as_mut().map(|hints| hints.try_recv()) {
         let _ = respond.send_informational(hint);
     }
     Some(response)

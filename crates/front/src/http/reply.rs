@@ -258,11 +258,10 @@ impl<S: Peer> Reply<S> {
         }
     }
 
-    /// Reads the body into `to`. False where it has more than `most` bytes, or trailers; then some of it is left.
+    /// Reads the body into `to`. False where it has more than `most` bytes; then some of it is left.
     pub(crate) async fn collect(&mut self, to: &mut BytesMut, most: usize) -> io::Result<bool> {
-        while let Some(frame) = poll_fn(|cx| self.poll_frame(cx)).await {
-            let Ok(part) = frame?.into_data() else { return Ok(false) };
-            to.extend_from_slice(&part);
+        while let Some(part) = poll_fn(|cx| self.poll_data(cx)).await {
+            to.extend_from_slice(&part?);
             if to.len() > most {
                 return Ok(false);
             }
@@ -315,6 +314,12 @@ impl<S: Peer> Reply<S> {
             return Poll::Pending;
         }
         Poll::Ready(frame)
+    }
+
+    /// Of a body without trailers.
+    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        let frame = ready!(self.poll_frame(cx));
+        Poll::Ready(frame.map(|frame| frame?.into_data().or_else(|_| broken())))
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {

@@ -71,11 +71,11 @@ async fn every_mirror_gets_what_the_origin_gets() {
         let set = vec![Header { name: "X-Set".into(), value: "by the rule".into() }];
         let modifier = HeaderModifier { set, ..HeaderModifier::default() };
         rule(config).filters =
-            Some(Filters { request_header_modifier: Some(modifier), ..Filters::default() });
+            Some(Box::new(Filters { request_header_modifier: Some(modifier), ..Filters::default() }));
         let set = vec![Header { name: "X-Backend".into(), value: "origin alone".into() }];
         let modifier = HeaderModifier { set, ..HeaderModifier::default() };
         rule(config).backend_groups[0].filters =
-            Some(Filters { request_header_modifier: Some(modifier), ..Filters::default() });
+            Some(Box::new(Filters { request_header_modifier: Some(modifier), ..Filters::default() }));
     })
     .await;
     let post =
@@ -113,7 +113,7 @@ async fn a_mirror_of_one_backend_gets_what_that_backend_gets() {
         second.backends = vec![ghost::Endpoint { address: other.address.ip(), port: other.address.port() }];
         second.name = Some("test/other:80".into());
         rule.backend_groups[0].filters =
-            Some(Filters { request_header_modifier: Some(modifier), ..Filters::default() });
+            Some(Box::new(Filters { request_header_modifier: Some(modifier), ..Filters::default() }));
         rule.backend_groups[0].mirrors = vec![mirror(of_backend.address, None)];
         rule.backend_groups.push(second);
         rule.mirrors = vec![mirror(of_rule.address, None)];
