@@ -287,7 +287,10 @@ fn two_gateways_in_one_process_share_no_hot_object() {
         cache_policy("two", "two", "  forcedTTL: 10m"),
     ];
     let scene = Scene::new(&objects.concat());
-    let _program = scene.serve();
+    let program = scene.start();
+    for name in ["one", "two"] {
+        program.wait_for_line(&[&format!("Gateway default/{name}: reloaded")]);
+    }
     let ask = Ask::get(HOST, "/same");
     for (port, name) in ports.into_iter().zip(["one", "two"]) {
         assert_eq!(heat(port, &ask).origin(), name);

@@ -75,7 +75,7 @@ mod tests {
     fn only_datagrams_with_the_proof_are_read() {
         let event = Event::Hints { request: u64::MAX, links: vec!["</a.css>; rel=preload".to_owned()] };
         let datagram = event.datagram(b"proof").unwrap();
-        assert_eq!(Event::read(&datagram, b"proof"), Some(event.clone()));
+        assert_eq!(Event::read(&datagram, b"proof"), Some(event));
         for other in [&b"proo"[..], b"prooF", b"", b"proof2"] {
             assert_eq!(Event::read(&datagram, other), None);
         }

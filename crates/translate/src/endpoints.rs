@@ -323,8 +323,6 @@ mod tests {
         assert!(second.differing(&fresh).is_empty() && fresh.differing(&second).is_empty());
         let unchanged = |index: &EndpointIndex| Arc::clone(&index.services["b"]["one"]);
         assert!(Arc::ptr_eq(&unchanged(&first), &unchanged(&second)));
-        assert!(
-            second.has_same_own_ports(&first) && !second.clone().refusing([80]).has_same_own_ports(&first)
-        );
+        assert!(second.has_same_own_ports(&first) && !second.refusing([80]).has_same_own_ports(&first));
     }
 }

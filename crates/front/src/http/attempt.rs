@@ -18,8 +18,8 @@ use tokio::time::timeout;
 use super::body::{ClientBody, OriginBody, Progress};
 use super::health::Fault;
 use super::multiplexed;
-use super::plain;
 use super::origin::{Answered, Failure, Patience};
+use super::plain;
 use super::pool::{self, Key, Lease, Unconnected};
 use super::record::Watch;
 use super::reply;
@@ -195,7 +195,9 @@ async fn by_itself(
             }
             // An origin may close a connection while the request is on its way to it. Not by another that was kept: they may all have
             // been closed together.
-            plain::Unanswered::Read(reply::NoAnswer::Closed) if is_kept && is_idempotent(request.method()) => {
+            plain::Unanswered::Read(reply::NoAnswer::Closed)
+                if is_kept && is_idempotent(request.method()) =>
+            {
                 pooled = false;
             }
             plain::Unanswered::Read(reply::NoAnswer::Closed) => return Err(NoAnswer::Closed.after(is_kept)),

@@ -159,7 +159,7 @@ mod tests {
     fn a_hint_is_for_the_request_that_waits_and_for_no_other() {
         let waiting = Waiting::default();
         let (tell, mut hints) = mpsc::channel(1);
-        let ticket = waiting.enter(&Hints(tell.clone())).unwrap();
+        let ticket = waiting.enter(&Hints(tell)).unwrap();
         let number = ticket.number;
         assert!(waiting.find(number).is_some());
         // The same place, another request.

@@ -51,7 +51,8 @@ pub(crate) fn head(request: &Request<ClientBody>, host: Option<&str>) -> Option<
     };
     // Names and values were checked when they were read, or made: no line end is in them.
     for (name, value) in request.headers() {
-        let is_framing = *name == header::TRANSFER_ENCODING || *name == header::CONTENT_LENGTH && value != "0";
+        let is_framing =
+            *name == header::TRANSFER_ENCODING || *name == header::CONTENT_LENGTH && value != "0";
         // Without a body there is nothing to frame.
         if !is_framing {
             line(name.as_str(), value.as_bytes());

@@ -399,11 +399,7 @@ enum Reached<C> {
 }
 
 /// Without file descriptors a request waits for a connection that another one gives back, or closes.
-async fn reach<C, F>(
-    endpoint: SocketAddr,
-    patience: Duration,
-    kept: impl Fn() -> F,
-) -> io::Result<Reached<C>>
+async fn reach<C, F>(endpoint: SocketAddr, patience: Duration, kept: impl Fn() -> F) -> io::Result<Reached<C>>
 where
     F: Future<Output = Option<C>>,
 {

@@ -449,7 +449,8 @@ impl<S: Peer> Reply<S> {
         let mut trailers = HeaderMap::with_capacity(lines.len());
         for line in lines {
             let value = HeaderValue::from_bytes(line.value).map_err(|_| io::ErrorKind::InvalidData)?;
-            let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| io::ErrorKind::InvalidData)?;
+            let name =
+                HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| io::ErrorKind::InvalidData)?;
             trailers.append(name, value);
         }
         self.trailers = Some(Box::new(trailers));

@@ -49,7 +49,8 @@ impl Misses {
             shutdowns,
             (PROOF.into(), Some(Arc::clone(&front.http))),
         ));
-        while !socket.exists() {
+        // It is there before it takes connections.
+        while UnixStream::connect(&socket).await.is_err() {
             sleep(std::time::Duration::from_millis(5)).await;
         }
         Self { front, socket, _directory: directory, _shutdown: shutdown }

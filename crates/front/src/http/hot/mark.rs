@@ -34,7 +34,7 @@ impl Mark {
         let slots: Vec<Slot> = slots.map(|slot| slot.map(Slot::from_number)).collect::<Option<_>>()?;
         let names = vary.into_iter().flat_map(|names| names.split(','));
         let vary: Vec<Box<str>> = names.filter(|name| *name != "accept-encoding").map(Into::into).collect();
-        let is_name = |name: &str| !name.is_empty() && router::cache::may_vary_by(name.as_bytes());
+        let is_name = |name: &str| !matches!(name, "" | "*") && router::cache::may_vary_by(name.as_bytes());
         if slots.len() > MOST_SLOTS || vary.len() > MOST_NAMES || !vary.iter().all(|name| is_name(name)) {
             return None;
         }

@@ -26,7 +26,7 @@ impl Sketch {
             let word = (hash >> 8) as usize & (self.words.len() - 1);
             (&self.words[word], (hash & 7) as u32 * 8)
         };
-        [place(hash), place(hash.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15))]
+        [place(hash), place(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32))]
     }
 
     pub(crate) fn count(&self, hash: u64) -> u8 {
