@@ -75,7 +75,7 @@ fn cached_rules_end_in_time(class: &str) {
     origin.answer_with(200, &["Cache-Control: max-age=60"]);
     let rules = "
   rules:
-  - timeouts: {request: 500ms}
+  - timeouts: {request: 1500ms}
     backendRefs: [{name: shop, port: 80}]
 ";
     let manifests = [route("shop", rules), cache_policy("shop", "shop", "  defaultTTL: 1m")].concat();
