@@ -12,8 +12,8 @@ use rustix::process::Signal;
 
 use crate::support::processes::signal;
 use crate::support::{
-    Ask, Connection, Program, Response, Scene, cache_policy, class, free_port, front_carries_http,
-    gateway, get, route_to, service,
+    Ask, Connection, Program, Response, Scene, cache_policy, class, free_port, front_carries_http, gateway,
+    get, route_to, service,
 };
 
 const HOST: &str = "shop.example.com";
