@@ -38,6 +38,8 @@ const REFUSED: &str = "Backend TLS: ";
 /// The header that carries the proof: `model::names::FRONT_HEADER`.
 const FRONT_HEADER: &str = "X-Ghost-Front";
 const PAUSE: Duration = Duration::from_millis(500);
+const EARLY_PAUSE: Duration = Duration::from_millis(10);
+const MOST_EARLY: usize = 100;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// To whom varnishd's manager, run as root, gives its child.
@@ -146,9 +148,16 @@ pub async fn run_backends(
 }
 
 async fn listen(shared: &Arc<Shared>, socket: &Path) {
+    let mut early = 0;
     let (listener, admitted) = loop {
         match bind(socket) {
             Ok(bound) => break bound,
+            // Its directory is made when varnishd is started, and the first miss comes soon after.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && early < MOST_EARLY => {
+                early += 1;
+                sleep(EARLY_PAUSE).await;
+                continue;
+            }
             Err(e) => {
                 (shared.side.reporter)(BackendEvent::CannotListen {
                     path: socket.to_owned(),
