@@ -204,10 +204,10 @@ impl Http {
         self
     }
 
-    /// Nobody can tell which objects have ended: all hot ones do.
-    fn end_hot(&self) {
+    /// Nobody can tell which objects of this host have ended: all hot ones do. Those of other hosts, and so of other tenants, stay.
+    fn end_hot(&self, host: &http::header::HeaderValue) {
         if let Some(hot) = &self.hot {
-            hot.end_all();
+            hot.end_host(host.as_bytes());
         }
     }
 

@@ -68,14 +68,15 @@ pub(crate) fn learn<'a>(all: impl Iterator<Item = &'a Parameters>) {
     let has_objects = |kept_as| MAP.way_keys(kept_as).any(|key| MAP.has(key));
     let all = all.map(|parameters| (MAP.kept_as(Some(parameters)), parameters));
     let forgotten = KNOWN.learn(all, now, has_objects);
-    if !forgotten.is_empty() {
-        hot::end_all();
-    }
-    for kept_as in forgotten {
+    for kept_as in &forgotten {
         // No purge will look for them any more. One that comes later is noticed when it is inserted.
-        for key in MAP.way_keys(kept_as) {
+        for key in MAP.way_keys(*kept_as) {
             MAP.each(key, |object| end(object, Fate::Gone));
         }
+    }
+    // Once they have ended: what the front stores from now on is none of them.
+    if !forgotten.is_empty() {
+        hot::end_all();
     }
 }
 

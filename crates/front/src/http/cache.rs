@@ -196,7 +196,7 @@ impl Written {
             }
         }
         request.extend_from_slice(b"\r\n");
-        Order { request, is_whole }
+        Order { request, host: self.host.clone(), is_whole }
     }
 }
 
@@ -230,6 +230,8 @@ fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Debug)]
 pub(crate) struct Order {
     request: Vec<u8>,
+    /// All that it names is of this host.
+    host: HeaderValue,
     /// False where something that the origin named was too long.
     is_whole: bool,
 }
@@ -238,7 +240,7 @@ pub(crate) struct Order {
 pub(crate) async fn invalidate(client: &Client, order: &Order) {
     let http = &client.http;
     // Where varnishd does not run, nothing is stored, unless it ended a moment ago.
-    let Some(home) = http.cache_start() else { return http.end_hot() };
+    let Some(home) = http.cache_start() else { return http.end_hot(&order.host) };
     // ghost says 204. Anything else is varnishd's own, say 400, and nothing was done.
     let is_done = |said: Result<(response::Parts, Reply), _>| {
         said.is_ok_and(|(said, _)| said.status == StatusCode::NO_CONTENT)
@@ -254,7 +256,7 @@ pub(crate) async fn invalidate(client: &Client, order: &Order) {
     };
     let is_done = timeout(INVALIDATION, told).await.unwrap_or(false);
     if !is_done || !order.is_whole {
-        http.end_hot();
+        http.end_hot(&order.host);
         http.not_invalidated.fetch_add(1, Ordering::Relaxed);
     }
 }

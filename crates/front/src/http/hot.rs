@@ -129,8 +129,9 @@ impl Hot {
         self.refused[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn end_all(&self) {
-        self.page.raise_global();
+    /// Every mark names the slot of its host.
+    pub(crate) fn end_host(&self, host: &[u8]) {
+        self.page.raise(&[page::Slot::of_host(router::NormalHost::new(host).as_bytes())]);
     }
 
     /// Gives back what can not be served any more. To be called now and then.

@@ -112,7 +112,7 @@ impl Entry {
         for (name, value) in lines {
             block.extend_from_slice(value.as_bytes());
             let value = HeaderValue::from_maybe_shared(block.split().freeze()).ok()?;
-            head_bytes += name.as_str().len() + value.len() + 64;
+            head_bytes += name.as_str().len() + value.len() + 144;
             head.append(name.clone(), value);
         }
         if parts.status != StatusCode::NO_CONTENT {
@@ -213,7 +213,7 @@ impl Entry {
             return shown.head.clone();
         }
         let mut head = self.head.clone();
-        head.insert(header::AGE, HeaderValue::from(self.age + second));
+        head.insert(header::AGE, HeaderValue::from(self.age.saturating_add(second)));
         if self.tells_status {
             let left = (self.times.asked + self.times.ttl).saturating_duration_since(now).as_secs();
             if let Ok(value) = HeaderValue::try_from(format!("varnish-gateway; hit; ttl={left}")) {
