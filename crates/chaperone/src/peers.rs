@@ -44,6 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const OLDEST: u64 = 60;
 const MOST_PEERS: usize = 256;
 const LARGEST: usize = 1 << 20;
+/// Of writes in one message, the last one excepted. JSON may double what they take, and one write has less than 128 KiB.
+const MOST_BYTES: usize = LARGEST / 4;
 /// Messages that are carried out at once; others wait, or are refused with their connection.
 const AT_ONCE: usize = 4;
 
@@ -168,14 +170,24 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+/// About what it takes in a message.
+fn size(write: &Write) -> usize {
+    let texts = write.url.iter().chain(&write.named).chain(&write.groups);
+    write.host.len() + write.owner.len() + 64 + texts.map(|text| text.len() + 3).sum::<usize>()
+}
+
 /// What comes within [`GATHER`] after the first, by host; and what origins named, by their namespace, whose objects alone it ends.
 async fn gather(writes: &mut mpsc::Receiver<impl Into<Write>>) -> Option<Order> {
     let mut all: Vec<Write> = vec![writes.recv().await?.into()];
     sleep(GATHER).await;
+    let mut bytes = all.iter().map(size).sum::<usize>();
     while all.len() < MOST_AT_ONCE
+        && bytes < MOST_BYTES
         && let Ok(more) = writes.try_recv()
     {
-        all.push(more.into());
+        let more = more.into();
+        bytes += size(&more);
+        all.push(more);
     }
     let mut by_host: BTreeMap<(String, Option<String>), Invalidation> = BTreeMap::new();
     for Write { host, url, owner, named, groups } in all {

@@ -20,8 +20,8 @@ const HOST: &str = "shop.example.com";
 const PATHS: usize = 8;
 const READERS: usize = 32;
 const WRITERS: usize = 4;
-/// Acknowledged invalidations of all writers together.
-const WRITES: u64 = 10_000;
+/// Acknowledged invalidations of all writers together, unless HOT_WRITES says otherwise: 10,000 take a minute.
+const WRITES: u64 = 2_000;
 
 /// An origin whose responses have a version, which a POST of the same path raises.
 struct Versions {
@@ -157,7 +157,10 @@ fn read(port: u16, start: usize, acknowledged: &[AtomicU64; PATHS], seen: &Seen,
         let Ok(response) = open.try_exchange(&Ask::get(HOST, &format!("/p{at}"))) else { continue };
         connection = Some(open);
         match version(&response) {
-            Some(version) if version < least => drop(seen.old.fetch_add(1, Ordering::SeqCst)),
+            Some(version) if version < least => {
+                seen.old.fetch_add(1, Ordering::SeqCst);
+                eprintln!("/p{at}: version {version} after {least}: {response:?}");
+            }
             Some(_) => {}
             None => drop(seen.failed.fetch_add(1, Ordering::SeqCst)),
         }
@@ -171,6 +174,8 @@ fn no_acknowledged_invalidation_is_followed_by_what_it_has_ended() {
     if !front_carries_http() {
         return;
     }
+    let writes = std::env::var("HOT_WRITES").ok().map_or(WRITES, |given| given.parse().unwrap());
+    let writes = writes / WRITERS as u64 * WRITERS as u64;
     let site = Site::start("  forcedTTL: 10m\n  grace: 0s");
     let acknowledged: [AtomicU64; PATHS] = Default::default();
     let (seen, over) = (Seen::default(), AtomicBool::new(false));
@@ -187,7 +192,7 @@ fn no_acknowledged_invalidation_is_followed_by_what_it_has_ended() {
                 scope.spawn(move || {
                     let mut connection = Connection::open(port).unwrap();
                     let mut written = 0;
-                    for n in 0..WRITES / WRITERS as u64 {
+                    for n in 0..writes / WRITERS as u64 {
                         let at = writer + WRITERS * (n as usize % (PATHS / WRITERS));
                         let post = Ask::new("POST", HOST, &format!("/p{at}")).body(vec![]);
                         let response = connection.exchange(&post);
@@ -222,14 +227,14 @@ fn no_acknowledged_invalidation_is_followed_by_what_it_has_ended() {
         let written: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
         others.join().unwrap();
         over.store(true, Ordering::SeqCst);
-        assert_eq!(written, WRITES);
+        assert_eq!(written, writes);
     });
     let [responses, hot, failed, old] =
         [&seen.responses, &seen.hot, &seen.failed, &seen.old].map(|counter| counter.load(Ordering::SeqCst));
     eprintln!("{responses} responses, {hot} of them hot");
     assert_eq!(old, 0, "of {responses} responses, {hot} of them hot");
     assert_eq!(failed, 0, "of {responses} responses");
-    assert!(hot > 1000, "{hot} of {responses} responses were hot");
+    assert!(hot > 200, "{hot} of {responses} responses were hot");
     assert_eq!(site.program.varnishd().child, child, "varnishd goes on");
 }
 

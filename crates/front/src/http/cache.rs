@@ -213,7 +213,8 @@ impl Written {
         let named = named.filter_map(|value| same_origin_url(value.as_bytes(), scheme, host, &self.url));
         let named = named.filter_map(|url| text(&url)).collect();
         let groups = headers.get_all(GROUP_INVALIDATION_HEADER).iter().take(MOST_NAMED);
-        let groups = groups.flat_map(|value| tags(value.as_bytes())).filter_map(text).collect();
+        let groups =
+            groups.flat_map(|value| tags(value.as_bytes())).take(MOST_NAMED).filter_map(text).collect();
         let Some(host) = text(NormalHost::new(host).as_bytes()) else { return };
         let (url, owner) = (text(&self.url), self.owner.to_string());
         client.http.tell_peers(Write { host, url, owner, named, groups });

@@ -127,7 +127,7 @@ impl<S: Peer> Reply<S> {
             failed: None,
             has_hop_by_hop: false,
         };
-        let (mut informational, mut has_heard) = (0, false);
+        let (mut informational, mut has_heard, mut seen) = (0, false, 0);
         loop {
             match poll_fn(|cx| reply.poll_fill(cx, FIRST)).await {
                 Ok(1..) => {}
@@ -135,7 +135,8 @@ impl<S: Peer> Reply<S> {
                 Ok(0) | Err(_) => return Err(NoAnswer::Broken),
             }
             has_heard = true;
-            while !reply.unread.is_empty() {
+            reply.skip_empty_lines();
+            while !reply.unread.is_empty() && may_end(&reply.unread, seen) {
                 match reply.head(is_head)? {
                     Head::Partial => break,
                     Head::Informational(parts) => {
@@ -147,6 +148,8 @@ impl<S: Peer> Reply<S> {
                         if parts.status == StatusCode::EARLY_HINTS {
                             hint(&parts.headers);
                         }
+                        reply.skip_empty_lines();
+                        seen = 0;
                     }
                     Head::Final(parts) => {
                         reply.give_back_if_over();
@@ -157,7 +160,18 @@ impl<S: Peer> Reply<S> {
             if reply.unread.len() > HEAD_BYTES {
                 return Err(NoAnswer::Broken);
             }
+            seen = reply.unread.len();
         }
+    }
+
+    /// Before a status line.
+    fn skip_empty_lines(&mut self) {
+        let mut rest = &self.unread[..];
+        while let Some(after) = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n")) {
+            rest = after;
+        }
+        let count = self.unread.len() - rest.len();
+        self.unread.advance(count);
     }
 
     /// The next head. What `Connection` says is obeyed here; that of varnishd is not handed on.
@@ -458,6 +472,12 @@ impl<S: Peer> Reply<S> {
         self.rest = Rest::Nothing;
         Ok(())
     }
+}
+
+/// May the end of a head be here, of which so much was looked at before? A head that comes by single bytes is not parsed for each of them.
+fn may_end(head: &[u8], seen: usize) -> bool {
+    let new = &head[seen.saturating_sub(2)..];
+    seen == 0 || new.windows(2).any(|two| two == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n")
 }
 
 fn broken<T>() -> io::Result<T> {
