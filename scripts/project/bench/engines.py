@@ -268,7 +268,7 @@ class Bench:
                     times = []
                     for number in range(self.given.loads):
                         begun = time.monotonic()
-                        server.tool("varnishadm", "-n", server.workdir, "vcl.load", f"large{size.count(' ')}n{number}", file)
+                        server.tool("varnishadm", "-t", "120", "-n", server.workdir, "vcl.load", f"large{size.count(' ')}n{number}", file)
                         times.append(round((time.monotonic() - begun) * 1000))
                     self.say("vcl", server, {"compiler": compiler, "size": size, "ms": round(statistics.median(times)), "all_ms": times})
                 server.end()
