@@ -9,7 +9,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 KIT = REPOSITORY / "tests/cluster"
-CACHE = Path(os.environ.get("VG_CLUSTER_DIR", Path.home() / ".cache/vg-cluster"))
+CACHE = Path(os.environ.get("VG_CLUSTER_DIR") or Path.home() / ".cache/vg-cluster")
 PATIENCE = 180
 BEGUN = time.monotonic()
 
@@ -72,6 +72,32 @@ def until(what, good, patience=PATIENCE, pause=0.1):
             return value
         time.sleep(pause)
     fail(f"not within {patience} s: {what}")
+
+
+def echo(namespace, replicas=1):
+    """The suite's echo server behind Service `echo`, to be added to other manifests."""
+    return f"""---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: echo, namespace: {namespace}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: echo}}}}
+  template:
+    metadata: {{labels: {{app: echo}}}}
+    spec:
+      containers:
+      - name: echo
+        image: localhost/echo-basic:1
+        imagePullPolicy: Never
+        env: [{{name: POD_NAME, valueFrom: {{fieldRef: {{fieldPath: metadata.name}}}}}}]
+        readinessProbe: {{httpGet: {{path: /, port: 3000}}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 30}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: echo, namespace: {namespace}}}
+spec: {{selector: {{app: echo}}, ports: [{{port: 80, targetPort: 3000}}]}}
+"""
 
 
 def status(address, host, port=80, timeout=30):

@@ -8,17 +8,11 @@ Builds what is missing, brings a cluster up under its own name, and takes it dow
 """
 
 import argparse
-import datetime
 import json
-import shlex
-import subprocess
-import sys
-import time
-from pathlib import Path
 
-from ..cluster import REPOSITORY, run_inside
 from ..in_cluster import scale
-from ..measuring import machine, report
+from ..measuring import in_cluster, report
+from ..measuring.in_cluster import say
 
 
 def arguments():
@@ -26,29 +20,10 @@ def arguments():
     parser.add_argument("--routes", type=lambda text: [int(n) for n in text.split(",")], default=[3000, 20000], metavar="N[,N]")
     parser.add_argument("--more", type=int, default=50, help="new routes, one at a time, at each size")
     parser.add_argument("--patience", type=int, default=600, help="seconds that many routes may take to answer")
-    parser.add_argument("--quick", action="store_true", help="little of everything; not a result")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster up")
-    parser.add_argument("--no-build", action="store_true", help="take the images that are there")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs/results", help="where results go")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = in_cluster.arguments(parser)
     if given.quick:
         given.routes, given.more = [100, 300], 5
     return given
-
-
-def say(line):
-    print(line, file=sys.stderr, flush=True)
-
-
-def outside(given):
-    images = None if given.no_build else ()
-    inside = run_inside(
-        "bench", "scripts/bench", "cluster", "--inside", *sys.argv[1:], images=images, keep=given.keep, stdout=subprocess.PIPE
-    )
-    if inside.returncode != 0:
-        raise SystemExit("The measurement failed.")
-    return json.loads(inside.stdout)
 
 
 def verdicts(result):
@@ -69,15 +44,9 @@ def verdicts(result):
 
 def markdown(result):
     parts = [
-        f"# {result['date']}: many routes in a cluster{', quick' if result['quick'] else ''}",
-        "Written by `scripts/bench cluster`; the same numbers are in the JSON file beside this one. One node with everything on it: "
-        "API server, etcd, kubelet, operator, Gateway, origins and this client share the cores."
-        + (" A quick run checks the benchmark itself: its numbers are not results." if result["quick"] else ""),
-        f"```\n{result['command']}\n```",
-        report.table(["", ""], list(result["machine"].items())),
+        *in_cluster.beginning(result, "cluster", "many routes in a cluster", "Gateway"),
         f"It took {result['minutes']} minutes.",
-        "## Verdicts",
-        report.table(["target", "measured", "verdict"], [(t, m, report.verdict(met)) for t, m, met in result["verdicts"]]),
+        *in_cluster.verdicts(result),
         "## A new route",
         "Created one at a time while other routes are asked 50 times a second. From the sending of the POST (and from the API server's "
         "answer to it) to the first 200, asked over and over.",
@@ -103,16 +72,7 @@ def markdown(result):
                 for s in result["sizes"]
             ],
         ),
-        "## Memory",
-        "MiB. RSS is the process alone; the container is what kubelet would count (a chaperone's has varnishd, its storage and its log in it).",
-        report.table(
-            ["", "process", "RSS", "RSS peak", "container", "container peak"],
-            [
-                (what, name, one.get("rss_mib"), one.get("rss_peak_mib"), one.get("container_mib"), one.get("container_peak_mib"))
-                for what, found in [("no route", result["empty"]), *((f"{s['routes']} routes", s["memory"]) for s in result["sizes"])]
-                for name, one in found.items()
-            ],
-        ),
+        *in_cluster.memory([("no route", result["empty"]), *((f"{s['routes']} routes", s["memory"]) for s in result["sizes"])]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -122,20 +82,9 @@ def main():
     if given.inside:
         print(json.dumps(scale.measure(given.routes, given.more, given.patience, say)))
         return
-    begun = time.monotonic()
-    result = {
-        "date": datetime.date.today().isoformat(),
-        "command": shlex.join(["scripts/bench", "cluster", *sys.argv[1:]]),
-        "quick": given.quick,
-        "machine": {name: value for name, value in machine.facts(REPOSITORY).items() if name not in ("nginx", "haproxy", "wrk", "varnish")},
-    }
-    result.update(outside(given))
-    result["minutes"] = round((time.monotonic() - begun) / 60, 1)
+    result = in_cluster.run("cluster", "bench", given)
     result["verdicts"] = list(verdicts(result))
-    name = f"{result['date']}-cluster-routes{'-quick' if given.quick else ''}"
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     text = markdown(result)
-    (given.out / f"{name}.md").write_text(text)
-    say(f"\n{given.out / name}.md\n")
+    name = in_cluster.publish(result, "cluster-routes", text, given)
+    say(f"\n{name}.md\n")
     say(text[text.index("## Verdicts") :].split("\n\n")[1])

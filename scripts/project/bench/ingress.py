@@ -8,17 +8,11 @@ Builds what is missing, brings a cluster up under its own name, and takes it dow
 """
 
 import argparse
-import datetime
 import json
-import shlex
-import subprocess
-import sys
-import time
-from pathlib import Path
 
-from ..cluster import REPOSITORY, run_inside
 from ..in_cluster import many_ingresses
-from ..measuring import machine, report
+from ..measuring import in_cluster, report
+from ..measuring.in_cluster import say
 
 
 def arguments():
@@ -27,29 +21,10 @@ def arguments():
     parser.add_argument("--more", type=int, default=30, help="new Ingresses, one at a time")
     parser.add_argument("--certificates", type=int, default=0, help="by HTTPS, with so many; with more than one, each new Ingress has its own")
     parser.add_argument("--patience", type=int, default=180, help="seconds that many may take to answer")
-    parser.add_argument("--quick", action="store_true", help="little of everything; not a result")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster up")
-    parser.add_argument("--no-build", action="store_true", help="take the images that are there")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs/results", help="where results go")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = in_cluster.arguments(parser)
     if given.quick:
         given.ingresses, given.more = min(given.ingresses, 100), 5
     return given
-
-
-def say(line):
-    print(line, file=sys.stderr, flush=True)
-
-
-def outside(given):
-    images = None if given.no_build else ()
-    inside = run_inside(
-        "bench-ingress", "scripts/bench", "ingress", "--inside", *sys.argv[1:], images=images, keep=given.keep, stdout=subprocess.PIPE
-    )
-    if inside.returncode != 0:
-        raise SystemExit("The measurement failed.")
-    return json.loads(inside.stdout)
 
 
 def verdicts(result):
@@ -66,15 +41,9 @@ def markdown(result):
     new = result["new"]
     by_https = f", by HTTPS with {result['certificates']} certificates" if result["certificates"] else ""
     parts = [
-        f"# {result['date']}: many Ingresses in a cluster{', quick' if result['quick'] else ''}",
-        "Written by `scripts/bench ingress`; the same numbers are in the JSON file beside this one. One node with everything on it: "
-        "API server, etcd, kubelet, operator, Varnish, origins and this client share the cores."
-        + (" A quick run checks the benchmark itself: its numbers are not results." if result["quick"] else ""),
-        f"```\n{result['command']}\n```",
-        report.table(["", ""], list(result["machine"].items())),
+        *in_cluster.beginning(result, "ingress", "many Ingresses in a cluster", "Varnish"),
         f"{result['ingresses']} Ingresses with {result['hosts_each']} hosts each{by_https}. It took {result['minutes']} minutes.",
-        "## Verdicts",
-        report.table(["target", "measured", "verdict"], [(t, m, report.verdict(met)) for t, m, met in result["verdicts"]]),
+        *in_cluster.verdicts(result),
         "## One more Ingress",
         "Created one at a time while other hosts are asked 50 times a second. From the sending of the POST (and from the API server's answer to it) "
         "to the first 200 of its last host, asked over and over.",
@@ -87,16 +56,7 @@ def markdown(result):
             ["created in s", "hosts that were asked answer after s", "ConfigMaps", "bytes in them"],
             [(result["created_seconds"], result["all_answer_seconds"], len(result["config_maps"]), sum(result["config_maps"].values()))],
         ),
-        "## Memory",
-        "MiB. RSS is the process alone; the container is what kubelet would count (a chaperone's has varnishd, its storage and its log in it).",
-        report.table(
-            ["", "process", "RSS", "RSS peak", "container", "container peak"],
-            [
-                (what, name, one.get("rss_mib"), one.get("rss_peak_mib"), one.get("container_mib"), one.get("container_peak_mib"))
-                for what, found in [("no Ingress", result["empty"]), (f"{result['ingresses']} Ingresses", result["memory"])]
-                for name, one in found.items()
-            ],
-        ),
+        *in_cluster.memory([("no Ingress", result["empty"]), (f"{result['ingresses']} Ingresses", result["memory"])]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -106,21 +66,10 @@ def main():
     if given.inside:
         print(json.dumps(many_ingresses.measure(given.ingresses, given.more, given.patience, given.certificates, say)))
         return
-    begun = time.monotonic()
-    result = {
-        "date": datetime.date.today().isoformat(),
-        "command": shlex.join(["scripts/bench", "ingress", *sys.argv[1:]]),
-        "quick": given.quick,
-        "machine": {name: value for name, value in machine.facts(REPOSITORY).items() if name not in ("nginx", "haproxy", "wrk", "varnish")},
-    }
-    result.update(outside(given))
-    result["minutes"] = round((time.monotonic() - begun) / 60, 1)
+    result = in_cluster.run("ingress", "bench-ingress", given)
     result["verdicts"] = list(verdicts(result))
     tls = f"-tls-{given.certificates}" if given.certificates else ""
-    name = f"{result['date']}-ingress{tls}{'-quick' if given.quick else ''}"
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (given.out / f"{name}.md").write_text(markdown(result))
+    name = in_cluster.publish(result, f"ingress{tls}", markdown(result), given)
     for target, measured, met in result["verdicts"]:
         say(f"{'met   ' if met else 'MISSED'}  {target}: {measured}")
-    say(f"{given.out / name}.md")
+    say(f"{name}.md")

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from ..cluster import REPOSITORY, kubectl, say, until
+from ..cluster import REPOSITORY, echo, kubectl, say, until
 
 NAMESPACE = "invalidation"
 HOST = "shop.example.com"
@@ -30,27 +30,9 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
   infrastructure:
     parametersRef: {group: gateway.varnish-software.com, kind: GatewayClassParameters, name: three}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: echo, namespace: invalidation}
-spec:
-  selector: {matchLabels: {app: echo}}
-  template:
-    metadata: {labels: {app: echo}}
-    spec:
-      containers:
-      - name: echo
-        image: localhost/echo-basic:1
-        imagePullPolicy: Never
-        env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-        readinessProbe: {httpGet: {path: /, port: 3000}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 30}
----
-apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: invalidation}
-spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 3000}]}
----
+"""
+MANIFESTS += echo("invalidation")
+MANIFESTS += """---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: echo, namespace: invalidation}

@@ -21,7 +21,7 @@ import threading
 import time
 from pathlib import Path
 
-from ..cluster import BEGUN, CACHE, KIT, REPOSITORY, fail, fast, kubectl, run_inside, say, status, step, until
+from ..cluster import BEGUN, CACHE, KIT, REPOSITORY, echo, fail, fast, kubectl, run_inside, say, status, step, until
 from ..in_cluster import operations
 
 CHART = REPOSITORY / "charts/varnish-gateway"
@@ -46,27 +46,9 @@ metadata: {name: apps, labels: {pod-security.kubernetes.io/enforce: restricted}}
 apiVersion: v1
 kind: Namespace
 metadata: {name: backends}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: echo, namespace: backends}
-spec:
-  selector: {matchLabels: {app: echo}}
-  template:
-    metadata: {labels: {app: echo}}
-    spec:
-      containers:
-      - name: echo
-        image: localhost/echo-basic:1
-        imagePullPolicy: Never
-        env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-        readinessProbe: {httpGet: {path: /, port: 3000}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 30}
----
-apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: backends}
-spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 3000}]}
----
+"""
+MANIFESTS += echo("backends")
+MANIFESTS += """---
 apiVersion: gateway.networking.k8s.io/v1
 kind: ReferenceGrant
 metadata: {name: apps, namespace: backends}

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-from ..cluster import BEGUN, KIT, fast, kubectl, run_inside, say, status, until
+from ..cluster import BEGUN, KIT, echo, fast, kubectl, run_inside, say, status, until
 
 MANIFESTS = """
 apiVersion: v1
@@ -30,28 +30,8 @@ spec:
   gatewayClassName: varnish
   listeners:
   - {name: http, port: 80, protocol: HTTP}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: echo, namespace: faults}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: echo}}
-  template:
-    metadata: {labels: {app: echo}}
-    spec:
-      containers:
-      - name: echo
-        image: localhost/echo-basic:1
-        imagePullPolicy: Never
-        env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-        readinessProbe: {httpGet: {path: /, port: 3000}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 30}
----
-apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: faults}
-spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 3000}]}
 """
+MANIFESTS += echo("faults", replicas=2)
 
 PARAMETERS = """
 apiVersion: gateway.varnish-software.com/v1alpha1

@@ -20,11 +20,11 @@ import threading
 import time
 from pathlib import Path
 
+from ..cluster import CACHE, REPOSITORY
+
 # The proxy has no other version of 2.2.
 MODULE = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
-from ..cluster import REPOSITORY
-
-CACHE = Path(os.environ.get("VG_CLUSTER_DIR") or Path.home() / ".cache/vg-cluster") / "bin"
+BIN = CACHE / "bin"
 PATIENCE = 60
 
 MANIFESTS = """\
@@ -86,17 +86,17 @@ def fail(why):
 
 def find_h2spec():
     """Builds it, once; another run that builds it is waited for."""
-    own = CACHE / "h2spec"
+    own = BIN / "h2spec"
     if own.exists():
         return own
     if not shutil.which("go"):
         fail("Go is not installed: install Go 1.26 or newer")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with open(CACHE / "h2spec.lock", "w") as lock:
+    BIN.mkdir(parents=True, exist_ok=True)
+    with open(BIN / "h2spec.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not own.exists():
             print(f"scripts/test h2spec: building {MODULE}, once", file=sys.stderr)
-            with tempfile.TemporaryDirectory(dir=CACHE) as made:
+            with tempfile.TemporaryDirectory(dir=BIN) as made:
                 settings = {"GOBIN": made, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}
                 subprocess.run(
                     ["go", "install", "-trimpath", "-ldflags", "-s -w", MODULE],
