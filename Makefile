@@ -1,6 +1,8 @@
 # The targets of this project. Each is one readable line or one script.
 CARGO ?= cargo
 RELEASE = $(CARGO) build --release -p gateway --bin varnish-gateway -p ghost --lib
+# With everything that tests are made of: without it, dependencies have other features, and `cargo test` builds most of them again.
+BUILD = $(CARGO) build --workspace --all-targets
 
 .PHONY: help setup build demo docs test-docs test test-rust test-browser test-h2spec test-trixie test-forky test-engines bless bench bench-engines bench-router bench-cluster fmt lint deny clean deploy-render docker docker-push bump release test-chart \
   test-ingress bench-ingress images cluster-build cluster-up cluster-down test-cluster test-faults test-engine-upgrade test-invalidation bench-invalidation test-conformance test-conformance-experimental test-conformance-single test-conformance-report
@@ -24,16 +26,16 @@ test: setup ## Run every test: Rust, .vtc in varnishd, end to end, and the VMOD 
 
 # The first line for the VMOD: `cargo test` does not build a cdylib.
 test-rust:
-	$(CARGO) build --workspace
+	$(BUILD)
 	$(CARGO) test --workspace
 	VARNISH_GATEWAY_DEFAULT_DATA_PATH=Varnish $(CARGO) test --workspace --test end-to-end
 
 test-h2spec: ## h2spec against `serve` with dataPath Auto, on a plain and an HTTPS port
-	$(CARGO) build --workspace
+	$(BUILD)
 	scripts/test h2spec
 
 test-browser: setup ## Headless Chromium against `serve`
-	$(CARGO) build --workspace
+	$(BUILD)
 	tests/browser/run
 
 test-trixie: ## The VMOD against Varnish Cache 7.7, in a root of Debian trixie
@@ -43,7 +45,7 @@ test-forky: ## The VMOD against Vinyl Cache 9.0, in a root of Debian forky
 	scripts/test engine forky
 
 test-engines: setup ## All .vtc and end-to-end tests on Varnish Cache 7.1 (this machine), 7.7 (trixie) and Vinyl Cache 9.0 (forky)
-	$(CARGO) build --workspace
+	$(BUILD)
 	$(CARGO) test --workspace --test vtc --test end-to-end
 	scripts/test engine trixie
 	scripts/test engine trixie --end-to-end
@@ -146,7 +148,7 @@ docs: ## Build the book into target/book (mdBook is installed into the user's ca
 	scripts/generate book
 
 test-docs: setup ## Every command, YAML and VCL of the docs, on one machine and in a cluster (KEEP=1, FAST=1, NO_BUILD=1)
-	$(CARGO) build --workspace
+	$(BUILD)
 	scripts/test docs
 
 fmt: ## Format

@@ -103,7 +103,7 @@ run_inside() {
 
 # The executable of the end-to-end tests, built here. It runs on any newer glibc.
 end_to_end() {
-	cargo build --quiet --locked --workspace
+	cargo build --quiet --locked --workspace --all-targets
 	cargo test --quiet --locked --workspace --test end-to-end --no-run --message-format=json |
 		python3 -c '
 import json, sys
