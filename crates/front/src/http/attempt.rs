@@ -60,7 +60,7 @@ impl Unanswered {
 pub(crate) async fn attempt(
     side: &BackendSide,
     target: Target<'_>,
-    request: Request<ClientBody>,
+    request: Box<Request<ClientBody>>,
     pooled: bool,
     patience: Patience,
     record: &mut Watch<'_>,
@@ -78,10 +78,11 @@ pub(crate) async fn attempt(
 async fn by_http2(
     side: &BackendSide,
     Target { endpoint, profile, .. }: Target<'_>,
-    mut request: Request<ClientBody>,
+    request: Box<Request<ClientBody>>,
     patience: Patience,
     record: &mut Watch<'_>,
 ) -> Result<Answered, Unanswered> {
+    let mut request = *request;
     let key = Key::new(endpoint, profile.map(|(_, ready)| ready));
     let began = Instant::now();
     let mut again = AGAIN;
@@ -97,7 +98,7 @@ async fn by_http2(
                 record.connected(connecting.map(|since| since.elapsed()));
                 match connected {
                     Ok(ticket) => ticket,
-                    Err(why) => return Err(unconnected(why, request, true)),
+                    Err(why) => return Err(unconnected(why, Box::new(request), true)),
                 }
             }
         };
@@ -142,7 +143,7 @@ impl stream::NoAnswer {
 /// Without a body, in the clear.
 async fn by_itself(
     endpoint: SocketAddr,
-    request: Request<ClientBody>,
+    request: Box<Request<ClientBody>>,
     patience: Patience,
     record: &mut Watch<'_>,
 ) -> Result<Answered, Unanswered> {
@@ -190,7 +191,7 @@ async fn by_itself(
                 return Err(Unanswered {
                     failure: Failure::Broken,
                     fault: Some(fault),
-                    unsent: Some(Box::new(request)),
+                    unsent: Some(request),
                 });
             }
             // An origin may close a connection while the request is on its way to it. Not by another that was kept: they may all have
@@ -209,11 +210,12 @@ async fn by_itself(
 async fn by_http1(
     side: &BackendSide,
     Target { endpoint, profile, .. }: Target<'_>,
-    mut request: Request<ClientBody>,
+    request: Box<Request<ClientBody>>,
     pooled: bool,
     patience: Patience,
     record: &mut Watch<'_>,
 ) -> Result<Answered, Unanswered> {
+    let mut request = *request;
     let key = Key::new(endpoint, profile.map(|(_, ready)| ready));
     let upload = request.body().progress();
     // hyper would send no body with GET and HEAD unless a header announces it.
@@ -240,7 +242,7 @@ async fn by_http1(
                         is_kept = was_kept;
                         sender
                     }
-                    Err(why) => return Err(unconnected(why, request, has_host)),
+                    Err(why) => return Err(unconnected(why, Box::new(request), has_host)),
                 }
             }
         };
@@ -301,7 +303,7 @@ async fn by_http1(
 }
 
 /// Nothing was sent.
-fn unconnected(why: Unconnected, mut request: Request<ClientBody>, has_host: bool) -> Unanswered {
+fn unconnected(why: Unconnected, mut request: Box<Request<ClientBody>>, has_host: bool) -> Unanswered {
     if !has_host {
         request.headers_mut().remove(header::HOST);
     }
@@ -310,7 +312,7 @@ fn unconnected(why: Unconnected, mut request: Request<ClientBody>, has_host: boo
         failure: Failure::Unreachable,
         fault: (why == Unconnected::Endpoint).then_some(fault),
         // Without a file descriptor no other endpoint can be reached either.
-        unsent: (why != Unconnected::Exhausted).then(|| Box::new(request)),
+        unsent: (why != Unconnected::Exhausted).then_some(request),
     }
 }
 

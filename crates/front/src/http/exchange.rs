@@ -11,7 +11,7 @@ use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
 use router::answer::Own;
 use router::counters::{HIT, MISS, OTHER, PASS, Way};
-use router::{Action, Routed, Url, random};
+use router::{Action, Routed, random};
 
 use super::body::{AnswerBody, ClientBody};
 use super::cache;
@@ -21,7 +21,7 @@ use super::deadline::{self, Until, within};
 use super::fits::fits_varnishd;
 use super::grpc;
 use super::hot::{self, Look, Looked};
-use super::origin::{Failure, Patience, Sent};
+use super::origin::{Failure, Sent};
 use super::ranges;
 use super::record::{Record, Traced};
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
@@ -39,8 +39,8 @@ struct Decided {
     rule: Option<RuleId>,
     /// The group whose share the request is.
     group: Option<usize>,
-    /// Takes the place of the request's URL.
-    url: Option<Url>,
+    /// Takes the place of the request's URL. Rare, so it takes no room in requests that have none.
+    url: Option<Box<[u8]>>,
     asks_cache: bool,
     /// Where it is logged.
     listener: Option<ListenerId>,
@@ -165,7 +165,8 @@ impl Waiting {
             Box::pin(answer_query((client, &table), parts, body, &admitted, decided, record)).await
         } else if decided.asks_cache {
             let nothing = (Bytes::new(), None);
-            ask_cache(client, parts, nothing, &admitted, &table, (decided, looked), record).await
+            // In boxes of their own, as all that direct requests do not need: the future of a request is copied once, and all of it.
+            Box::pin(ask_cache(client, parts, nothing, &admitted, &table, (decided, looked), record)).await
         } else {
             forward((client, &table), parts, body, upgrade, &admitted, decided, record).await
         };
@@ -202,7 +203,7 @@ async fn forward(
             let Decided { deadline, session, .. } = decided;
             let call = Call { http, table, rule, group, pooled, deadline, session, is_miss: false };
             match upgrade {
-                Some(upgrade) => tunnel::open(client, call, request, upgrade, record).await,
+                Some(upgrade) => Box::pin(tunnel::open(client, call, request, upgrade, record)).await,
                 None => direct(client, call, request, written, record).await,
             }
         }
@@ -301,7 +302,7 @@ fn decide(
         rule: RuleId::of(&decision),
         group: decision.group(),
         asks_cache,
-        url,
+        url: url.as_deref().map(Into::into),
         listener: record.has_details().then(|| table.listener(&decision)).flatten(),
         traced: None,
         deadline: None,
@@ -379,7 +380,7 @@ fn prepared(
         traced.write(&mut parts.headers, true);
     }
     let url = match &decided.url {
-        Some(url) => PathAndQuery::try_from(url.as_slice()).ok()?,
+        Some(url) => PathAndQuery::try_from(&**url).ok()?,
         None => match parts.uri.path_and_query() {
             Some(url) if url.as_str().starts_with('/') || url == "*" => url.clone(),
             _ => PathAndQuery::try_from(request::url(&parts.uri).into_owned()).ok()?,
@@ -424,7 +425,7 @@ async fn direct(
         && let Some(order) = written.order(client.scheme(), response.status(), response.headers())
     {
         // Before the client knows: what it asks for next must not be what it has just changed.
-        cache::invalidate(client, &order).await;
+        Box::pin(cache::invalidate(client, &order)).await;
         written.tell(client, response.headers());
     }
     deliver(sent, client, call, record)
@@ -450,7 +451,7 @@ pub(crate) fn deliver(
                 response::edit(&mut parts.headers, table, Some(rule));
                 tell_session(&mut parts.headers, client, call, endpoint);
                 record.answered(table, Some(rule), parts.status.as_u16(), PASS);
-                let idle = Patience::from(table.router().timeouts()).idle;
+                let idle = table.patience.idle;
                 let lease = Some(lease).filter(|_| is_clear);
                 return Response::from_parts(parts, AnswerBody::upstream(body, lease, (idle, until), record));
             }
@@ -542,7 +543,7 @@ async fn ask_cache(
         }
         let steps = ranges.and_then(|ranges| ranges.answer(&mut parts));
         record.answered(table, decided.rule, parts.status.as_u16(), result);
-        let idle = Patience::from(table.router().timeouts()).idle;
+        let idle = table.patience.idle;
         // A stale response that comes in place of 504 has begun after the end.
         let until = decided.deadline.filter(|_| !is_late);
         return Response::from_parts(parts, AnswerBody::of_cache(reply, steps, (idle, until), record));
@@ -571,8 +572,24 @@ async fn ask_cache(
             let (http, deadline) = (&client.http, decided.deadline);
             let call =
                 Call { http, table, rule, group, pooled: true, deadline, session: None, is_miss: false };
-            direct(client, call, request, None, record).await
+            Box::pin(direct(client, call, request, None, record)).await
         }
         None => response::own(no_url(), Some(table), Some(rule), record),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, T>(_: fn(A, B) -> T) -> usize {
+        size_of::<T>()
+    }
+
+    /// It is allocated and copied for each request.
+    #[test]
+    fn the_future_of_a_request_is_small() {
+        let answer = size(Waiting::answer as fn(Waiting, &'static Arc<Client>) -> _);
+        assert!(answer <= 6656, "{answer}, of them {} for what was decided", size_of::<Waiting>());
     }
 }

@@ -27,7 +27,7 @@ use super::body::{AnswerBody, ClientBody};
 use super::deadline;
 use super::exchange::{Prepared, failed};
 use super::hints;
-use super::origin::{Failure, Patience, Sent};
+use super::origin::{Failure, Sent};
 use super::record::Record;
 use super::request::{Client, remove_hop_by_hop, remove_internals};
 use super::response;
@@ -144,7 +144,7 @@ fn deliver(sent: Sent, call: Call<'_>, record: Record) -> Response<AnswerBody> {
     if let Some(endpoint) = endpoint.and_then(|endpoint| HeaderValue::from_str(&endpoint.to_string()).ok()) {
         parts.headers.insert(ENDPOINT, endpoint);
     }
-    let idle = Patience::from(table.router().timeouts()).idle;
+    let idle = table.patience.idle;
     let lease = Some(lease).filter(|_| is_clear);
     Response::from_parts(parts, AnswerBody::upstream(body, lease, (idle, until), record))
 }

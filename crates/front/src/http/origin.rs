@@ -1,5 +1,6 @@
 //! The straight way: one request to a group, of which one endpoint answers.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
@@ -105,7 +106,7 @@ pub(crate) async fn send(
     http: &Http,
     Target { group, health }: Target<'_>,
     patience: Patience,
-    mut request: Request<ClientBody>,
+    mut request: Box<Request<ClientBody>>,
     one: &mut Try,
     record: &mut Watch<'_>,
 ) -> Result<Sent, Failure> {
@@ -126,7 +127,8 @@ pub(crate) async fn send(
         });
         let at = picked.ok_or(Failure::Unreachable)?;
         let target = attempt::Target { endpoint: group.endpoints()[at], profile, protocol: group.protocol() };
-        let trying = attempt(&http.backends, target, request, one.pooled, patience, record);
+        // In its place: with or without a timer, it is not copied.
+        let trying = pin!(attempt(&http.backends, target, request, one.pooled, patience, record));
         let answered = match within(until, trying).await {
             Ok(answered) => answered,
             Err(over) => {
@@ -153,7 +155,7 @@ pub(crate) async fn send(
         one.tried.add(at);
         tries -= 1;
         match unsent {
-            Some(unsent) if tries > 0 => request = *unsent,
+            Some(unsent) if tries > 0 => request = unsent,
             unsent => {
                 one.was_sent = unsent.is_none() && failure != Failure::Unreachable;
                 return Err(failure);

@@ -346,13 +346,7 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
 
 /// Headers that only the gateway may set, in any spelling: by one of them ghost knows who the client is.
 fn remove_own(headers: &mut HeaderMap) {
-    let is_own = |name: &&HeaderName| kind(name.as_str().as_bytes()) == Some(Kind::Own);
-    if headers.keys().any(|name| is_own(&name)) {
-        let own: Vec<HeaderName> = headers.keys().filter(is_own).cloned().collect();
-        for name in own {
-            headers.remove(name);
-        }
-    }
+    remove_where(headers, |name| kind(name.as_bytes()) == Some(Kind::Own));
 }
 
 /// Trailers that an origin could take for headers which only the gateway may set, or which decide about the request.
@@ -576,13 +570,19 @@ impl EditRequest for EditedRequest<'_> {
     }
 }
 
-/// Headers of our own names, which filters and origins may have set.
-pub(crate) fn remove_internals(headers: &mut HeaderMap) {
-    let is_internal = |name: &HeaderName| {
-        name.as_str().get(..GHOST_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(GHOST_PREFIX))
-    };
-    let found: Vec<HeaderName> = headers.keys().filter(|name| is_internal(name)).cloned().collect();
+/// Removes headers by their name. Most messages have none of them, and cost one look at each name.
+pub(crate) fn remove_where(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
+    let found: Vec<HeaderName> = headers.keys().filter(|name| is_removed(name.as_str())).cloned().collect();
     for name in found {
         headers.remove(name);
     }
+}
+
+/// Is it one of our own names, which filters and origins may have set?
+pub(crate) fn is_internal(name: &str) -> bool {
+    name.get(..GHOST_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(GHOST_PREFIX))
+}
+
+pub(crate) fn remove_internals(headers: &mut HeaderMap) {
+    remove_where(headers, is_internal);
 }

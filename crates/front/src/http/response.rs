@@ -12,7 +12,7 @@ use super::body::{AnswerBody, head_bytes};
 use super::grpc;
 use super::reason::Reason;
 use super::record::Record;
-use super::request::{Edited, remove_hop_by_hop, remove_internals};
+use super::request::{Edited, is_internal, remove_hop_by_hop, remove_internals, remove_where};
 use super::table::{RuleId, Table};
 
 pub(crate) const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -107,18 +107,18 @@ pub(crate) fn remove_forbidden(trailers: &mut HeaderMap) {
     for name in &NO_TRAILERS {
         trailers.remove(name);
     }
-    for name in TAG_HEADERS.into_iter().chain([CACHE_HOST_HEADER, CACHE_URL_HEADER]) {
-        trailers.remove(name);
-    }
-    remove_internals(trailers);
+    remove_where(trailers, |name| is_for_cache(name) || is_internal(name));
+}
+
+/// Tags, and what an origin says about the place of a response in the cache.
+fn is_for_cache(name: &str) -> bool {
+    let names = TAG_HEADERS.into_iter().chain([CACHE_HOST_HEADER, CACHE_URL_HEADER]);
+    names.into_iter().any(|one| one.eq_ignore_ascii_case(name))
 }
 
 /// Makes an origin's head the client's: without what is for the cache alone, with the rule's edits.
 pub(crate) fn edit(headers: &mut HeaderMap, table: &Table, rule: Option<RuleId>) {
-    for name in TAG_HEADERS.into_iter().chain([CACHE_HOST_HEADER, CACHE_URL_HEADER]) {
-        headers.remove(name);
-    }
-    remove_internals(headers);
+    remove_where(headers, |name| is_for_cache(name) || is_internal(name));
     if table.router().tells_cache_status() {
         headers.insert(X_CACHE, PASS);
     }

@@ -10,7 +10,7 @@ use router::counters::{Counters, FlowCounters, Registry, RouteCounters};
 use router::{Decision, Listener, Router, Rule};
 
 use super::health::{self, Health};
-use super::origin::Target;
+use super::origin::{Patience, Target};
 use super::upstream::session::{SessionKey, Sessions};
 
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Table {
     pub(crate) gateway_id: Option<HeaderValue>,
     /// Of the router.
     pub(crate) digest: u64,
+    /// How long origins may take.
+    pub(crate) patience: Patience,
 }
 
 /// The rules of one router, without those of its base.
@@ -133,7 +135,14 @@ impl Table {
         });
         let gateway_id = router.gateway_id().and_then(|id| HeaderValue::from_str(id).ok());
         let digest = router.digest();
-        Self { upper: Arc::new(Layer::new(router, registry, health, key)), base, gateway_id, digest }
+        let patience = Patience::from(router.timeouts());
+        Self {
+            upper: Arc::new(Layer::new(router, registry, health, key)),
+            base,
+            gateway_id,
+            digest,
+            patience,
+        }
     }
 
     pub(crate) fn router(&self) -> &Router {

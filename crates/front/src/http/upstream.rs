@@ -91,7 +91,7 @@ pub(crate) struct Call<'a> {
 
 impl Call<'_> {
     fn patience(&self) -> Patience {
-        Patience::from(self.table.router().timeouts())
+        self.table.patience
     }
 
     /// The endpoint of the client's session, unless it fails at the moment.
@@ -133,7 +133,7 @@ pub(crate) async fn send(call: Call<'_>, request: Prepared, record: &mut Record)
     }
     if rule.is_plain() && call.deadline.is_none() && feeds.is_empty() {
         let mut one = Try { pooled: call.pooled, ..Try::default() };
-        let request = Request::from_parts(parts, body);
+        let request = Box::new(Request::from_parts(parts, body));
         let began = Instant::now();
         let sent =
             origin::send(call.http, target, call.patience(), request, &mut one, &mut Watch(Some(record)))
@@ -176,7 +176,7 @@ async fn tries(
             Some(upload) => upload.reader(),
             None => std::mem::replace(&mut body, ClientBody::Empty),
         };
-        let request = Request::from_parts(parts.clone(), body);
+        let request = Box::new(Request::from_parts(parts.clone(), body));
         let began = Instant::now();
         let sent =
             origin::send(call.http, target, call.patience(), request, &mut one, &mut Watch(Some(record)))

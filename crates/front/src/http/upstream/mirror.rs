@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::super::Http;
 use super::super::body::{BoxError, ClientBody, Progress};
 use super::super::deadline::{Limit, Until};
-use super::super::origin::{self, Failure, Patience, Try};
+use super::super::origin::{self, Failure, Try};
 use super::super::record::Watch;
 use super::super::table::{MirrorsOf, Table};
 use super::drain;
@@ -206,8 +206,7 @@ async fn carry(
     let Some(target) = table.mirror(of, at) else { return Mirrored::NoEndpoint };
     let until = Until { at: Instant::now() + LONGEST, limit: Limit::Request, is_fault: false };
     let mut one = Try { pooled: true, until: Some(until), ..Try::default() };
-    let patience = Patience::from(table.router().timeouts());
-    match origin::send(http, target, patience, request, &mut one, &mut Watch(None)).await {
+    match origin::send(http, target, table.patience, Box::new(request), &mut one, &mut Watch(None)).await {
         Ok(sent) => {
             drain(sent).await;
             Mirrored::Answered
