@@ -39,7 +39,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 
-/// Snapshots come and go in large pieces; jemalloc gives them back to the system.
+/// Snapshots come and go in large pieces; jemalloc gives them back to the system. It does so by threads of its own: without them, memory of
+/// connections that became idle would stay until the next allocations.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

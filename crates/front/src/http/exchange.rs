@@ -165,7 +165,7 @@ impl Waiting {
             Box::pin(answer_query((client, &table), parts, body, &admitted, decided, record)).await
         } else if decided.asks_cache {
             let nothing = (Bytes::new(), None);
-            // In boxes of their own, as all that direct requests do not need: the future of a request is copied once, and all of it.
+            // Boxed, like everything that direct requests do not need: the whole future is allocated and copied for each request.
             Box::pin(ask_cache(client, parts, nothing, &admitted, &table, (decided, looked), record)).await
         } else {
             forward((client, &table), parts, body, upgrade, &admitted, decided, record).await

@@ -127,7 +127,7 @@ pub(crate) async fn send(
         });
         let at = picked.ok_or(Failure::Unreachable)?;
         let target = attempt::Target { endpoint: group.endpoints()[at], profile, protocol: group.protocol() };
-        // In its place: with or without a timer, it is not copied.
+        // Pinned here, so that `within` does not copy it.
         let trying = pin!(attempt(&http.backends, target, request, one.pooled, patience, record));
         let answered = match within(until, trying).await {
             Ok(answered) => answered,
