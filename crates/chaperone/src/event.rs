@@ -167,6 +167,13 @@ impl State {
     fn settle(&mut self) {
         let open = |socket: &String| self.front_sockets.iter().any(|(name, _)| name == socket);
         if let Some((tag, _)) = self.fed.take_if(|(_, sockets)| sockets.iter().all(open)) {
+            if self.served != tag {
+                tracing::debug!(
+                    event = "change.swapped",
+                    configuration = tag.as_deref(),
+                    "a new configuration is served"
+                );
+            }
             self.served = tag;
         }
     }

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
+use model::SharedMap;
 use model::ghost::Config;
 use model::routing::{Route, Routing, Vhost};
 use router::Router;
@@ -104,7 +105,7 @@ impl Ghost {
 }
 
 /// Of all hosts, in their order.
-fn prints(hosts: &BTreeMap<String, Vhost>, hasher: &RandomState) -> Box<[u64]> {
+fn prints(hosts: &SharedMap<String, Vhost>, hasher: &RandomState) -> Box<[u64]> {
     hosts.values().map(|host| print(host, hasher)).collect()
 }
 

@@ -3,13 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::routing::{Routing, Vhost};
-use crate::{Listener, ListenerTls, TlsHost, TlsListener};
+use crate::{Listener, ListenerTls, SharedMap, TlsHost, TlsListener};
 
 impl Routing {
     /// This one by what differs from `base`, whose name is `name`. Whoever reads it needs no host of the base to know the
     /// hosts that stand here: those that share routes come together, but for wildcards, whose routes they get as their own.
     pub fn since(&self, base: &Self, name: &str) -> Self {
-        let (mut vhosts, removed) = difference(&base.vhosts, &self.vhosts);
+        let (mut vhosts, mut removed) = (SharedMap::new(), Vec::new());
+        for (name, _, new) in base.vhosts.differences(&self.vhosts, Vhost::eq) {
+            match new {
+                Some(host) => drop(vhosts.insert(name.clone(), host.clone())),
+                None => removed.push(name.clone()),
+            }
+        }
         let shares = |host: &Vhost| host.same_as.as_ref().is_some_and(|other| vhosts.contains_key(other));
         let sharing: Vec<&String> = match vhosts.is_empty() {
             true => Vec::new(),
@@ -53,7 +59,7 @@ impl Routing {
     pub fn over(self, base: Self) -> Self {
         let settings = self.settings();
         Self {
-            vhosts: laid_over(base.vhosts, &self.removed, self.vhosts),
+            vhosts: hosts_over(base.vhosts, &self.removed, self.vhosts),
             backend_tls: laid_over(base.backend_tls, &self.removed_backend_tls, self.backend_tls),
             authorities: laid_over(base.authorities, &self.removed_authorities, self.authorities),
             listeners: listeners_over(self.listeners, base.listeners),
@@ -120,13 +126,13 @@ impl Routing {
             && listeners.len() == base.listeners.len()
             && listeners.iter().zip(&base.listeners).all(|(new, old)| is_near(new, old))
             && self.tls_listeners_beside_https() == base.tls_listeners_beside_https()
-            && wildcards(&self.vhosts).eq(wildcards(&base.vhosts))
+            && wildcard_hosts(&self.vhosts).eq(wildcard_hosts(&base.vhosts))
             && self.lent().all(|name| self.vhosts.get(name) == base.vhosts.get(name))
     }
 
     /// Hosts whose routes are those of a wildcard, too.
     fn lent(&self) -> impl Iterator<Item = &String> {
-        wildcards(&self.vhosts).filter_map(|(_, host)| host.same_as.as_ref())
+        wildcard_hosts(&self.vhosts).filter_map(|(_, host)| host.same_as.as_ref())
     }
 
     /// All but what a base may hold.
@@ -170,6 +176,10 @@ impl Routing {
 
 fn is_wildcard(host: &str) -> bool {
     host.starts_with('*')
+}
+
+fn wildcard_hosts(hosts: &SharedMap<String, Vhost>) -> impl Iterator<Item = (&String, &Vhost)> {
+    hosts.starting_at("*").take_while(|(name, _)| is_wildcard(name))
 }
 
 /// Sorted, so that `*` stands before all letters.
@@ -276,6 +286,18 @@ pub(crate) fn laid_over<V>(
     removed: &[String],
     new: BTreeMap<String, V>,
 ) -> BTreeMap<String, V> {
+    for name in removed {
+        base.remove(name);
+    }
+    base.extend(new);
+    base
+}
+
+fn hosts_over(
+    mut base: SharedMap<String, Vhost>,
+    removed: &[String],
+    new: SharedMap<String, Vhost>,
+) -> SharedMap<String, Vhost> {
     for name in removed {
         base.remove(name);
     }

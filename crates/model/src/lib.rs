@@ -19,6 +19,7 @@ pub mod names;
 mod paths;
 mod report;
 pub mod routing;
+mod shared_map;
 pub mod stats;
 mod stream;
 mod tls;
@@ -31,6 +32,7 @@ pub use limits::{ClientLimits, ProxyProtocol};
 pub use miss::MissFor;
 pub use paths::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths};
 pub use report::Report;
+pub use shared_map::{Difference, SharedMap};
 pub use stream::StreamListener;
 pub use tls::{
     BackendTls, ClientValidation, SubjectAltName, TlsBackend, TlsHost, TlsLimits, TlsListener, TlsOptions,

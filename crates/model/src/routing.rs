@@ -10,8 +10,8 @@ use crate::names::{ADMIN_PORT, HEALTH_PORT, socket_parts};
 use crate::{
     Arrangement, BackendTls, Balancing, CachePolicy, ClientLimits, ClientValidation, ExternalNames, Fraction,
     Listener, ListenerTls, Paths, Protocol, ProxyProtocol, Retry, RouteKind, RuleTimeouts,
-    SessionPersistence, StreamListener, ThroughVarnishd, Timeouts, TlsBackend, TlsLimits, TlsListener,
-    VERSION,
+    SessionPersistence, SharedMap, StreamListener, ThroughVarnishd, Timeouts, TlsBackend, TlsLimits,
+    TlsListener, VERSION,
 };
 
 /// The whole file.
@@ -83,7 +83,7 @@ pub struct Routing {
     pub removed_authorities: Vec<String>,
     /// By host in lower case: `shop.example.com`, `*.example.com`, `*`.
     #[serde(default)]
-    pub vhosts: BTreeMap<String, Vhost>,
+    pub vhosts: SharedMap<String, Vhost>,
     /// For hosts that no entry of `vhosts` names, and for requests that no route of an Ingress's host fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Route>,
@@ -146,12 +146,14 @@ impl Routing {
         let of_mirrors = self
             .routes()
             .flat_map(|route| route.mirrors.iter().chain(&route.backend_mirrors))
-            .map(|mirror| mirror.namespace.clone());
-        of_routes
-            .filter_map(|route| route.namespace.clone())
+            .map(|mirror| mirror.namespace.as_str());
+        // Thousands of routes have few namespaces: only these are copied.
+        let all: BTreeSet<&str> = of_routes
+            .filter_map(|route| route.namespace.as_deref())
             .chain(of_mirrors)
-            .chain(of_tls.filter_map(|backend| backend.namespace.clone()))
-            .collect()
+            .chain(of_tls.filter_map(|backend| backend.namespace.as_deref()))
+            .collect();
+        all.into_iter().map(str::to_owned).collect()
     }
 
     /// Of TLSRoutes, TCPRoutes and UDPRoutes.
@@ -242,7 +244,7 @@ impl Default for Routing {
             removed: Vec::new(),
             removed_backend_tls: Vec::new(),
             removed_authorities: Vec::new(),
-            vhosts: BTreeMap::new(),
+            vhosts: SharedMap::new(),
             default: None,
             unready_without_routes: false,
             http_in_front: false,

@@ -29,6 +29,7 @@ pub(crate) struct Ledger {
     /// What the label of our controller says; none for the default one.
     controller: Option<String>,
     written: HashMap<(String, Key, &'static str), Entry>,
+    count: u64,
 }
 
 struct Entry {
@@ -49,7 +50,12 @@ impl fmt::Debug for Ledger {
 
 impl Ledger {
     pub(crate) fn new(client: Client, gateway: Key, controller: Option<String>) -> Self {
-        Self { client, gateway, controller, written: HashMap::new() }
+        Self { client, gateway, controller, written: HashMap::new(), count: 0 }
+    }
+
+    /// How often something was written.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
     }
 
     /// Brings an object to what `desired` says of it, whoever changed our fields, and leaves all others as they are.
@@ -96,6 +102,7 @@ impl Ledger {
                 return Err(Error::Taken { kind, key });
             }
         }
+        self.count += 1;
         let parameters = PatchParams::apply(manager).force();
         let result = api
             .patch(&key.name, &parameters, &Patch::Apply(&body))

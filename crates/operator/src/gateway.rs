@@ -26,6 +26,7 @@ use crate::Error;
 use crate::apply::Ledger;
 use crate::metrics::Metrics;
 use crate::owned::{Owned, is_made_by_us};
+use crate::pace::Pace;
 use crate::status::{Runtime, Runtimes};
 
 /// Owns everything but routes.
@@ -41,11 +42,14 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 /// What was made and vanished at once would be missed otherwise.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
+/// Writes of one Gateway are so far apart, and looks at what others have changed. Where it was idle it begins at once.
+const PACE: Duration = Duration::from_millis(50);
+
 /// What one Gateway is to be.
 #[derive(Debug, Clone)]
 pub(crate) struct Work {
     pub(crate) gateway: Arc<Gateway>,
-    pub(crate) plan: GatewayPlan,
+    pub(crate) plan: Arc<GatewayPlan>,
 }
 
 impl PartialEq for Work {
@@ -54,7 +58,7 @@ impl PartialEq for Work {
         a.uid == b.uid
             && a.generation == b.generation
             && a.finalizers == b.finalizers
-            && self.plan == other.plan
+            && (Arc::ptr_eq(&self.plan, &other.plan) || self.plan == other.plan)
     }
 }
 
@@ -141,6 +145,35 @@ impl Prepared {
     }
 }
 
+/// Until there is something to do: new work, at `may_write` at the earliest; somebody's change of our objects, at `may_look` at the
+/// earliest; or `again` has passed. Where the writer was idle, that is at once. False: the Gateway is gone.
+async fn wait<T>(
+    work: &mut watch::Receiver<T>,
+    owned: &mut watch::Receiver<u64>,
+    again: Duration,
+    (may_write, may_look): (tokio::time::Instant, tokio::time::Instant),
+) -> bool {
+    let mut due = tokio::time::Instant::now() + again;
+    let (mut has_work, mut has_changes) = (false, false);
+    loop {
+        tokio::select! {
+            changed = work.changed(), if !has_work => {
+                if changed.is_err() {
+                    return false;
+                }
+                has_work = true;
+                due = due.min(may_write);
+            }
+            // The signal lives as long as its subscribers.
+            _ = owned.changed(), if !has_changes => {
+                has_changes = true;
+                due = due.min(may_look);
+            }
+            () = tokio::time::sleep_until(due) => return true,
+        }
+    }
+}
+
 fn generation(work: &Work) -> i64 {
     work.gateway.metadata.generation.unwrap_or_default()
 }
@@ -148,14 +181,20 @@ fn generation(work: &Work) -> i64 {
 impl Actor {
     pub(crate) async fn run(&self, mut work: watch::Receiver<Arc<Work>>) {
         let mut ledger = Ledger::new(self.client.clone(), self.key.clone(), self.options.controller.clone());
-        let mut owned = self.owned.changed();
+        let mut owned = self.owned.by_gateway.subscribe(&self.key);
         let mut prepared: Option<Prepared> = None;
         let mut pause = RETRY.0;
+        let (mut writing, mut looking) = (Pace::new(PACE), Pace::new(PACE));
         loop {
             let now = Arc::clone(&work.borrow_and_update());
             owned.mark_unchanged();
             let begun = Instant::now();
+            let written = ledger.count();
             let brought = self.bring(&now, &mut prepared, &mut ledger).await;
+            looking.written();
+            if ledger.count() != written {
+                writing.written();
+            }
             let again = match brought {
                 Ok(()) => {
                     if !work.has_changed().unwrap_or(false) {
@@ -177,10 +216,8 @@ impl Actor {
                 }
             };
             self.metrics.apply_seconds.observe(begun.elapsed().as_secs_f64());
-            tokio::select! {
-                changed = work.changed() => if changed.is_err() { return },
-                _ = owned.changed() => {}
-                () = tokio::time::sleep(again) => {}
+            if !wait(&mut work, &mut owned, again, (writing.next(), looking.next())).await {
+                return;
             }
         }
     }
@@ -271,7 +308,9 @@ impl Actor {
             data: Some(packed.data()?),
             ..ConfigMap::default()
         };
-        ledger.apply(&self.owned.config_maps, ROUTES, &routes).await?;
+        if ledger.apply(&self.owned.config_maps, ROUTES, &routes).await? {
+            tracing::debug!(event = "change.applied", configuration = %hash, "routes of {} written", self.key);
+        }
         let there = self.owned.deployments.get(&self.key);
         let deployment = objects.as_ref().map(|objects| &objects.deployment).or(there.as_deref());
         let template = deployment.and_then(|deployment| deployment.spec.as_ref()?.template.metadata.as_ref());
@@ -472,4 +511,79 @@ fn random_secret() -> Result<Vec<u8>, Error> {
     random.read_exact(&mut bytes).map_err(|e| Error::Name(e.to_string()))?;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("{hex}\n").into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// A Gateway whose pods and routes change without end, and another one: how often each was woken.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_gateway_that_flaps_is_paced_and_delays_no_other() {
+        let (flapping, calm) = (watch::Sender::new(0), watch::Sender::new(0));
+        let (flapping_objects, calm_objects) = (watch::Sender::new(0), watch::Sender::new(0));
+        let stop = AtomicBool::new(false);
+        let follow = async |work: &watch::Sender<i32>, objects: &watch::Sender<u64>| {
+            let (mut work, mut objects) = (work.subscribe(), objects.subscribe());
+            let (mut writing, mut looking) = (Pace::new(PACE), Pace::new(PACE));
+            let mut woken = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let times = (writing.next(), looking.next());
+                assert!(wait(&mut work, &mut objects, Duration::from_millis(500), times).await);
+                woken.push((Instant::now(), *work.borrow_and_update()));
+                objects.mark_unchanged();
+                writing.written();
+                looking.written();
+            }
+            woken
+        };
+        let changes = async {
+            let begun = Instant::now();
+            let mut last = 0_i32;
+            // A route that changes every two milliseconds, for half a second.
+            while begun.elapsed() < Duration::from_millis(500) {
+                last += 1;
+                flapping.send_replace(last);
+                flapping_objects.send_replace(last.unsigned_abs().into());
+                if last == 20 {
+                    calm.send_replace(1);
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            tokio::time::sleep(PACE * 2).await;
+            stop.store(true, Ordering::Relaxed);
+            flapping.send_replace(last);
+            calm.send_replace(1);
+            (begun, last)
+        };
+        let (of_flapping, of_calm, (begun, last)) =
+            tokio::join!(follow(&flapping, &flapping_objects), follow(&calm, &calm_objects), changes);
+        // One for every 50 ms, and the newest state at the end.
+        assert!(of_flapping.len() <= 14, "{}", of_flapping.len());
+        assert!(of_flapping.iter().any(|(_, value)| *value == last));
+        // The first at once, and not behind the other one.
+        let (first, value) = of_calm[0];
+        assert_eq!(value, 1);
+        assert!(
+            first.duration_since(begun) < Duration::from_millis(400),
+            "{:?}",
+            first.duration_since(begun)
+        );
+        drop((flapping, calm, calm_objects));
+    }
+
+    #[tokio::test]
+    async fn a_gateway_that_is_gone_ends_its_writer() {
+        let (work, objects) = (watch::Sender::new(0), watch::Sender::new(0));
+        let (mut work_of, mut objects_of) = (work.subscribe(), objects.subscribe());
+        // In the middle of a burst.
+        work.send_replace(1);
+        objects.send_replace(1);
+        let later = tokio::time::Instant::now() + Duration::from_millis(20);
+        assert!(wait(&mut work_of, &mut objects_of, Duration::from_secs(60), (later, later)).await);
+        drop(work);
+        assert!(!wait(&mut work_of, &mut objects_of, Duration::from_secs(60), (later, later)).await);
+    }
 }

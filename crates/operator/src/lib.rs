@@ -16,11 +16,13 @@ mod invalidation;
 mod lease;
 mod metrics;
 mod owned;
+mod pace;
 mod programmed;
 mod reconcile;
 mod settings;
 mod status;
 mod sweep;
+mod tally;
 
 use std::sync::Arc;
 

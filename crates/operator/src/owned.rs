@@ -1,5 +1,7 @@
 //! What we have made, as it stands in the cluster, and the pods that run.
 
+mod look;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -15,6 +17,7 @@ use tokio::sync::watch;
 use translate::workload;
 
 use crate::definition::Definition;
+pub(crate) use look::{Look, Signals};
 
 /// Tells which Gateway API is installed.
 const GATEWAY_API_CRD: &str = "gatewayclasses.gateway.networking.k8s.io";
@@ -36,6 +39,9 @@ pub(crate) struct Owned {
     /// That of HTTPRoutes, which differ by channel.
     pub(crate) http_routes: Store<Definition>,
     changed: Signal,
+    /// Without pods.
+    made_changed: Signal,
+    pub(crate) by_gateway: Signals,
 }
 
 /// What an installation has made, and no other.
@@ -76,18 +82,12 @@ pub(crate) fn is_pod_of_ours(metadata: &ObjectMeta) -> bool {
 
 impl Owned {
     pub(crate) fn watch(client: &Client, namespaces: &Namespaces, controller: &str) -> Self {
-        let changed = Signal::default();
+        let (changed, made_changed) = (Signal::default(), Signal::default());
         let selector = selector(controller);
         let ours = Scope::labels(&selector);
         macro_rules! all {
-            () => {
-                Store::watch_each(
-                    namespaces.apis(client),
-                    &ours,
-                    never_same,
-                    changed.clone(),
-                    Signal::default(),
-                )
+            ($touched:expr) => {
+                Store::watch_each(namespaces.apis(client), &ours, never_same, changed.clone(), $touched)
             };
         }
         let definition = |name: &str| {
@@ -100,18 +100,20 @@ impl Owned {
             )
         };
         Self {
-            deployments: all!(),
-            services: all!(),
-            config_maps: all!(),
-            secrets: all!(),
-            service_accounts: all!(),
-            roles: all!(),
-            role_bindings: all!(),
-            disruption_budgets: all!(),
-            pods: all!(),
+            deployments: all!(made_changed.clone()),
+            services: all!(made_changed.clone()),
+            config_maps: all!(made_changed.clone()),
+            secrets: all!(made_changed.clone()),
+            service_accounts: all!(made_changed.clone()),
+            roles: all!(made_changed.clone()),
+            role_bindings: all!(made_changed.clone()),
+            disruption_budgets: all!(made_changed.clone()),
+            pods: all!(Signal::default()),
             gateway_api: definition(GATEWAY_API_CRD),
             http_routes: definition(HTTP_ROUTES_CRD),
             changed,
+            made_changed,
+            by_gateway: Signals::default(),
         }
     }
 
@@ -131,6 +133,24 @@ impl Owned {
 
     pub(crate) fn changed(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
+    }
+
+    /// Of what we have made, without pods.
+    pub(crate) fn made_changed(&self) -> watch::Receiver<u64> {
+        self.made_changed.subscribe()
+    }
+
+    /// Wakes the writer of each Gateway whose objects or pods have changed. Works until it is dropped.
+    pub(crate) async fn wake_writers(&self) {
+        let mut changed = self.changed();
+        let mut look = Look::default();
+        loop {
+            changed.mark_unchanged();
+            self.by_gateway.raise(&look.changed(self));
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
     }
 }
 

@@ -9,8 +9,10 @@ use kube::Client;
 use source::kubernetes::{Cluster, Unreadable};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use translate::status::{ACCEPTED, RESOLVED_REFS, UNSUPPORTED_FIELDS};
-use translate::{Condition, Key, RouteStatus, Snapshot, Statuses, Translation, packing, workload};
+use translate::incremental::{Extent, Outcome};
+use translate::snapshot::Objects;
+use translate::status::{ACCEPTED, UNSUPPORTED_FIELDS};
+use translate::{Condition, Incremental, Key, Snapshot, Statuses, packing, workload};
 
 use crate::events::Events;
 use crate::gateway::{Actor, Work, written};
@@ -19,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::owned::Owned;
 use crate::status::{Runtimes, Writer};
 use crate::sweep;
+use crate::tally::Tally;
 use crate::{Error, Settings};
 
 /// After a sweep that failed.
@@ -35,7 +38,7 @@ pub(crate) async fn run(
     let runtimes = Runtimes::default();
     let statuses = watch::Sender::new(Arc::new(Statuses::default()));
     let mut changed = cluster.changed();
-    let mut owned_changed = owned.changed();
+    let mut owned_changed = owned.made_changed();
     let mut first = cluster.snapshot().await;
     let mut work = Reconciler {
         client: client.clone(),
@@ -45,10 +48,13 @@ pub(crate) async fn run(
         runtimes: runtimes.clone(),
         metrics: Arc::clone(&metrics),
         actors: BTreeMap::new(),
-        made: BTreeMap::new(),
+        translator: Incremental::default(),
+        tally: Tally::default(),
+        made: Objects::default(),
         former: BTreeMap::new(),
     };
-    statuses.send_replace(work.bring(&mut first));
+    let (told, _) = work.bring(&mut first);
+    statuses.send_replace(told);
     let writer = Writer {
         client: client.clone(),
         cluster: Arc::clone(&cluster),
@@ -67,27 +73,43 @@ pub(crate) async fn run(
     };
     let mut writer = Task(tokio::spawn(writer.run()));
     let mut invalidations = Task(tokio::spawn(invalidations.run()));
+    let waking = Arc::clone(&owned);
+    let wake = tasks::without_end("the waking of writers", move || {
+        let owned = Arc::clone(&waking);
+        async move { owned.wake_writers().await }
+    });
+    let _waking = Task(tokio::spawn(wake));
     let mut snapshot = first;
+    let mut to_sweep = true;
     loop {
         let mut failed = false;
-        let what = sweep::Known { snapshot: &snapshot, made: &work.made, missing: &cluster.missing() };
-        if let Err(e) = sweep::sweep(&client, &cluster, &what, &owned).await {
-            tracing::warn!("sweeping: {e}");
-            failed = true;
+        if std::mem::take(&mut to_sweep) {
+            let what = sweep::Known { snapshot: &snapshot, made: &work.made, missing: &cluster.missing() };
+            if let Err(e) = sweep::sweep(&client, &cluster, &what, &owned).await {
+                tracing::warn!("sweeping: {e}");
+                failed = true;
+            }
         }
         tokio::select! {
             _ = changed.changed() => {
                 let begun = Instant::now();
+                tracing::debug!(event = "change.observed", "something has changed");
                 let mut new = cluster.snapshot().await;
                 let taken = begun.elapsed();
-                let told = work.bring(&mut new);
-                tracing::debug!("snapshot taken in {taken:?}, translated in {:?}", begun.elapsed() - taken);
-                // What is old goes when nobody waits for it.
+                let (told, extent) = work.bring(&mut new);
+                tracing::debug!(
+                    event = "change.translated",
+                    ?extent,
+                    "snapshot taken in {taken:?}, translated in {:?}",
+                    begun.elapsed() - taken
+                );
                 statuses.send_replace(told);
                 snapshot = new;
+                // A route leaves nothing behind.
+                to_sweep = failed || extent == Extent::Everything;
             }
-            _ = owned_changed.changed() => {}
-            () = tokio::time::sleep(RETRY), if failed => {}
+            _ = owned_changed.changed() => to_sweep = true,
+            () = tokio::time::sleep(RETRY), if failed => to_sweep = true,
             // It ends by a bug alone: whoever restarts us mends more than we could.
             _ = &mut writer.0 => return Err(Error::Name("the writer of statuses has ended".to_owned())),
             _ = &mut invalidations.0 => return Err(Error::Name("the keeper of invalidations has ended".to_owned())),
@@ -123,20 +145,22 @@ struct Reconciler {
     runtimes: Runtimes,
     metrics: Arc<Metrics>,
     actors: BTreeMap<Key, (watch::Sender<Arc<Work>>, Task)>,
+    translator: Incremental,
+    tally: Tally,
     /// Gateways that were made for IngressClasses.
-    made: BTreeMap<Key, Arc<Gateway>>,
+    made: Objects<Gateway>,
     /// What parameters of each Gateway were last.
     former: BTreeMap<Key, Arc<str>>,
 }
 
 impl Reconciler {
-    fn bring(&mut self, snapshot: &mut Snapshot) -> Arc<Statuses> {
+    fn bring(&mut self, snapshot: &mut Snapshot) -> (Arc<Statuses>, Extent) {
         let begun = Instant::now();
         self.remember(snapshot);
         let snapshot = &*snapshot;
         // Others have work to do meanwhile.
-        let translation = tokio::task::block_in_place(|| translate::translate(snapshot));
-        let Translation { gateways, mut statuses, notices, made } = translation;
+        let outcome = tokio::task::block_in_place(|| self.translator.update(snapshot).clone());
+        let Outcome { gateways, mut statuses, notices, made, extent } = outcome;
         self.metrics.translation_seconds.observe(begun.elapsed().as_secs_f64());
         for notice in notices {
             tracing::debug!("{notice}");
@@ -200,9 +224,9 @@ impl Reconciler {
         for (key, fields) in self.cluster.parameters.ignored() {
             ignored_parameters(&key, &fields, snapshot, &mut statuses);
         }
-        self.count(&statuses);
+        self.tally.count(&statuses, &self.metrics);
         self.made = made;
-        Arc::new(statuses)
+        (Arc::new(statuses), extent)
     }
 
     /// What parameters were last: as we know it, or as the operator before us wrote it. Of a Gateway that was made for an
@@ -236,30 +260,6 @@ impl Reconciler {
             tokio::spawn(async move { while tasks::panicked(&name, actor.run(receiver.clone())).await {} });
         self.actors.insert(key, (sender, Task(writing)));
     }
-
-    fn count(&self, statuses: &Statuses) {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let good = |conditions: &[Condition]| conditions.iter().any(|one| one.kind == ACCEPTED && one.status);
-        let gateways = statuses.gateways.values();
-        self.metrics.gateways.set(number(gateways.len()));
-        self.metrics
-            .gateways_accepted
-            .set(number(gateways.filter(|status| good(&status.conditions)).count()));
-        let listeners = statuses.gateways.values().flat_map(|status| &status.listeners);
-        let unresolved = |one: &Condition| one.kind == RESOLVED_REFS && !one.status;
-        let unresolved = listeners.filter(|listener| listener.conditions.iter().any(unresolved));
-        self.metrics.listeners_unresolved.set(number(unresolved.count()));
-        for (kind, routes) in statuses.routes() {
-            let accepted =
-                |status: &&RouteStatus| status.parents.iter().all(|parent| good(&parent.conditions));
-            self.metrics.count_routes(kind, routes.len(), routes.values().filter(accepted).count());
-        }
-        let ingresses = &statuses.ingresses;
-        let served = ingresses.values().filter(|status| status.varnish_service.is_some()).count();
-        self.metrics.count_routes("Ingress", ingresses.len(), served);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        self.metrics.last_translation.set(now.as_secs_f64());
-    }
 }
 
 /// Fields that we do not even know are said to be without effect, beside those that we know and do not support.
@@ -283,13 +283,13 @@ fn ignored_parameters(key: &Key, fields: &[String], snapshot: &Snapshot, statuse
         let class = snapshot.gateway_classes.get(class)?;
         class.spec.parameters_ref.as_ref().filter(|one| is_named(&one.kind, &one.name))
     };
-    for (class, status) in &mut statuses.gateway_classes {
+    for (class, status) in statuses.gateway_classes.iter_mut() {
         if of_class(class).is_some() {
             let generation = snapshot.gateway_classes.get(class).and_then(|class| class.metadata.generation);
             not_supported(&mut status.conditions, &fields, generation);
         }
     }
-    for (gateway, status) in &mut statuses.gateways {
+    for (gateway, status) in statuses.gateways.iter_mut() {
         let Some(object) = snapshot.gateways.get(gateway) else { continue };
         let own = object.spec.infrastructure.as_ref().and_then(|one| one.parameters_ref.as_ref());
         if own.is_some_and(|one| is_named(&one.kind, &one.name))
@@ -338,7 +338,8 @@ fn unreadable(all: &[Unreadable], statuses: &mut Statuses) {
 #[cfg(test)]
 mod tests {
     use gateway_api::experimental::httproutes::HttpRouteParentRefs;
-    use translate::ParentStatus;
+    use translate::status::RESOLVED_REFS;
+    use translate::{ParentStatus, RouteStatus};
 
     use super::*;
 

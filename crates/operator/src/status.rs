@@ -6,9 +6,9 @@ mod class;
 mod conditions;
 mod ingress;
 mod listeners;
-mod settled;
+mod seen;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ use gateway_api::gateways::Gateway;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::api::Patch;
 use kube::{Client, Resource};
-use model::Report;
 use model::names::{GATEWAY_NAME_LABEL, INFRA_HASH_ANNOTATION};
+use model::{Report, SharedMap};
 use serde::Serialize;
 use serde_json::{Value, json};
 use source::kubernetes::{Cluster, Signal, Unread};
@@ -35,11 +35,11 @@ use crate::owned::Owned;
 use crate::programmed::{Known, Pod, programmed};
 use conditions::{News, merge, same};
 use listeners::{listener_programmed, listeners};
-use settled::Settled;
+use seen::{Seen, changed};
 
 /// Owns what it writes of a status.
 const MANAGER: &str = "varnish-gateway-status";
-/// Changes come in droves: a write less for each that waits.
+/// Looks are so far apart: changes come in droves. After a pause the first is looked at at once.
 const PAUSE: Duration = Duration::from_millis(20);
 /// After a failure, and at most.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -51,6 +51,8 @@ const AT_ONCE: usize = 8;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Runtimes {
     of: Arc<Mutex<BTreeMap<Key, Runtime>>>,
+    /// Those that are others since somebody asked.
+    news: Arc<Mutex<BTreeSet<Key>>>,
     changed: Signal,
 }
 
@@ -93,7 +95,12 @@ impl Runtimes {
         let since = kept.map_or(new.since, |old| old.since);
         of.insert(key.clone(), Runtime { since, ..new.clone() });
         drop(of);
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
         self.changed.raise();
+    }
+
+    fn take_news(&self) -> BTreeSet<Key> {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn forget(&self, key: &Key) {
@@ -136,6 +143,13 @@ impl Failures {
         self.0.get(&(kind, key.clone())).is_none_or(|(at, _)| *at <= Instant::now())
     }
 
+    /// Objects of a kind whose statuses are to be tried again now.
+    fn due(&self, kind: &'static str) -> impl Iterator<Item = Key> {
+        let now = Instant::now();
+        let due = self.0.iter().filter(move |((of, _), (at, _))| *of == kind && *at <= now);
+        due.map(|((_, key), _)| key.clone())
+    }
+
     fn note(&mut self, name: (&'static str, Key), done: bool) {
         if done {
             self.0.remove(&name);
@@ -151,24 +165,32 @@ impl Writer {
         let mut touched = self.cluster.touched();
         let mut owned = self.owned.changed();
         let mut runtimes = self.runtimes.changed.subscribe();
-        let mut settled = Settled::default();
+        let mut seen = Seen::default();
         let mut failures = Failures::default();
         let mut told = ingress::Told::default();
+        let (mut looked_at_all, mut ingress_failed) = (None::<Instant>, false);
         loop {
             let statuses = Arc::clone(&self.desired.borrow_and_update());
             touched.mark_unchanged();
             owned.mark_unchanged();
             runtimes.mark_unchanged();
             let begun = Instant::now();
-            settled.begin(&statuses);
-            let mut writes = tokio::task::block_in_place(|| self.writes(&statuses, &mut settled));
+            // Time alone may change what is said of Gateways.
+            let all = looked_at_all.is_none_or(|at| at.elapsed() >= LOOK_AGAIN);
+            if all {
+                looked_at_all = Some(begun);
+            }
+            let look = || self.writes(&statuses, &mut seen, &failures, all);
+            let (mut writes, ingresses) = tokio::task::block_in_place(look);
             let looked = begun.elapsed();
             writes.retain(|write| failures.may_try(write.kind, &write.key));
             self.write_all(writes, &mut failures).await;
-            let failed = told
-                .bring(&statuses, &self.client, &self.cluster, &self.owned, &self.events, &self.metrics)
-                .await;
-            let pause = if failures.is_empty() && !failed { LOOK_AGAIN } else { RETRY.0 };
+            if ingresses || ingress_failed || all {
+                ingress_failed = told
+                    .bring(&statuses, &self.client, &self.cluster, &self.owned, &self.events, &self.metrics)
+                    .await;
+            }
+            let pause = if failures.is_empty() && !ingress_failed { LOOK_AGAIN } else { RETRY.0 };
             tokio::select! {
                 _ = self.desired.changed() => {}
                 _ = touched.changed() => {}
@@ -177,11 +199,19 @@ impl Writer {
                 () = tokio::time::sleep(pause) => {}
             }
             // Looking must not become the main occupation.
-            tokio::time::sleep(PAUSE.max(looked * 3)).await;
+            tokio::time::sleep_until((begun + PAUSE.max(looked * 3)).into()).await;
         }
     }
 
-    fn writes(&self, statuses: &Statuses, settled: &mut Settled) -> Vec<Write> {
+    /// What is to be written of all that has changed since the last look, and whether Ingresses are to be looked at. `all`: all
+    /// Gateways are looked at.
+    fn writes(
+        &self,
+        statuses: &Arc<Statuses>,
+        seen: &mut Seen,
+        failures: &Failures,
+        all: bool,
+    ) -> (Vec<Write>, bool) {
         let controller = self.cluster.controllers.gateway.as_str();
         let mut writes = Vec::new();
         for (key, status) in &statuses.gateway_classes {
@@ -189,20 +219,41 @@ impl Writer {
                 writes.extend(self.gateway_class(key, &class, status));
             }
         }
-        let mut programmed = 0;
-        for (key, status) in &statuses.gateways {
-            if let Some(gateway) = self.cluster.gateways.get(key) {
-                let (write, good) = self.gateway(key, &gateway, status);
-                writes.extend(write);
-                programmed += i64::from(good);
-            }
+        let objects = self.cluster.gateways.objects();
+        let mut gateways = changed((&seen.gateways, &objects), (&seen.statuses.gateways, &statuses.gateways));
+        let owned = seen.look.changed(&self.owned);
+        let owned_changed = !owned.is_empty();
+        gateways.extend(owned);
+        gateways.extend(self.runtimes.take_news());
+        gateways.extend(failures.due("Gateway"));
+        if all {
+            gateways.extend(statuses.gateways.keys().cloned());
         }
+        for key in &gateways {
+            let (status, gateway) = (statuses.gateways.get(key), objects.get(key));
+            let Some((status, gateway)) = status.zip(gateway) else {
+                seen.programmed.remove(key);
+                continue;
+            };
+            let (write, good) = self.gateway(key, gateway, status);
+            writes.extend(write);
+            seen.programmed.insert(key.clone(), good);
+        }
+        seen.gateways = objects;
+        let objects = self.cluster.listener_sets.objects();
+        let mut sets =
+            changed((&seen.listener_sets, &objects), (&seen.statuses.listener_sets, &statuses.listener_sets));
+        sets.extend(failures.due("ListenerSet"));
         for (key, status) in &statuses.listener_sets {
-            if let Some(set) = self.cluster.listener_sets.get(key) {
+            if let Some(set) = objects.get(key)
+                && (sets.contains(key) || gateways.contains(&status.gateway))
+            {
                 let generation = set.metadata.generation.unwrap_or_default();
-                writes.extend(self.listener_set(key, (generation, &to_value(&set.status)), status, statuses));
+                let observed = to_value(&set.status);
+                writes.extend(self.listener_set(key, (generation, &observed), status, statuses));
             }
         }
+        seen.listener_sets = objects;
         for (key, unread) in self.cluster.listener_sets.unread() {
             let Some(status) = statuses.listener_sets.get(&key) else { continue };
             let generation = unread.raw.pointer("/metadata/generation").and_then(Value::as_i64);
@@ -217,58 +268,47 @@ impl Writer {
         for (key, unread) in self.cluster.gateways.unread() {
             writes.extend(unread_gateway(&key, &unread, &statuses.gateway_classes));
         }
-        self.metrics.gateways_programmed.set(programmed);
-        let none = RouteStatus::default();
-        let routes = self.cluster.http_routes.objects();
-        settled.routes.retain(|key, _| routes.contains_key(key));
-        for (key, route) in routes {
-            let status = statuses.http_routes.get(&key).unwrap_or(&none);
-            let version = route.metadata.resource_version.clone().unwrap_or_default();
-            if settled.is(&key, &version, status) {
-                continue;
-            }
-            match route_status(
-                controller,
-                "HTTPRoute",
-                &key,
-                &route.metadata.resource_version,
-                &to_value(&route.status),
-                status,
-            ) {
-                Some(write) => writes.push(write),
-                None => settled.note(key, version, status),
-            }
-        }
-        // Routes and policies that could not be read have a status as well.
-        for (key, unread) in self.cluster.http_routes.unread() {
-            let status = statuses.http_routes.get(&key).unwrap_or(&none);
-            let (version, observed) = as_written(&unread.raw);
-            writes.extend(route_status(controller, "HTTPRoute", &key, &version, &observed, status));
-        }
+        let programmed = seen.programmed.values().filter(|good| **good).count();
+        self.metrics.gateways_programmed.set(i64::try_from(programmed).unwrap_or(i64::MAX));
         macro_rules! add {
             ($status:ident, $none:expr, $($kind:literal: $field:ident),+) => {$(
-                for (key, object) in self.cluster.$field.objects() {
-                    let status = statuses.$field.get(&key).unwrap_or($none);
+                let objects = self.cluster.$field.objects();
+                let mut keys =
+                    changed((&seen.$field, &objects), (&seen.statuses.$field, &statuses.$field));
+                keys.extend(failures.due($kind));
+                for key in &keys {
+                    let Some(object) = objects.get(key) else { continue };
+                    let status = statuses.$field.get(key).unwrap_or($none);
                     let (version, observed) = (&object.metadata.resource_version, to_value(&object.status));
-                    writes.extend($status(controller, $kind, &key, version, &observed, status));
+                    writes.extend($status(controller, $kind, key, version, &observed, status));
                 }
-                for (key, unread) in self.cluster.$field.unread() {
-                    let status = statuses.$field.get(&key).unwrap_or($none);
+                seen.$field = objects;
+                // Those that could not be read have a status as well.
+                for (key, unread) in &self.cluster.$field.unread() {
+                    let status = statuses.$field.get(key).unwrap_or($none);
                     let (version, observed) = as_written(&unread.raw);
-                    writes.extend($status(controller, $kind, &key, &version, &observed, status));
+                    writes.extend($status(controller, $kind, key, &version, &observed, status));
                 }
             )+};
         }
+        let none = RouteStatus::default();
         add!(
             route_status, &none,
-            "GRPCRoute": grpc_routes, "TLSRoute": tls_routes, "TCPRoute": tcp_routes, "UDPRoute": udp_routes
+            "HTTPRoute": http_routes, "GRPCRoute": grpc_routes, "TLSRoute": tls_routes,
+            "TCPRoute": tcp_routes, "UDPRoute": udp_routes
         );
         let none = PolicyStatus::default();
         add!(
             policy_status, &none,
             "BackendTLSPolicy": backend_tls_policies, "VarnishCachePolicy": cache_policies
         );
-        writes
+        let ingresses = self.cluster.ingresses.objects();
+        let look_at_ingresses = owned_changed
+            || !ingresses.is_shared_with(&seen.ingresses)
+            || !statuses.ingresses.is_shared_with(&seen.statuses.ingresses);
+        seen.ingresses = ingresses;
+        seen.statuses = Arc::clone(statuses);
+        (writes, look_at_ingresses)
     }
 
     async fn write_all(&self, writes: Vec<Write>, failures: &mut Failures) {
@@ -416,7 +456,7 @@ impl Writer {
 }
 
 /// A Gateway with a value that we do not know is told so; what ran for it goes on running.
-fn unread_gateway(key: &Key, unread: &Unread, classes: &BTreeMap<Key, GatewayClassStatus>) -> Option<Write> {
+fn unread_gateway(key: &Key, unread: &Unread, classes: &SharedMap<Key, GatewayClassStatus>) -> Option<Write> {
     let class = unread.raw.pointer("/spec/gatewayClassName").and_then(Value::as_str)?;
     if !classes.contains_key(&Key::cluster(class)) {
         return None;

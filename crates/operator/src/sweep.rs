@@ -1,7 +1,6 @@
 //! What is left of Gateways that are gone, or no longer ours.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use gateway_api::gateways::Gateway;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -12,6 +11,7 @@ use kube::Client;
 use kube::api::ObjectMeta;
 use model::names::controller_label;
 use source::kubernetes::Cluster;
+use translate::snapshot::Objects;
 use translate::{INGRESS_CLASS, Key, Snapshot};
 
 use crate::Error;
@@ -22,7 +22,7 @@ use crate::owned::{Owned, is_made_by_us};
 pub(crate) struct Known<'a> {
     pub(crate) snapshot: &'a Snapshot,
     /// Gateways that were made for IngressClasses.
-    pub(crate) made: &'a BTreeMap<Key, Arc<Gateway>>,
+    pub(crate) made: &'a Objects<Gateway>,
     /// Kinds that the cluster does not have.
     pub(crate) missing: &'a [&'static str],
 }
@@ -94,12 +94,7 @@ fn class_of(metadata: &ObjectMeta) -> Option<&str> {
 
 /// Does its IngressClass ask for another Varnish, or for none? One whose parameters vanished asks for neither: what runs
 /// goes on running. What belongs to a class that is gone, the cluster deletes by itself.
-fn is_left_by_class(
-    gateway: &Key,
-    class: &str,
-    snapshot: &Snapshot,
-    made: &BTreeMap<Key, Arc<Gateway>>,
-) -> bool {
+fn is_left_by_class(gateway: &Key, class: &str, snapshot: &Snapshot, made: &Objects<Gateway>) -> bool {
     if made.contains_key(gateway) {
         return false;
     }

@@ -134,6 +134,27 @@ impl Budget {
         Ok(())
     }
 
+    /// Forgets the matches of a rule that was accepted for these hosts. The bytes of its patterns go on counting.
+    pub fn remove(&mut self, hosts: &[&str], matches: &[Conditions<'_>]) {
+        let loads: Vec<_> = matches
+            .iter()
+            .filter(|conditions| conditions.weight() > 0)
+            .filter_map(|conditions| {
+                let mut beginning = conditions.beginning().ok()?;
+                beginning.truncate(LONGEST_BEGINNING);
+                Some((beginning, conditions.weight()))
+            })
+            .collect();
+        for host in hosts {
+            if let Some(load) = self.hosts.get_mut(*host) {
+                load.remove(&loads);
+                if load.patterns == 0 {
+                    self.hosts.remove(*host);
+                }
+            }
+        }
+    }
+
     /// Accepts the patterns of a cache policy, or none of them.
     pub fn add_bypass<'p>(&mut self, patterns: impl Iterator<Item = &'p str>) -> Result<(), Excess> {
         let memory = self.bypasses.with(patterns)?;

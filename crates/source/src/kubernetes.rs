@@ -9,7 +9,9 @@ mod cluster;
 mod named;
 mod pod;
 mod read;
+mod scope;
 mod secrets;
+mod signal;
 mod slices;
 mod store;
 
@@ -18,5 +20,7 @@ pub use cluster::{Cluster, Unreadable, snapshot_of};
 pub use named::Named;
 pub use pod::{Base, Error as PodError, Pod, Stored};
 pub use read::{Read, Unread};
+pub use scope::{Namespaces, Scope};
+pub use signal::Signal;
 pub use slices::EndpointSlices;
-pub use store::{Namespaces, Same, Scope, Signal, Store, never_same, watch_errors};
+pub use store::{Same, Store, never_same, watch_errors};

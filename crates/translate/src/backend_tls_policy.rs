@@ -15,7 +15,7 @@ use gateway_api::backendtlspolicies::BackendTlsPolicy;
 use gateway_api::experimental::httproutes::{HttpRoute, HttpRouteRulesBackendRefs};
 use k8s_openapi::api::core::v1::ServicePort;
 use model::routing::Routing;
-use model::{BackendTls, RouteKind, TlsBackend};
+use model::{BackendTls, RouteKind, SharedMap, TlsBackend};
 
 use self::read::Validation;
 use crate::attach::gateway_of;
@@ -59,7 +59,7 @@ struct Policy<'a> {
 }
 
 /// A port of a Service that a route leads to; its name is empty where it has none. Without a port: the Service does not exist.
-type Used = (Key, Option<String>);
+pub(crate) type Used = (Key, Option<String>);
 
 impl<'a> Policies<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, grants: &Grants<'_>) -> Self {
@@ -117,9 +117,9 @@ impl<'a> Policies<'a> {
         routes: &Statuses,
         gateways: &mut BTreeMap<&Key, Gateway<'_>>,
         notices: &mut Vec<Notice>,
-    ) -> BTreeMap<Key, PolicyStatus> {
+    ) -> SharedMap<Key, PolicyStatus> {
         if self.all.is_empty() {
-            return BTreeMap::new();
+            return SharedMap::new();
         }
         let mut used = used(snapshot, routes);
         for (key, gateway) in gateways.iter_mut() {
@@ -192,8 +192,8 @@ impl<'a> Policies<'a> {
         snapshot: &Snapshot,
         used: &[(AncestorRef, BTreeSet<Used>)],
         notices: &mut Vec<Notice>,
-    ) -> BTreeMap<Key, PolicyStatus> {
-        let mut statuses = BTreeMap::new();
+    ) -> SharedMap<Key, PolicyStatus> {
+        let mut statuses = SharedMap::new();
         for (at, policy) in self.all.iter().enumerate() {
             let targets: Vec<Target> = self.targets_of(at, snapshot);
             let mut ancestors = Vec::new();
@@ -426,7 +426,7 @@ fn used_by_ingresses(gateway: &Gateway<'_>) -> BTreeSet<Used> {
 }
 
 /// The ports of Services that accepted routes lead to, by Gateway.
-fn used(snapshot: &Snapshot, routes: &Statuses) -> BTreeMap<Key, BTreeSet<Used>> {
+pub(crate) fn used(snapshot: &Snapshot, routes: &Statuses) -> BTreeMap<Key, BTreeSet<Used>> {
     let mut used: BTreeMap<Key, BTreeSet<Used>> = BTreeMap::new();
     for (key, status) in &routes.grpc_routes {
         let Some(route) = snapshot.grpc_routes.get(key) else { continue };
@@ -461,6 +461,14 @@ fn accepting(key: &Key, status: &RouteStatus, snapshot: &Snapshot) -> impl Itera
     accepted.filter_map(|parent| gateway_of(&parent.parent_ref, &key.namespace, snapshot))
 }
 
+/// The Services that an HTTPRoute leads to, there or not.
+pub(crate) fn services(key: &Key, route: &HttpRoute) -> BTreeSet<Key> {
+    let rules = || route.spec.rules.iter().flatten();
+    let mirrors: Vec<_> = rules().flat_map(http_route::mirror_references).collect();
+    let refs = rules().flat_map(|rule| rule.backend_refs.iter().flatten());
+    refs.chain(&mirrors).filter_map(|reference| service(key, reference)).collect()
+}
+
 fn ports(key: &Key, route: &HttpRoute, snapshot: &Snapshot) -> BTreeSet<Used> {
     let rules = || route.spec.rules.iter().flatten();
     let mirrors: Vec<_> = rules().flat_map(http_route::mirror_references).collect();
@@ -473,15 +481,15 @@ fn of_services<'r>(
     refs: impl Iterator<Item = &'r HttpRouteRulesBackendRefs>,
     snapshot: &Snapshot,
 ) -> BTreeSet<Used> {
-    refs.filter(|reference| {
-        reference.group.as_deref().unwrap_or_default().is_empty()
-            && reference.kind.as_deref().unwrap_or("Service") == "Service"
-    })
-    .map(|reference| {
-        let namespace = reference.namespace.as_deref().unwrap_or(&key.namespace);
-        port(Key::new(namespace, &reference.name), reference.port, snapshot)
-    })
-    .collect()
+    refs.filter_map(|reference| Some(port(service(key, reference)?, reference.port, snapshot))).collect()
+}
+
+/// The Service that a backendRef of a route means, if it means one.
+fn service(key: &Key, reference: &HttpRouteRulesBackendRefs) -> Option<Key> {
+    let is_service = reference.group.as_deref().unwrap_or_default().is_empty()
+        && reference.kind.as_deref().unwrap_or("Service") == "Service";
+    let namespace = reference.namespace.as_deref().unwrap_or(&key.namespace);
+    is_service.then(|| Key::new(namespace, &reference.name))
 }
 
 /// The name of a port of a Service, if both are there.

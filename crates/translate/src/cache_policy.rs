@@ -12,7 +12,7 @@ use api::{AncestorRef, PolicyTargetRef, VarnishCachePolicy};
 use gateway_api::experimental::httproutes::HttpRoute;
 use model::names::API_GROUP;
 use model::routing::Route;
-use model::{CachePolicy, RouteKind};
+use model::{CachePolicy, RouteKind, SharedMap};
 use router::budget::Budget;
 
 use crate::attach::gateway_of;
@@ -45,12 +45,12 @@ enum Target {
 /// Writes all policies into the routing of our Gateways, and returns their statuses.
 pub(crate) fn translate(
     snapshot: &Snapshot,
-    ingresses: &BTreeMap<Key, IngressStatus>,
+    ingresses: &SharedMap<Key, IngressStatus>,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
-) -> BTreeMap<Key, PolicyStatus> {
+) -> SharedMap<Key, PolicyStatus> {
     let mut in_force: BTreeMap<Target, (&Key, Option<CachePolicy>)> = BTreeMap::new();
     let mut doubtful = BTreeSet::new();
-    let mut statuses = BTreeMap::new();
+    let mut statuses = SharedMap::new();
     let mut patterns = Meter::new(MOST_BYTES_OF_POLICIES);
     // Those with patterns, oldest first.
     let mut limited: Vec<(&Key, &VarnishCachePolicy)> = Vec::new();
@@ -186,7 +186,7 @@ pub(crate) fn check(key: &Key, snapshot: &Snapshot) -> Result<(), Fault> {
 }
 
 /// A policy may have several targets: what is wrong with one of them is said of the Gateway.
-fn add_status(statuses: &mut BTreeMap<Key, PolicyStatus>, key: &Key, status: PolicyStatus) {
+fn add_status(statuses: &mut SharedMap<Key, PolicyStatus>, key: &Key, status: PolicyStatus) {
     let Some(there) = statuses.get_mut(key) else {
         statuses.insert(key.clone(), status);
         return;
@@ -254,7 +254,7 @@ fn target(key: &Key, reference: &PolicyTargetRef) -> Target {
 fn ancestors(
     target: &Target,
     snapshot: &Snapshot,
-    ingresses: &BTreeMap<Key, IngressStatus>,
+    ingresses: &SharedMap<Key, IngressStatus>,
     gateways: &BTreeMap<&Key, Gateway<'_>>,
 ) -> Result<BTreeSet<Key>, Fault> {
     let missing = |kind: &str, key: &Key| Fault {

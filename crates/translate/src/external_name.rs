@@ -13,7 +13,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::names::is_udp_socket;
 use model::routing::{Mirror, Route, Routing};
-use model::{ExternalName, ExternalNames, ExternalPort, RouteKind, TlsBackend};
+use model::{ExternalName, ExternalNames, ExternalPort, RouteKind, SharedMap, TlsBackend};
 
 use crate::attach::gateway_of;
 use crate::endpoints::{EXTERNAL_NAME_ANNOTATION, SERVICE_NAME_LABEL};
@@ -44,7 +44,7 @@ pub(crate) fn enforce(
     snapshot: &Snapshot,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     routes: &mut Statuses,
-    ingresses: &mut BTreeMap<Key, IngressStatus>,
+    ingresses: &mut SharedMap<Key, IngressStatus>,
 ) {
     if !snapshot.services.values().any(|service| host(service).is_some()) {
         return;
@@ -242,7 +242,7 @@ fn tell(
     gateway: &Key,
     told: &Told,
     routes: &mut Statuses,
-    ingresses: &mut BTreeMap<Key, IngressStatus>,
+    ingresses: &mut SharedMap<Key, IngressStatus>,
 ) {
     for ((kind, name), faults) in told {
         let Some((namespace, name)) = name.split_once('/') else { continue };

@@ -1,6 +1,7 @@
 //! One Gateway of ours: its listeners, its parameters, and what routes add to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gateway_api::gateways::Gateway as GatewayObject;
 use model::names::VARNISH_SERVICE_LABEL;
@@ -347,6 +348,7 @@ impl<'a> Gateway<'a> {
         workload.service.addresses = self.addresses.usable;
         let workload = known.then_some(workload);
         let parameters = parameters.kept;
+        let certificates = Arc::new(certificates);
         GatewayPlan { routing: self.routing, certificates, parameters, main_vcl, infra, workload }
     }
 }

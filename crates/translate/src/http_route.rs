@@ -10,6 +10,7 @@ mod upstream;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_api::experimental::httproutes::{HttpRoute, HttpRouteParentRefs};
+use model::SharedMap;
 use model::matches::PathMatch;
 
 pub(crate) use self::backends::mirror_references;
@@ -22,16 +23,22 @@ use crate::grpc_route;
 use crate::hostname;
 use crate::listener::{Fault, RouteKind};
 use crate::notice::Notice;
+use crate::patterns::Meter;
 use crate::snapshot::{Key, Snapshot, age};
 use crate::status::{
     ACCEPTED, Condition, PARTIALLY_INVALID, ParentStatus, RESOLVED_REFS, RouteStatus, UNSUPPORTED_FIELDS,
 };
 
-/// The statuses of routes, by kind.
+/// The statuses of routes, by kind, and what one route's translation may leave to others.
 pub(crate) struct Statuses {
-    pub(crate) http: BTreeMap<Key, RouteStatus>,
-    pub(crate) grpc: BTreeMap<Key, RouteStatus>,
+    pub(crate) http: SharedMap<Key, RouteStatus>,
+    pub(crate) grpc: SharedMap<Key, RouteStatus>,
+    pub(crate) patterns: Meter,
+    pub(crate) irregular: Irregular,
 }
+
+/// Hosts by Gateway whose entries do not stand in the order of their routes' ages alone, or that a route without entries holds open.
+pub(crate) type Irregular = BTreeMap<Key, BTreeSet<String>>;
 
 /// Adds all HTTPRoutes and GRPCRoutes to the Gateways that they attach to, and returns their statuses.
 pub(crate) fn translate(
@@ -42,7 +49,8 @@ pub(crate) fn translate(
     notices: &mut Vec<Notice>,
 ) -> Statuses {
     let mut context = Context::new(snapshot, grants, backend_tls);
-    let mut statuses = Statuses { http: BTreeMap::new(), grpc: BTreeMap::new() };
+    let (mut http_statuses, mut grpc_statuses) = (SharedMap::new(), SharedMap::new());
+    let mut irregular = Irregular::new();
     let mut rough = Vec::new();
     let calls: Vec<_> =
         snapshot.grpc_routes.iter().map(|(key, route)| (key, grpc_route::as_http(route))).collect();
@@ -59,16 +67,18 @@ pub(crate) fn translate(
         }
         context.begin(key, kind);
         let rules = Rules::new(key, route, &mut context);
-        let status = add(kind, key, route, &rules, &parents, gateways, snapshot, &mut rough);
-        let of_kind = if kind == RouteKind::GrpcRoute { &mut statuses.grpc } else { &mut statuses.http };
+        let added = Added { rough: &mut rough, irregular: &mut irregular };
+        let status = add(kind, key, route, &rules, &parents, gateways, snapshot, added);
+        let of_kind = if kind == RouteKind::GrpcRoute { &mut grpc_statuses } else { &mut http_statuses };
         of_kind.insert(key.clone(), status);
     }
     for Rough { gateway, hosts, entries } in rough {
+        irregular.entry(gateway.clone()).or_default().extend(hosts.keys().cloned());
         if let Some(gateway) = gateways.get_mut(&gateway) {
             write(gateway, hosts, &entries);
         }
     }
-    statuses
+    Statuses { http: http_statuses, grpc: grpc_statuses, patterns: context.patterns, irregular }
 }
 
 /// The route's parentRefs to Gateways of ours. Others are other controllers' to judge, but a reference to a Gateway
@@ -127,6 +137,12 @@ struct Rough {
     entries: Vec<model::routing::Route>,
 }
 
+/// What is left to do once all routes were added, and what is to be known of it.
+struct Added<'a> {
+    rough: &'a mut Vec<Rough>,
+    irregular: &'a mut Irregular,
+}
+
 #[expect(clippy::too_many_arguments, reason = "what a route is, and where it goes")]
 fn add(
     kind: RouteKind,
@@ -136,7 +152,7 @@ fn add(
     parents: &[(Key, &HttpRouteParentRefs)],
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     snapshot: &Snapshot,
-    rough: &mut Vec<Rough>,
+    Added { rough, irregular }: Added<'_>,
 ) -> RouteStatus {
     let candidate = Candidate {
         kind,
@@ -202,6 +218,9 @@ fn add(
         // A stand-in without hosts that can be read claims none.
         if rules.refused.is_some() && rules.entries.is_empty() {
             continue;
+        }
+        if rules.entries.is_empty() {
+            irregular.entry(gateway_key.clone()).or_default().extend(hosts.keys().cloned());
         }
         if let Some(gateway) = gateways.get_mut(gateway_key) {
             write(gateway, hosts, &rules.entries);
@@ -301,7 +320,7 @@ fn write(gateway: &mut Gateway<'_>, hosts: Hosts, entries: &[model::routing::Rou
         let names: Vec<String> = names.into_iter().collect();
         let sockets: BTreeSet<String> = listeners.iter().map(|listener| listener.socket()).collect();
         let sockets: Vec<String> = sockets.into_iter().collect();
-        let vhost = gateway.routing.vhosts.entry(host.clone()).or_default();
+        let vhost = gateway.routing.vhosts.or_default(&host);
         vhost.routes.extend(entries.iter().map(|entry| model::routing::Route {
             hostname: host.clone(),
             listeners: sockets.clone(),

@@ -18,10 +18,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use api::IngressMerge;
 use k8s_openapi::api::networking::v1::Ingress;
-use model::RouteKind;
 use model::matches::{PathMatch, priority};
 use model::names::ANY_HOST;
 use model::routing::{Route, Routing, Vhost};
+use model::{RouteKind, SharedMap};
 
 pub use self::made::OWNER_KIND;
 pub(crate) use self::made::{Made, owner};
@@ -43,11 +43,11 @@ pub(crate) fn translate(
     snapshot: &Snapshot,
     made: &Made,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
-) -> BTreeMap<Key, IngressStatus> {
+) -> SharedMap<Key, IngressStatus> {
     let ours = class::ours(snapshot);
     let varnishes = Varnishes::new(gateways, made, snapshot);
     let mut merged: BTreeMap<Key, Merged<'_>> = BTreeMap::new();
-    let mut statuses = BTreeMap::new();
+    let mut statuses = SharedMap::new();
     let mut patterns = Meter::new(MOST_BYTES_OF_ROUTES);
     for one in &ours {
         let generation = one.object.metadata.generation.unwrap_or_default();
@@ -114,7 +114,7 @@ pub(crate) fn class_statuses(
     snapshot: &Snapshot,
     made: &Made,
     gateways: &BTreeMap<&Key, Gateway<'_>>,
-) -> BTreeMap<Key, GatewayClassStatus> {
+) -> SharedMap<Key, GatewayClassStatus> {
     let status = |(name, meant): (&String, &Result<Key, String>)| {
         let key = Key::cluster(name.as_str());
         let generation = snapshot
@@ -313,7 +313,7 @@ impl<'a> Merged<'a> {
                     listener_names: attached.names.clone(),
                     ..entry
                 };
-                let routes = &mut routing.vhosts.entry(attached.host.clone()).or_default().routes;
+                let routes = &mut routing.vhosts.or_default(&attached.host).routes;
                 routes.extend(entries.iter().cloned().map(with));
             }
         }

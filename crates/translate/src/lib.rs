@@ -24,6 +24,7 @@ mod grants;
 mod grpc_route;
 mod hostname;
 mod http_route;
+pub mod incremental;
 mod infra;
 mod ingress;
 pub mod invalidation;
@@ -57,6 +58,7 @@ use backend_tls_policy::Policies;
 pub use endpoints::EndpointIndex;
 pub use external_name::external_slice;
 use grants::Grants;
+pub use incremental::Incremental;
 pub use infra::{HotObjects, Infra, Socket};
 pub use ingress::OWNER_KIND as INGRESS_CLASS;
 pub use notice::{Notice, Severity};
@@ -65,7 +67,7 @@ pub use referenced::referenced_secrets;
 pub use refused::REFUSED_ANNOTATION;
 pub use resolve::{Resolved, TlsGroups, resolve, resolve_hosts, resolve_tls, tls_key};
 pub use router::cache::may_be_normalized;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 pub use snapshot::{Key, Snapshot};
 pub use status::{
     AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, IngressStatus, ListenerSetStatus,
@@ -92,7 +94,8 @@ pub struct GatewayPlan {
     pub routing: model::routing::Routing,
     /// The good pairs among the Secrets that the routing names for listeners and backends, by `namespace/name`. Of one that is
     /// named and not here, whoever serves the Gateway keeps what was good before.
-    pub certificates: BTreeMap<String, certificate::Pem>,
+    #[serde(serialize_with = "shared")]
+    pub certificates: Arc<BTreeMap<String, certificate::Pem>>,
     /// The GatewayClassParameters that the routing was made with, as JSON, for [`Snapshot::former_parameters`]. `None`: some are
     /// missing, and there are no former ones: the routing has defaults in their place, and must not be served.
     #[serde(skip)]
@@ -116,8 +119,17 @@ impl GatewayPlan {
     }
 }
 
-/// Decides, for all Gateways of ours, what they serve, and tells every object what became of it.
+fn shared<T: Serialize, S: Serializer>(value: &Arc<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.serialize(serializer)
+}
+
+/// Decides, for all Gateways of ours, what they serve, and the status of every object.
 pub fn translate(snapshot: &Snapshot) -> Translation {
+    translate_noting(snapshot).0
+}
+
+/// The same, with what is to be known where a single route is translated later.
+pub(crate) fn translate_noting(snapshot: &Snapshot) -> (Translation, incremental::Noted) {
     let mut notices = Vec::new();
     let classes = gateway_class::ours(snapshot);
     let grants = Grants::new(snapshot);
@@ -126,12 +138,13 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     let mut gateways = gateway::ours(snapshot, &made.gateways, &classes, &sets, &grants, &mut notices);
     let backend_tls = Policies::new(snapshot, &grants);
     let routes = http_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
-    let http_route::Statuses { http: mut http_routes, grpc: mut grpc_routes } = routes;
+    let http_route::Statuses { http: mut http_routes, grpc: mut grpc_routes, patterns, irregular } = routes;
     let tls_routes = tls_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
     let streams = stream_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
     let stream_route::Statuses { tcp: tcp_routes, udp: udp_routes } = streams;
     let mut ingresses = ingress::translate(snapshot, &made, &mut gateways);
-    patterns::enforce(snapshot, &mut gateways, &mut http_routes, &mut grpc_routes, &mut ingresses);
+    let budgets =
+        patterns::enforce(snapshot, &mut gateways, &mut http_routes, &mut grpc_routes, &mut ingresses);
     let mut routes =
         Statuses { http_routes, grpc_routes, tls_routes, tcp_routes, udp_routes, ..Statuses::default() };
     external_name::enforce(snapshot, &mut gateways, &mut routes, &mut ingresses);
@@ -153,6 +166,9 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
         ..routes
     };
     snapshot.checked.tidy();
+    let for_ingresses = gateways.iter().filter(|(_, gateway)| gateway.is_varnish_service());
+    let for_ingresses = for_ingresses.map(|(key, _)| (*key).clone()).collect();
+    let noted = incremental::Noted { patterns, irregular, budgets, for_ingresses };
     let gateways = gateways.into_iter().map(|(key, gateway)| (key.clone(), gateway.into_plan())).collect();
-    Translation { gateways, made: made.gateways, statuses, notices: notice::each_once(notices) }
+    (Translation { gateways, made: made.gateways, statuses, notices: notice::each_once(notices) }, noted)
 }

@@ -3,12 +3,12 @@
 //! [`Meter`] is asked for each pattern while objects are read, before it is compiled. [`enforce`] takes the finished routing:
 //! rules that exceed what a Gateway can match are dropped from it, and their status says so. The oldest keep theirs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::RouteKind;
 use model::matches::{PathMatch, PathMatchType, priority};
 use model::names::ANY_HOST;
 use model::routing::{Route, Routing};
+use model::{RouteKind, SharedMap};
 use router::budget::{Budget, Conditions};
 use router::pattern::{self, check};
 
@@ -38,12 +38,14 @@ pub(crate) struct Meter {
 #[derive(Debug, Default)]
 struct Used {
     bytes: usize,
-    texts: HashSet<Box<str>>,
+    /// With the bytes of each.
+    texts: HashMap<Box<str>, usize>,
 }
 
 impl Used {
     fn add(&mut self, pattern: &str, bytes: usize) {
-        if self.texts.insert(pattern.into()) {
+        if !self.texts.contains_key(pattern) {
+            self.texts.insert(pattern.into(), bytes);
             self.bytes += bytes;
         }
     }
@@ -60,7 +62,7 @@ impl Meter {
             self.object = (object.clone(), Used::default());
         }
         let of_object = &mut self.object.1;
-        if !of_object.texts.contains(pattern)
+        if !of_object.texts.contains_key(pattern)
             && (of_object.texts.len() >= MOST_OF_OBJECT || of_object.bytes >= MOST_BYTES_OF_OBJECT)
         {
             return Err(format!(
@@ -69,7 +71,7 @@ impl Meter {
             ));
         }
         let of_namespace = self.namespaces.entry(object.namespace.clone()).or_default();
-        if !of_namespace.texts.contains(pattern) && of_namespace.bytes >= self.most_of_namespace {
+        if !of_namespace.texts.contains_key(pattern) && of_namespace.bytes >= self.most_of_namespace {
             return Err(format!(
                 "too many regular expressions in namespace {} (at most {} bytes when compiled)",
                 object.namespace, self.most_of_namespace
@@ -80,6 +82,17 @@ impl Meter {
         of_object.add(pattern, bytes);
         of_namespace.add(pattern, bytes);
         checked.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Adds what another one has used. False: some namespace may have been refused a pattern, by this one or by one that had used both.
+    pub(crate) fn join(&mut self, other: &Self) -> bool {
+        other.namespaces.iter().all(|(namespace, used)| {
+            let own = self.namespaces.entry(namespace.clone()).or_default();
+            for (text, bytes) in &used.texts {
+                own.add(text, *bytes);
+            }
+            own.bytes < self.most_of_namespace
+        })
     }
 }
 
@@ -96,16 +109,21 @@ struct Rule {
 /// Rules by their positions, by the name of their route.
 type Rules = HashMap<String, BTreeMap<u32, Rule>>;
 
+/// What Gateways have accepted. `None` for one that has refused something.
+pub(crate) type Budgets = BTreeMap<Key, Option<Budget>>;
+
 /// Drops what exceeds the budget of its Gateway.
 pub(crate) fn enforce(
     snapshot: &Snapshot,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
-    http_routes: &mut BTreeMap<Key, RouteStatus>,
-    grpc_routes: &mut BTreeMap<Key, RouteStatus>,
-    ingresses: &mut BTreeMap<Key, IngressStatus>,
-) {
+    http_routes: &mut SharedMap<Key, RouteStatus>,
+    grpc_routes: &mut SharedMap<Key, RouteStatus>,
+    ingresses: &mut SharedMap<Key, IngressStatus>,
+) -> Budgets {
+    let mut budgets = Budgets::new();
     for (gateway_key, gateway) in gateways {
         let mut budget = Budget::default();
+        let mut within = true;
         let mut closed = Vec::new();
         let http =
             snapshot.http_routes.iter().map(|(key, route)| (key, &route.metadata, &route.spec.hostnames));
@@ -122,6 +140,7 @@ pub(crate) fn enforce(
             routes.sort_by_cached_key(|(key, metadata, _)| age(key, metadata));
             for (key, metadata, hostnames) in routes {
                 let Some(refused) = refuse(&rules, key, &mut budget) else { continue };
+                within = false;
                 let all_hosts = hostnames.as_ref().is_none_or(Vec::is_empty);
                 let served = close(&mut gateway.routing, kind, key, &refused, all_hosts, &mut closed);
                 let generation = metadata.generation.unwrap_or_default();
@@ -136,6 +155,7 @@ pub(crate) fn enforce(
         if !rules.is_empty() {
             for (key, ingress) in oldest_first(&snapshot.ingresses, |ingress| &ingress.metadata) {
                 let Some(refused) = refuse(&rules, key, &mut budget) else { continue };
+                within = false;
                 close_paths(&mut gateway.routing, key, &refused, &mut closed);
                 let generation = ingress.metadata.generation.unwrap_or_default();
                 if let Some(status) = ingresses.get_mut(key) {
@@ -154,12 +174,31 @@ pub(crate) fn enforce(
         }
         // Behind those of all routes: they are wider than what was meant.
         for route in closed {
-            let vhost = gateway.routing.vhosts.entry(route.hostname.clone()).or_default();
+            let vhost = gateway.routing.vhosts.or_default(&route.hostname);
             if !vhost.routes.contains(&route) {
                 vhost.routes.push(route);
             }
         }
+        budgets.insert((*gateway_key).clone(), within.then_some(budget));
     }
+    budgets
+}
+
+/// Takes the rules of a routing out of a budget that has them. The bytes of their patterns stay.
+pub(crate) fn give_back(routing: &Routing, budget: &mut Budget) {
+    for kind in [RouteKind::HttpRoute, RouteKind::GrpcRoute] {
+        for rule in with_patterns(routing, kind).values().flat_map(BTreeMap::values) {
+            let hosts: Vec<&str> = rule.hosts.iter().map(String::as_str).collect();
+            let matches: Vec<_> = rule.matches.iter().map(conditions).collect();
+            budget.remove(&hosts, &matches);
+        }
+    }
+}
+
+/// Adds the rules of these HTTPRoutes or GRPCRoutes to a budget. False: one does not fit.
+pub(crate) fn fits(routing: &Routing, routes: &BTreeSet<Key>, kind: RouteKind, budget: &mut Budget) -> bool {
+    let rules = with_patterns(routing, kind);
+    routes.iter().all(|key| refuse(&rules, key, budget).is_none())
 }
 
 fn conditions(route: &Route) -> Conditions<'_> {
@@ -217,7 +256,7 @@ fn close(
     let is_of_route = |route: &Route| route.kind == kind && route.route_name == name;
     let is_refused = |route: &Route| is_of_route(route) && refused.contains_key(&route.rule_index);
     let mut served = false;
-    for (host, vhost) in &mut routing.vhosts {
+    for (host, vhost) in routing.vhosts.iter_mut() {
         served |= vhost.routes.iter().any(|route| is_of_route(route) && !is_refused(route));
         let rough = vhost.routes.iter().filter(|route| is_refused(route) && has_patterns(route));
         closed.extend(rough.filter_map(|route| without_patterns(host, route, all_hosts)));
@@ -240,7 +279,7 @@ fn close_paths(routing: &mut Routing, key: &Key, refused: &BTreeMap<u32, String>
             && refused.contains_key(&route.rule_index)
             && has_patterns(route)
     };
-    for (host, vhost) in &mut routing.vhosts {
+    for (host, vhost) in routing.vhosts.iter_mut() {
         let rough = vhost.routes.iter().filter(|route| is_refused(route));
         closed.extend(rough.filter_map(|route| without_patterns(host, route, host == ANY_HOST)));
         vhost.routes.retain(|route| !is_refused(route));

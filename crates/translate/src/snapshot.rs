@@ -7,6 +7,7 @@ use std::sync::Arc;
 use api::DataPath;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use model::SharedMap;
 use model::names::{CONTROLLER_NAME, INGRESS_CONTROLLER};
 
 pub use crate::certificates::Checked;
@@ -39,8 +40,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// Objects by kind and key. Shared, so that a snapshot costs pointers, not copies.
-pub type Objects<T> = BTreeMap<Key, Arc<T>>;
+/// Objects by kind and key. A snapshot shares them with the one before it, and what it shares is found unchanged without a look.
+pub type Objects<T> = SharedMap<Key, Arc<T>>;
 
 /// Oldest first, then by `namespace/name`: who comes first, where two cannot both have it.
 pub(crate) fn oldest_first<T>(

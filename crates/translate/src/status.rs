@@ -1,10 +1,9 @@
 //! What each object is told. The types follow the Gateway API's status fields; whoever writes them to a cluster
 //! adds `lastTransitionTime` and, for what really runs, `Programmed`.
 
-use std::collections::BTreeMap;
-
 use api::AncestorRef;
 use gateway_api::experimental::httproutes::HttpRouteParentRefs;
+use model::SharedMap;
 use serde::{Serialize, Serializer};
 
 use crate::snapshot::Key;
@@ -71,43 +70,62 @@ impl Condition {
 #[serde(rename_all = "camelCase")]
 pub struct Statuses {
     /// Those that name our controller.
-    pub gateway_classes: BTreeMap<Key, GatewayClassStatus>,
+    pub gateway_classes: SharedMap<Key, GatewayClassStatus>,
     /// Those of our classes.
-    pub gateways: BTreeMap<Key, GatewayStatus>,
+    pub gateways: SharedMap<Key, GatewayStatus>,
     /// Those of our Gateways.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub listener_sets: BTreeMap<Key, ListenerSetStatus>,
+    #[serde(skip_serializing_if = "SharedMap::is_empty")]
+    pub listener_sets: SharedMap<Key, ListenerSetStatus>,
     /// Those with at least one parent among our Gateways.
-    pub http_routes: BTreeMap<Key, RouteStatus>,
+    pub http_routes: SharedMap<Key, RouteStatus>,
     /// Those that name our controller and have parameters.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub ingress_classes: BTreeMap<Key, GatewayClassStatus>,
+    #[serde(skip_serializing_if = "SharedMap::is_empty")]
+    pub ingress_classes: SharedMap<Key, GatewayClassStatus>,
     /// Those of our classes.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub ingresses: BTreeMap<Key, IngressStatus>,
+    #[serde(skip_serializing_if = "SharedMap::is_empty")]
+    pub ingresses: SharedMap<Key, IngressStatus>,
     /// The same of GRPCRoutes.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub grpc_routes: BTreeMap<Key, RouteStatus>,
+    #[serde(skip_serializing_if = "SharedMap::is_empty")]
+    pub grpc_routes: SharedMap<Key, RouteStatus>,
     /// The same of TLSRoutes.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tls_routes: BTreeMap<Key, RouteStatus>,
+    #[serde(skip_serializing_if = "SharedMap::is_empty")]
+    pub tls_routes: SharedMap<Key, RouteStatus>,
     /// The same of TCPRoutes.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tcp_routes: BTreeMap<Key, RouteStatus>,
+    #[serde(skip_serializing_if = "SharedMap::is_empty")]
+    pub tcp_routes: SharedMap<Key, RouteStatus>,
     /// The same of UDPRoutes.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub udp_routes: BTreeMap<Key, RouteStatus>,
+    #[serde(skip_serializing_if = "SharedMap::is_empty")]
+    pub udp_routes: SharedMap<Key, RouteStatus>,
     /// Those with a target that is one of our Gateways, or attached to one, or not there at all.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub cache_policies: BTreeMap<Key, PolicyStatus>,
+    #[serde(skip_serializing_if = "SharedMap::is_empty")]
+    pub cache_policies: SharedMap<Key, PolicyStatus>,
     /// Those for a Service that a route of one of our Gateways leads to.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub backend_tls_policies: BTreeMap<Key, PolicyStatus>,
+    #[serde(skip_serializing_if = "SharedMap::is_empty")]
+    pub backend_tls_policies: SharedMap<Key, PolicyStatus>,
 }
 
 impl Statuses {
+    /// The same statuses, sharing with `old` what is equal in both.
+    #[must_use]
+    pub(crate) fn sharing(&self, old: &Self) -> Self {
+        Self {
+            gateway_classes: self.gateway_classes.sharing(&old.gateway_classes),
+            gateways: self.gateways.sharing(&old.gateways),
+            listener_sets: self.listener_sets.sharing(&old.listener_sets),
+            http_routes: self.http_routes.sharing(&old.http_routes),
+            ingress_classes: self.ingress_classes.sharing(&old.ingress_classes),
+            ingresses: self.ingresses.sharing(&old.ingresses),
+            grpc_routes: self.grpc_routes.sharing(&old.grpc_routes),
+            tls_routes: self.tls_routes.sharing(&old.tls_routes),
+            tcp_routes: self.tcp_routes.sharing(&old.tcp_routes),
+            udp_routes: self.udp_routes.sharing(&old.udp_routes),
+            cache_policies: self.cache_policies.sharing(&old.cache_policies),
+            backend_tls_policies: self.backend_tls_policies.sharing(&old.backend_tls_policies),
+        }
+    }
+
     /// The statuses of routes, by kind.
-    pub fn routes(&self) -> impl Iterator<Item = (&'static str, &BTreeMap<Key, RouteStatus>)> {
+    pub fn routes(&self) -> impl Iterator<Item = (&'static str, &SharedMap<Key, RouteStatus>)> {
         let all = [
             ("HTTPRoute", &self.http_routes),
             ("GRPCRoute", &self.grpc_routes),
@@ -119,7 +137,7 @@ impl Statuses {
     }
 
     /// The same of one kind, to change them.
-    pub fn routes_mut(&mut self, kind: &str) -> Option<&mut BTreeMap<Key, RouteStatus>> {
+    pub fn routes_mut(&mut self, kind: &str) -> Option<&mut SharedMap<Key, RouteStatus>> {
         match kind {
             "HTTPRoute" => Some(&mut self.http_routes),
             "GRPCRoute" => Some(&mut self.grpc_routes),

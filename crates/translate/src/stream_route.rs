@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{StreamBackendRef, StreamRule};
 use gateway_api::experimental::httproutes::{HttpRouteParentRefs, HttpRouteRulesBackendRefs};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use model::TlsBackend;
+use model::{SharedMap, TlsBackend};
 
 use crate::attach::{Candidate, Section, attach};
 use crate::backend_tls_policy::Policies;
@@ -25,8 +25,8 @@ use crate::status::{ACCEPTED, Condition, ParentStatus, RouteStatus};
 
 /// The statuses of routes, by kind.
 pub(crate) struct Statuses {
-    pub(crate) tcp: BTreeMap<Key, RouteStatus>,
-    pub(crate) udp: BTreeMap<Key, RouteStatus>,
+    pub(crate) tcp: SharedMap<Key, RouteStatus>,
+    pub(crate) udp: SharedMap<Key, RouteStatus>,
 }
 
 /// What the two kinds have in common.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_api::experimental::httproutes::{HttpRouteParentRefs, HttpRouteRulesBackendRefs};
 use gateway_api::tlsroutes::TlsRoute;
-use model::{TlsBackend, TlsHost};
+use model::{SharedMap, TlsBackend, TlsHost};
 
 use crate::attach::{Candidate, Section, attach};
 use crate::backend_tls_policy::Policies;
@@ -27,8 +27,8 @@ pub(crate) fn translate(
     backend_tls: &Policies<'_>,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
     notices: &mut Vec<Notice>,
-) -> BTreeMap<Key, RouteStatus> {
-    let mut statuses = BTreeMap::new();
+) -> SharedMap<Key, RouteStatus> {
+    let mut statuses = SharedMap::new();
     for (key, route) in oldest_first(&snapshot.tls_routes, |route| &route.metadata) {
         let refs: Vec<HttpRouteParentRefs> =
             route.spec.parent_refs.iter().flatten().map(parent_ref).collect();

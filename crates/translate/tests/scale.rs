@@ -1,20 +1,22 @@
-//! Ten thousand routes, Services and EndpointSlices: how long it takes. Not a test that can fail, since machines
+//! Thousands of routes, Services and EndpointSlices: how long it takes. Not a test that can fail, since machines
 //! differ: `cargo test --release -p translate --test scale -- --ignored --nocapture`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "whatever goes wrong here must fail the test")]
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
-use translate::{EndpointIndex, Key, Snapshot, resolve, translate};
+use translate::{EndpointIndex, Incremental, Key, Snapshot, packing, resolve, translate};
 
 const COUNT: usize = 10_000;
+/// Changes that are measured.
+const CHANGES: usize = 50;
 
 #[test]
 #[ignore = "measures, proves nothing"]
 fn ten_thousand_routes_and_services() {
-    let snapshot = snapshot();
+    let snapshot = snapshot(COUNT);
     for _ in 0..5 {
         let start = Instant::now();
         let translation = translate(&snapshot);
@@ -33,7 +35,43 @@ fn ten_thousand_routes_and_services() {
     }
 }
 
-fn snapshot() -> Snapshot {
+/// What one changed route among many costs: the translation, and routing.json by what has changed.
+#[test]
+#[ignore = "measures, proves nothing"]
+fn one_changed_route() {
+    for count in [3_000, 20_000] {
+        let mut snapshot = snapshot(count);
+        let gateway = Key::new("default", "gw");
+        let start = Instant::now();
+        let whole = translate(&snapshot);
+        println!("{count} routes: translate {:?}", start.elapsed());
+        drop(whole);
+        let mut incremental = Incremental::default();
+        let base = Arc::clone(&incremental.update(&snapshot).gateways[&gateway]);
+        let packed = packing::pack("gw", &base.routing, None).unwrap().base.unwrap();
+        let (mut translated, mut written) = (Duration::ZERO, Duration::ZERO);
+        for change in 0..CHANGES {
+            let key = Key::new("default", format!("shop-{}", change * 7));
+            let mut route = snapshot.http_routes[&key].as_ref().clone();
+            let rules = route.spec.rules.as_mut().unwrap();
+            rules[0].name = Some(format!("rule-{change}"));
+            let start = Instant::now();
+            snapshot.http_routes.insert(key, Arc::new(route));
+            let plan = Arc::clone(&incremental.update(&snapshot.clone()).gateways[&gateway]);
+            translated += start.elapsed();
+            let start = Instant::now();
+            let json = packing::pack("gw", &plan.routing, Some((&packed, &base.routing))).unwrap();
+            written += start.elapsed();
+            assert!(json.base.as_ref() == Some(&packed));
+        }
+        let [translated, written] = [translated, written].map(|all| all / u32::try_from(CHANGES).unwrap());
+        println!(
+            "{count} routes: one changed: Incremental::update {translated:?}, packing::pack {written:?}"
+        );
+    }
+}
+
+fn snapshot(count: usize) -> Snapshot {
     let gateway_api = "gateway.networking.k8s.io/v1";
     let mut snapshot = Snapshot::default();
     let class = json!({"apiVersion": gateway_api, "kind": "GatewayClass", "metadata": {"name": "varnish"},
@@ -45,7 +83,7 @@ fn snapshot() -> Snapshot {
         "metadata": {"name": "gw", "namespace": "default"},
         "spec": {"gatewayClassName": "varnish", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}});
     snapshot.gateways.insert(Key::new("default", "gw"), Arc::new(serde_json::from_value(gateway).unwrap()));
-    for i in 0..COUNT {
+    for i in 0..count {
         let name = format!("shop-{i}");
         let key = Key::new("default", name.as_str());
         let metadata =

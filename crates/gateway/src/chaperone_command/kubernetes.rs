@@ -160,7 +160,12 @@ impl Feeder {
         };
         *last = given_back;
         let (desired, tls) = made?;
-        tracing::debug!("routing.json read in {taken:?}, ghost.json made in {:?}", begun.elapsed() - taken);
+        tracing::debug!(
+            event = "change.received",
+            configuration = desired.tag.as_deref(),
+            "routing.json read in {taken:?}, ghost.json made in {:?}",
+            begun.elapsed() - taken
+        );
         send(to_varnishd, desired.clone());
         match trouble {
             Some(e) => Err(e),

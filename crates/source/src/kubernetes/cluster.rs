@@ -14,8 +14,10 @@ use translate::{Key, Snapshot};
 
 use super::named::Named;
 use super::read::Unread;
+use super::scope::{Namespaces, Scope};
 use super::secrets::Secrets;
-use super::store::{Namespaces, Scope, Signal, Store, list, never_same};
+use super::signal::Signal;
+use super::store::{Store, list, never_same};
 use crate::stand_in;
 
 /// An object with a value that we do not know.

@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 use translate::Key;
 use translate::snapshot::Objects;
 
-use super::store::{Namespaces, Same, Scope, Signal, Store};
+use super::scope::{Namespaces, Scope};
+use super::signal::Signal;
+use super::store::{Same, Store};
 
 /// An object that was just named is waited for, lest it be taken for missing; not for longer than this.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -16,7 +16,9 @@ use translate::packing::{self, Index};
 use translate::{tls_secrets, workload};
 
 use super::cluster::{same_config_map, same_secret, same_slice};
-use super::store::{Scope, Signal, Store};
+use super::scope::Scope;
+use super::signal::Signal;
+use super::store::Store;
 
 /// Endpoints of a namespace that was just named are waited for: a route must not answer 500 before they are there.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -18,7 +18,9 @@ use translate::Key;
 use translate::snapshot::Objects;
 
 use super::cluster::same_secret;
-use super::store::{Namespaces, Scope, Signal, Store};
+use super::scope::{Namespaces, Scope};
+use super::signal::Signal;
+use super::store::Store;
 
 /// Secrets of other types hold no certificates.
 const TLS_SECRETS: &str = "type=kubernetes.io/tls";

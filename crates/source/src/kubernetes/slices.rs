@@ -10,7 +10,9 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use super::cluster::same_slice;
-use super::store::{Scope, Signal, Store};
+use super::scope::Scope;
+use super::signal::Signal;
+use super::store::Store;
 
 /// Endpoints of a namespace that was just named are waited for: a route must not answer 500 before they are there.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,5 +1,8 @@
 //! All objects of one kind, as the API server said last.
 
+mod failures;
+mod seen;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,100 +10,29 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
-use serde::Deserialize as _;
+use model::SharedMap;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use translate::Key;
 use translate::snapshot::Objects;
 
-use super::client::WATCH_SECONDS;
+use failures::failures;
+pub use failures::watch_errors;
+pub(super) use seen::list;
+
 use super::read::{Read, Unread};
+use super::scope::Scope;
+use super::signal::Signal;
+use seen::Seen;
 
 /// The first wait after a failure, and the longest one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-
-/// Says that something changed. Whoever is late hears it once.
-#[derive(Debug, Clone)]
-pub struct Signal(Arc<watch::Sender<u64>>);
-
-impl Default for Signal {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
-    }
-}
-
-impl Signal {
-    pub fn raise(&self) {
-        self.0.send_modify(|count| *count = count.wrapping_add(1));
-    }
-
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.0.subscribe()
-    }
-}
-
-/// Which objects of a kind.
-#[derive(Debug, Clone, Default)]
-pub struct Scope {
-    pub labels: Option<String>,
-    pub fields: Option<String>,
-}
-
-impl Scope {
-    pub fn labels(selector: impl Into<String>) -> Self {
-        Self { labels: Some(selector.into()), fields: None }
-    }
-
-    pub fn fields(selector: impl Into<String>) -> Self {
-        Self { labels: None, fields: Some(selector.into()) }
-    }
-
-    pub fn name(name: &str) -> Self {
-        Self::fields(format!("metadata.name={name}"))
-    }
-
-    fn config(self) -> watcher::Config {
-        watcher::Config {
-            label_selector: self.labels,
-            field_selector: self.fields,
-            ..watcher::Config::default().timeout(WATCH_SECONDS)
-        }
-    }
-}
-
-/// Where objects of namespaced kinds are watched: everywhere, or in these namespaces alone.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Namespaces(BTreeSet<String>);
-
-impl Namespaces {
-    /// In no namespace but these; everywhere where there are none.
-    pub fn only(names: impl IntoIterator<Item = String>) -> Self {
-        Self(names.into_iter().collect())
-    }
-
-    pub fn contain(&self, namespace: &str) -> bool {
-        self.0.is_empty() || self.0.contains(namespace)
-    }
-
-    /// One for each namespace, or one for all of them.
-    pub fn apis<T>(&self, client: &Client) -> Vec<Api<T>>
-    where
-        T: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
-        match self.0.is_empty() {
-            true => vec![Api::all(client.clone())],
-            false => self.0.iter().map(|name| Api::namespaced(client.clone(), name)).collect(),
-        }
-    }
-}
 
 /// Does nothing differ that anybody reads?
 pub type Same<T> = fn(&T, &T) -> bool;
@@ -137,86 +69,6 @@ struct State<T> {
     /// We may not read this kind here: no rights, or the namespace is gone.
     forbidden: bool,
     failing: bool,
-}
-
-/// What the API server said of the kind.
-struct Seen<T> {
-    objects: Objects<T>,
-    unread: BTreeMap<Key, Arc<Unread>>,
-    /// The last good version of those, where there was one, with the metadata of now.
-    kept: Objects<T>,
-    /// Fields that we do not know, of those objects that have any.
-    ignored: BTreeMap<Key, Vec<String>>,
-}
-
-impl<T> Default for Seen<T> {
-    fn default() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            unread: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            ignored: BTreeMap::new(),
-        }
-    }
-}
-
-impl<T: Resource + Clone> Seen<T> {
-    /// `last_good`: what counts where this one cannot be read.
-    fn insert(&mut self, key: Key, read: Read<T>, last_good: Option<T>) {
-        self.remove(&key);
-        if !read.ignored.is_empty() {
-            self.ignored.insert(key.clone(), read.ignored);
-        }
-        match read.object {
-            Ok(object) => drop(self.objects.insert(key, Arc::new(object))),
-            Err(unread) => {
-                self.unread.insert(key.clone(), Arc::new(unread));
-                self.kept.extend(last_good.map(|object| (key, Arc::new(object))));
-            }
-        }
-    }
-
-    /// The last version of this very object that could be read, for one that cannot.
-    fn last_good(&self, key: &Key, read: &Read<T>) -> Option<T> {
-        if read.object.is_ok() {
-            return None;
-        }
-        let known = self.objects.get(key).or_else(|| self.kept.get(key))?;
-        (known.meta().uid == read.meta().uid).then(|| {
-            let mut object = known.as_ref().clone();
-            *object.meta_mut() = read.meta().clone();
-            object
-        })
-    }
-
-    /// What counts: all objects as they are, the last good version of those that cannot be read, else a stand-in.
-    fn usable(&self, stand_in: impl Fn(&Unread) -> Option<T>) -> Objects<T> {
-        let mut all = self.objects.clone();
-        all.extend(self.kept.iter().map(|(key, object)| (key.clone(), Arc::clone(object))));
-        for (key, unread) in self.unread.iter().filter(|(key, _)| !self.kept.contains_key(*key)) {
-            all.extend(stand_in(unread).map(|object| (key.clone(), Arc::new(object))));
-        }
-        all
-    }
-
-    /// What is here for what was here.
-    fn replace(&mut self, is_here: impl Fn(&Key) -> bool, coming: Self) {
-        self.objects.retain(|key, _| !is_here(key));
-        self.unread.retain(|key, _| !is_here(key));
-        self.kept.retain(|key, _| !is_here(key));
-        self.ignored.retain(|key, _| !is_here(key));
-        self.objects.extend(coming.objects);
-        self.unread.extend(coming.unread);
-        self.kept.extend(coming.kept);
-        self.ignored.extend(coming.ignored);
-    }
-
-    /// True where it was there.
-    fn remove(&mut self, key: &Key) -> bool {
-        self.ignored.remove(key);
-        self.kept.remove(key);
-        self.objects.remove(key).is_some() | self.unread.remove(key).is_some()
-    }
 }
 
 struct Task(Vec<AbortHandle>);
@@ -325,12 +177,12 @@ where
         self.shared.lock().now.objects.get(key).cloned()
     }
 
-    pub fn unread(&self) -> BTreeMap<Key, Arc<Unread>> {
+    pub fn unread(&self) -> SharedMap<Key, Arc<Unread>> {
         self.shared.lock().now.unread.clone()
     }
 
     /// Fields that we do not know, by object.
-    pub fn ignored(&self) -> BTreeMap<Key, Vec<String>> {
+    pub fn ignored(&self) -> SharedMap<Key, Vec<String>> {
         self.shared.lock().now.ignored.clone()
     }
 
@@ -526,17 +378,6 @@ impl<T: Resource<DynamicType = ()> + Clone> Shared<T> {
     }
 }
 
-static FAILURES: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
-
-fn failures() -> MutexGuard<'static, BTreeMap<String, u64>> {
-    FAILURES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How often watches of this process have failed, by kind.
-pub fn watch_errors() -> BTreeMap<String, u64> {
-    failures().clone()
-}
-
 fn code(error: &watcher::Error) -> Option<u16> {
     use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
     match error {
@@ -547,75 +388,6 @@ fn code(error: &watcher::Error) -> Option<u16> {
     }
 }
 
-/// The objects of a kind among these, as a watch would have them.
-pub(super) fn list<T>(objects: &[Value], stand_in: impl Fn(&Unread) -> Option<T>) -> Objects<T>
-where
-    T: Resource<DynamicType = ()> + Clone + DeserializeOwned,
-{
-    let mut seen = Seen::default();
-    let of_kind = |object: &&Value| {
-        let is = |field: &str, wanted: &str| object.get(field).and_then(Value::as_str) == Some(wanted);
-        is("kind", &T::kind(&())) && is("apiVersion", &T::api_version(&()))
-    };
-    for read in objects.iter().filter(of_kind).filter_map(|object| Read::<T>::deserialize(object).ok()) {
-        seen.insert(key(read.meta()), read, None);
-    }
-    seen.usable(stand_in)
-}
-
 fn key(metadata: &ObjectMeta) -> Key {
     Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use api::VarnishCachePolicy;
-    use serde_json::json;
-
-    use super::*;
-
-    fn read(uid: &str, generation: i64, ttl: &Value) -> (Key, Read<VarnishCachePolicy>) {
-        let raw = json!({
-            "metadata": {"name": "p", "namespace": "n", "uid": uid, "generation": generation},
-            "spec": {"targetRef": {"group": "", "kind": "HTTPRoute", "name": "shop"}, "defaultTTL": ttl},
-        });
-        (Key::new("n", "p"), serde_json::from_value(raw).unwrap())
-    }
-
-    fn take(seen: &mut Seen<VarnishCachePolicy>, (key, read): (Key, Read<VarnishCachePolicy>)) {
-        let last_good = seen.last_good(&key, &read);
-        seen.insert(key, read, last_good);
-    }
-
-    fn ttl(seen: &Seen<VarnishCachePolicy>) -> Option<String> {
-        let usable = seen.usable(|unread| crate::stand_in::cache_policy(&unread.raw, &unread.why));
-        usable[&Key::new("n", "p")].spec.default_ttl.clone()
-    }
-
-    #[test]
-    fn an_object_that_becomes_unreadable_counts_as_it_last_was() {
-        let mut seen = Seen::default();
-        take(&mut seen, read("1", 1, &json!("1m")));
-        take(&mut seen, read("1", 2, &json!(["1m"])));
-        assert_eq!(ttl(&seen).as_deref(), Some("1m"));
-        assert_eq!(seen.kept[&Key::new("n", "p")].metadata.generation, Some(2));
-        assert!(seen.objects.is_empty(), "statuses are not written for it as for a good one");
-        take(&mut seen, read("1", 3, &json!(7)));
-        assert_eq!(ttl(&seen).as_deref(), Some("1m"));
-        take(&mut seen, read("1", 4, &json!("2m")));
-        assert_eq!(ttl(&seen).as_deref(), Some("2m"));
-        assert!(seen.kept.is_empty() && seen.unread.is_empty());
-    }
-
-    #[test]
-    fn one_that_never_was_good_or_is_another_gets_a_stand_in() {
-        let mut seen = Seen::default();
-        take(&mut seen, read("1", 1, &json!(7)));
-        assert_eq!(ttl(&seen), None);
-        take(&mut seen, read("1", 2, &json!("1m")));
-        take(&mut seen, read("2", 1, &json!(7)));
-        assert_eq!(ttl(&seen), None);
-        assert!(seen.remove(&Key::new("n", "p")));
-        assert!(seen.usable(|_| None).is_empty());
-    }
 }

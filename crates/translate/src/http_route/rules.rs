@@ -24,7 +24,7 @@ pub(super) struct Context<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) grants: &'a Grants<'a>,
     pub(super) backend_tls: &'a Policies<'a>,
-    patterns: Meter,
+    pub(super) patterns: Meter,
     /// The route that is being read.
     route: Key,
     pub(super) kind: RouteKind,

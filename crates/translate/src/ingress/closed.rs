@@ -84,7 +84,7 @@ pub(super) fn write(routing: &mut Routing, hosts: &[Host]) -> Vec<String> {
     let mut names = Vec::new();
     for host in hosts {
         for attached in attach::attach(&routing.listeners, &host.name) {
-            let routes = &mut routing.vhosts.entry(attached.host.clone()).or_default().routes;
+            let routes = &mut routing.vhosts.or_default(&attached.host).routes;
             routes.extend(host.entries.iter().map(|entry| Route {
                 hostname: attached.host.clone(),
                 listeners: attached.sockets.clone(),

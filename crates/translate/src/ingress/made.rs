@@ -17,7 +17,7 @@ use super::class::is_ours;
 use super::options::port;
 use crate::listener::GATEWAY_API_GROUP;
 use crate::parameters::{self, Reference};
-use crate::snapshot::{Key, Snapshot};
+use crate::snapshot::{Key, Objects, Snapshot};
 use crate::workload;
 
 /// The kind of who owns what such a Gateway owns.
@@ -31,7 +31,7 @@ pub(crate) struct Made {
     /// Of each class with parameters: the Varnish Service that they mean, or what is wrong with them.
     pub(crate) by_class: BTreeMap<String, Result<Key, String>>,
     /// Those that no Gateway of the snapshot stands for.
-    pub(crate) gateways: BTreeMap<Key, Arc<Gateway>>,
+    pub(crate) gateways: Objects<Gateway>,
 }
 
 impl Made {
@@ -63,7 +63,7 @@ fn meant(
     class: &IngressClass,
     reference: &IngressClassParametersReference,
     snapshot: &Snapshot,
-    others: &BTreeMap<Key, Arc<Gateway>>,
+    others: &Objects<Gateway>,
 ) -> Result<(Key, Option<Gateway>), String> {
     let group = reference.api_group.as_deref().unwrap_or_default();
     let (kind, name) = (reference.kind.as_str(), reference.name.as_str());
