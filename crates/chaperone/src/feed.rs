@@ -63,6 +63,10 @@ pub(crate) struct Feed {
     ghost_config: PathBuf,
     loader: VclLoader,
     good_ghost: Option<Ghost>,
+    /// ghost may have another one: it did not say what became of a reload.
+    is_uncertain: bool,
+    /// There may be bases that no good configuration names.
+    has_other_bases: bool,
     /// In use in the varnishd that runs.
     good_vcl: Option<Arc<str>>,
     last_good: LastGood,
@@ -74,6 +78,8 @@ impl Feed {
             ghost_config: settings.ghost_config(),
             loader: VclLoader::new(settings.work_dir.clone()),
             good_ghost: None,
+            is_uncertain: false,
+            has_other_bases: true,
             good_vcl: None,
             last_good,
         }
@@ -107,8 +113,7 @@ impl Feed {
 
     /// Is there anything to do for this configuration?
     pub(crate) fn is_fed(&self, desired: &Desired) -> bool {
-        (desired.ghost.is_none() || desired.ghost == self.good_ghost)
-            && (desired.vcl.is_none() || desired.vcl == self.good_vcl)
+        !self.needs_routes(desired) && (desired.vcl.is_none() || desired.vcl == self.good_vcl)
     }
 
     /// Brings ghost to the configuration. Where there is news of the child meanwhile, ghost's answer is not waited for:
@@ -121,11 +126,16 @@ impl Feed {
         reporter: &Reporter,
     ) -> Result<(), Error> {
         match &desired.ghost {
-            Some(ghost) if desired.ghost != self.good_ghost => {
+            Some(ghost) if self.needs_routes(desired) => {
                 self.apply_ghost(ghost, control, child_news, reporter).await
             }
             _ => Ok(()),
         }
+    }
+
+    /// Is another one desired than ghost has, as far as that is known?
+    fn needs_routes(&self, desired: &Desired) -> bool {
+        desired.ghost.is_some() && (self.is_uncertain || desired.ghost != self.good_ghost)
     }
 
     /// Does the configuration have another VCL than varnishd?
@@ -171,8 +181,15 @@ impl Feed {
                 Ok(())
             }
             Err(e) => {
+                let is_refused = matches!(e, Error::ReloadRefused { .. });
+                // It may still come to an end, and swap. A reload of what is good then has to follow it.
+                self.is_uncertain |= !is_refused;
+                self.has_other_bases = true;
                 // A VCL reload or a new child would read the file.
                 self.restore().await?;
+                if is_refused && !self.is_uncertain {
+                    self.remove_other_bases().await;
+                }
                 Err(e)
             }
         }
@@ -192,7 +209,7 @@ impl Feed {
     pub(crate) async fn restore(&self) -> Result<(), Error> {
         let Some(good) = &self.good_ghost else { return Ok(()) };
         let has_base = match &good.base {
-            Some(base) => tokio::fs::try_exists(self.base_path(base)).await.unwrap_or(false),
+            Some(base) => self.has(base).await,
             None => true,
         };
         if has_base && tokio::fs::read(&self.ghost_config).await.is_ok_and(|there| there == *good.bytes) {
@@ -205,13 +222,26 @@ impl Feed {
         self.ghost_config.with_file_name(&*base.name)
     }
 
-    /// ghost serves it: nobody asks for other bases any more.
+    /// Is the file of the base there, and whole?
+    async fn has(&self, base: &GhostBase) -> bool {
+        let there = tokio::fs::metadata(self.base_path(base)).await;
+        there.is_ok_and(|there| there.is_file() && there.len() == base.bytes.len() as u64)
+    }
+
+    /// ghost serves it: other bases are not needed any more.
     async fn is_good(&mut self, ghost: &Ghost) {
+        self.is_uncertain = false;
         let before = self.good_ghost.replace(ghost.clone());
-        let base = ghost.base.as_ref();
-        if before.as_ref().is_some_and(|before| before.base.as_ref() == base) {
-            return;
+        let has_same_base = before.is_some_and(|before| before.base == ghost.base);
+        if !has_same_base || self.has_other_bases {
+            self.remove_other_bases().await;
         }
+    }
+
+    /// Removes all bases but that of the good configuration.
+    async fn remove_other_bases(&mut self) {
+        self.has_other_bases = false;
+        let base = self.good_ghost.as_ref().and_then(|good| good.base.as_ref());
         let Some(dir) = self.ghost_config.parent() else { return };
         let Ok(mut files) = tokio::fs::read_dir(dir).await else { return };
         while let Ok(Some(file)) = files.next_entry().await {
@@ -229,8 +259,8 @@ impl Feed {
     async fn write(&self, ghost: &Ghost) -> Result<(), Error> {
         if let Some(base) = &ghost.base {
             let path = self.base_path(base);
-            // Whole, and by its name always the same.
-            if !tokio::fs::try_exists(&path).await.unwrap_or(false) {
+            // By its name always the same.
+            if !self.has(base).await {
                 self.put(&base.bytes, &path).await?;
             }
         }
@@ -262,6 +292,8 @@ mod tests {
             ghost_config: dir.join("ghost.json"),
             loader: VclLoader::new(dir.to_owned()),
             good_ghost: None,
+            is_uncertain: false,
+            has_other_bases: false,
             good_vcl: None,
             last_good: LastGood::default(),
         }
@@ -294,5 +326,65 @@ mod tests {
         assert!(feed.restore().await.is_err());
         feed.restore().await.unwrap();
         assert_eq!(std::fs::read(dir.path().join("ghost.json")).unwrap(), b"good");
+    }
+
+    fn with_base(text: &str) -> Ghost {
+        let name = format!("{}{text}.json", GhostBase::PREFIX);
+        let base = GhostBase { name: name.into(), bytes: text.as_bytes().into(), router: Arc::default() };
+        Ghost { bytes: text.as_bytes().into(), base: Some(base), router: Arc::default() }
+    }
+
+    fn bases(dir: &Path) -> Vec<String> {
+        let files = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name());
+        let mut bases: Vec<_> = files.map(|name| name.into_string().unwrap()).collect();
+        bases.retain(|name| name.starts_with(GhostBase::PREFIX));
+        bases.sort();
+        bases
+    }
+
+    #[tokio::test]
+    async fn bases_of_refused_configurations_go_and_half_ones_are_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut feed = feed(dir.path());
+        let (good, refused) = (with_base("good"), with_base("refused"));
+        feed.write(&good).await.unwrap();
+        feed.is_good(&good).await;
+        feed.write(&refused).await.unwrap();
+        assert_eq!(bases(dir.path()).len(), 2);
+        feed.restore().await.unwrap();
+        feed.remove_other_bases().await;
+        assert_eq!(bases(dir.path()), ["ghost-base-good.json"]);
+        let path = dir.path().join("ghost-base-good.json");
+        std::fs::write(&path, "go").unwrap();
+        feed.restore().await.unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"good");
+        // What ghost may still read stays until it serves another one.
+        feed.write(&refused).await.unwrap();
+        feed.has_other_bases = true;
+        feed.is_good(&good).await;
+        assert_eq!(bases(dir.path()), ["ghost-base-good.json"]);
+    }
+
+    #[tokio::test]
+    async fn a_reload_whose_outcome_is_not_known_is_followed_by_another_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut feed = feed(dir.path());
+        let good = with_base("good");
+        feed.write(&good).await.unwrap();
+        feed.is_good(&good).await;
+        let desired = Desired { ghost: Some(good.clone()), ..Desired::default() };
+        assert!(feed.is_fed(&desired));
+        // ghost does not answer: its socket is not there.
+        let socket = dir.path().join("control.sock");
+        let control = Control { socket: socket.as_path().into(), token: "".into() };
+        let newer = Desired { ghost: Some(with_base("newer")), ..Desired::default() };
+        let (news, reporter) = (Notify::new(), Reporter::new(|_| {}));
+        let applied = feed.apply_routes(&control, &news, &newer, &reporter).await;
+        assert!(matches!(applied, Err(Error::ReloadUnreachable { .. })));
+        assert_eq!(std::fs::read(dir.path().join("ghost.json")).unwrap(), b"good");
+        assert!(!feed.is_fed(&desired), "ghost may have the newer one");
+        assert!(feed.apply_routes(&control, &news, &desired, &reporter).await.is_err(), "it is asked again");
+        feed.is_good(&good).await;
+        assert!(feed.is_fed(&desired));
     }
 }

@@ -2,17 +2,13 @@
 //!
 //! Guarantees that no hot object of before is served once varnishd's child has ended or another VCL is in use.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use page::Page;
 
-use crate::reload::{self, Control};
-use crate::{Settings, directories, storage, token};
-
-const PREFIX: &str = "hot-";
-const SUFFIX: &str = ".page";
+use crate::reload::{self, Control, GhostStatus};
+use crate::{Error, Settings, storage};
 
 /// What hot objects may take: as given, or by the memory of the container.
 pub fn hot_limits(enabled: bool, bytes: Option<u64>, max_object_bytes: Option<u64>) -> front::HotLimits {
@@ -27,22 +23,17 @@ pub fn hot_limits(enabled: bool, bytes: Option<u64>, max_object_bytes: Option<u6
 /// The page of one Gateway; none where nothing is to be hot.
 #[derive(Debug)]
 pub(crate) struct Hot {
-    made: Option<(PathBuf, Arc<Page>)>,
+    made: Option<(OwnedFd, Arc<Page>)>,
 }
 
 impl Hot {
-    /// Each start has a file of its own name: another process that uses the same work directory, by mistake, has another page.
+    /// It has no name: ghost gets it by its control socket, and no other process can.
     pub(crate) fn prepare(settings: &Settings) -> Self {
         if !settings.hot.enabled || !settings.http_in_front {
             return Self { made: None };
         }
-        let socket = settings.control_socket();
-        let path = socket.with_file_name(format!("{PREFIX}{}{SUFFIX}", token::generate()));
-        let made = directories::prepare_control(&socket)
-            .map_err(|e| e.to_string())
-            .and_then(|()| Page::create(&path).map_err(|e| format!("{}: {e}", path.display())));
-        match made {
-            Ok(page) => Self { made: Some((path, Arc::new(page))) },
+        match Page::sealed() {
+            Ok((page, file)) => Self { made: Some((file, Arc::new(page))) },
             Err(e) => {
                 tracing::warn!("{}: no hot objects: {e}", settings.name);
                 Self { made: None }
@@ -54,21 +45,9 @@ impl Hot {
         self.made.as_ref().map(|(_, page)| page)
     }
 
-    /// Where ghost finds it.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.made.as_ref().map(|(path, _)| path.as_path())
-    }
-
-    /// Removes the pages of former starts. To be called once the work directory is ours alone.
-    pub(crate) fn remove_others(&self, settings: &Settings) {
-        let socket = settings.control_socket();
-        let Some(Ok(entries)) = socket.parent().map(fs::read_dir) else { return };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if name.starts_with(PREFIX) && name.ends_with(SUFFIX) && Some(path.as_path()) != self.path() {
-                let _ = fs::remove_file(path);
-            }
-        }
+    /// Makes the router of the VCL in use say by which table it decides.
+    pub(crate) async fn in_use(&self, control: &Control) -> Result<GhostStatus, Error> {
+        reload::in_use(control, self.made.as_ref().map(|(file, _)| file)).await
     }
 
     /// Nothing is hot until ghost says by which table it decides.
@@ -90,43 +69,22 @@ impl Hot {
     /// again.
     pub(crate) async fn publish(&self, control: &Control) {
         if self.page().is_some_and(|page| page.digest() == 0)
-            && let Err(e) = reload::in_use(control).await
+            && let Err(e) = self.in_use(control).await
         {
             tracing::debug!("hot objects wait for ghost: {e}");
         }
     }
 }
 
-impl Drop for Hot {
-    fn drop(&mut self) {
-        if let Some((path, _)) = &self.made {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::varnishd::tests::settings;
 
     fn in_directory(dir: &Path) -> Settings {
         Settings { work_dir: dir.to_owned(), http_in_front: true, ..settings() }
-    }
-
-    #[test]
-    fn each_start_has_a_page_of_its_own_and_removes_those_of_others() {
-        let dir = tempfile::tempdir().unwrap();
-        let settings = in_directory(dir.path());
-        let (first, second) = (Hot::prepare(&settings), Hot::prepare(&settings));
-        assert_ne!(first.path(), second.path());
-        let other = Page::open(first.path().unwrap()).unwrap();
-        other.set_digest(7);
-        assert_eq!((first.page().unwrap().digest(), second.page().unwrap().digest()), (7, 0));
-        let socket = settings.control_socket();
-        fs::write(&socket, "").unwrap();
-        second.remove_others(&settings);
-        assert!(!first.path().unwrap().exists() && second.path().unwrap().exists() && socket.exists());
     }
 
     #[test]
@@ -141,9 +99,6 @@ mod tests {
         assert!(!page.serves(&stamp, 7));
         page.set_digest(7);
         assert!(!page.serves(&stamp, 7), "the next child serves by the same table");
-        let file = hot.path().unwrap().to_owned();
-        drop(hot);
-        assert!(!file.exists());
     }
 
     #[test]
@@ -154,7 +109,7 @@ mod tests {
         let in_varnish = Settings { http_in_front: false, ..settings };
         for settings in [off, in_varnish] {
             let hot = Hot::prepare(&settings);
-            assert!(hot.page().is_none() && hot.path().is_none());
+            assert!(hot.page().is_none());
             hot.end_all();
         }
     }

@@ -1,6 +1,7 @@
 //! The HTTP client for ghost's control socket.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use model::names::{
     STATS_PATH, STATUS_PATH,
 };
 use model::stats::Stats;
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::Error;
@@ -73,8 +75,9 @@ pub(crate) async fn status(control: &Control) -> Result<GhostStatus, Error> {
 }
 
 /// Makes the router of the VCL in use say by which table it decides, for hot objects.
-pub(crate) async fn in_use(control: &Control) -> Result<GhostStatus, Error> {
-    status_by(control, Request::post(IN_USE_PATH)).await
+/// The page of hot objects goes with it: a child that has just started does not have it yet.
+pub(crate) async fn in_use(control: &Control, page: Option<&OwnedFd>) -> Result<GhostStatus, Error> {
+    said(control, ask_with(control, Request::post(IN_USE_PATH), Bytes::new(), page).await?)
 }
 
 /// Takes objects out of the cache.
@@ -93,7 +96,7 @@ pub(crate) async fn invalidate(control: &Control, order: &Order) -> Result<Outco
 /// What ghost has counted.
 pub(crate) async fn stats(control: &Control) -> Result<Stats, Error> {
     let unreachable = |cause: String| control.unreachable(cause);
-    let asked = exchange(control, Request::get(STATS_PATH), Bytes::new(), LARGEST_STATS);
+    let asked = exchange(control, Request::get(STATS_PATH), Bytes::new(), LARGEST_STATS, None);
     let asked = tokio::time::timeout(PATIENCE_FOR_STATS, asked).await;
     let asked = asked.map_err(|_| unreachable(format!("no answer within {PATIENCE_FOR_STATS:?}")))?;
     let (_, _, body) = asked.map_err(unreachable)?;
@@ -102,15 +105,27 @@ pub(crate) async fn stats(control: &Control) -> Result<Stats, Error> {
 }
 
 async fn ask(control: &Control, request: Builder, body: Bytes) -> Result<Answer, Error> {
+    ask_with(control, request, body, None).await
+}
+
+async fn ask_with(
+    control: &Control,
+    request: Builder,
+    body: Bytes,
+    file: Option<&OwnedFd>,
+) -> Result<Answer, Error> {
     let unreachable = |cause: String| control.unreachable(cause);
-    let asked = tokio::time::timeout(PATIENCE, exchange(control, request, body, LARGEST_ANSWER)).await;
+    let asked = tokio::time::timeout(PATIENCE, exchange(control, request, body, LARGEST_ANSWER, file)).await;
     let asked = asked.map_err(|_| unreachable(format!("no answer within {PATIENCE:?}")))?;
     asked.map_err(unreachable)
 }
 
 async fn status_by(control: &Control, request: Builder) -> Result<GhostStatus, Error> {
+    said(control, ask(control, request, Bytes::new()).await?)
+}
+
+fn said(control: &Control, (ok, error, body): Answer) -> Result<GhostStatus, Error> {
     let unreachable = |cause: String| control.unreachable(cause);
-    let (ok, error, body) = ask(control, request, Bytes::new()).await?;
     match (ok, error) {
         (true, None) => parse(&body).ok_or_else(|| unreachable("the answer is not ghost's".to_owned())),
         (_, Some(cause)) => Err(Error::ReloadRefused { cause }),
@@ -125,9 +140,15 @@ async fn exchange(
     request: Builder,
     body: Bytes,
     largest: usize,
+    file: Option<&OwnedFd>,
 ) -> Result<Answer, String> {
     let text = |e: &dyn fmt::Display| e.to_string();
     let stream = UnixStream::connect(&control.socket).await.map_err(|e| text(&e))?;
+    if let Some(file) = file {
+        // With an empty line, which means nothing before a request. A new socket has room for it.
+        let sent = stream.async_io(Interest::WRITABLE, || page::hand_over(&stream, b"\r\n", file)).await;
+        sent.map_err(|e| text(&e))?;
+    }
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| text(&e))?;
     let driver = tokio::spawn(connection);

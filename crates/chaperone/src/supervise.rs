@@ -207,7 +207,6 @@ impl Supervisor {
         directories::prepare(&self.settings)?;
         if self.lock.is_none() || !lock_file(&self.settings.work_dir).exists() {
             self.lock = Some(lock(&self.settings.work_dir)?);
-            self.hot.remove_others(&self.settings);
         }
         let (settings, missing) = self.with_free_ports()?;
         self.feed.forget();
@@ -218,8 +217,7 @@ impl Supervisor {
         let control = Control { socket: Arc::from(settings.control_socket()), token: token::generate() };
         let listener = ReverseListener::bind(&settings.admin_address.to_string()).await?;
         let mut varnishd =
-            Varnishd::spawn(&settings, &listener, &secret, &control, &self.front_proof, self.hot.path())
-                .await?;
+            Varnishd::spawn(&settings, &listener, &secret, &control, &self.front_proof).await?;
         let admin = tokio::select! {
             admin = listener.accept(&secret, STARTING) => admin?,
             output = varnishd.ended() => return Err(Error::Start { output }),
@@ -283,7 +281,7 @@ impl Supervisor {
         start_child(running).await?;
         let mut sockets = listening(&running.admin).await?;
         sockets.sort();
-        let status = match reload::in_use(&running.control).await {
+        let status = match self.hot.in_use(&running.control).await {
             Ok(status) => status,
             Err(e) => return Err(panicked(&running.admin).await.unwrap_or(e)),
         };

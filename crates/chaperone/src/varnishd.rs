@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use model::names::{
     CONTROL_SOCKET_ENV, CONTROL_TOKEN_ENV, FRONT_PROOF_ENV, FRONT_SOCKET, GHOST_CONFIG_ENV, GHOST_INDEX_ENV,
-    GHOST_STORAGE_ENV, HOT_BYTES_ENV, HOT_PAGE_ENV, HTTPS_SOCKET, UPGRADE_TOTAL_ENV,
+    GHOST_STORAGE_ENV, HOT_BYTES_ENV, HTTPS_SOCKET, UPGRADE_TOTAL_ENV,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
@@ -55,7 +55,6 @@ impl Varnishd {
         secret: &Secret,
         control: &Control,
         front_proof: &str,
-        hot_page: Option<&Path>,
     ) -> Result<Self, Error> {
         let secret_file = settings.work_dir.join("secret");
         secret.write(&secret_file)?;
@@ -71,7 +70,6 @@ impl Varnishd {
             .env(UPGRADE_TOTAL_ENV, settings.upgrade_total.as_secs_f64().to_string())
             .env(GHOST_STORAGE_ENV, storage::sizes(&storages))
             .env(GHOST_INDEX_ENV, storage::index_bytes(&storages, storage::memory()).to_string())
-            .envs(hot_page.map(|page| (HOT_PAGE_ENV, page)))
             .env(HOT_BYTES_ENV, settings.hot.max_object_bytes.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

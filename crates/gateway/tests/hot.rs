@@ -102,6 +102,7 @@ fn heat(port: u16, ask: &Ask) -> Response {
 
 struct Site {
     port: u16,
+    dashboard: u16,
     versions: Versions,
     program: Program,
     scene: Scene,
@@ -109,7 +110,7 @@ struct Site {
 
 impl Site {
     fn start(policy: &str) -> Self {
-        let (port, versions) = (free_port(), Versions::start());
+        let (port, dashboard, versions) = (free_port(), free_port(), Versions::start());
         let objects = [
             class(),
             gateway("web", &[port]),
@@ -118,8 +119,16 @@ impl Site {
             cache_policy("shop", "shop", policy),
         ];
         let scene = Scene::new(&objects.concat());
-        let program = scene.serve();
-        Self { port, versions, program, scene }
+        let program = scene.start_with(&["--dashboard", &format!("127.0.0.1:{dashboard}")]);
+        program.wait_for_line(&["Gateway default/web: reloaded"]);
+        Self { port, dashboard, versions, program, scene }
+    }
+
+    /// Responses to unsafe methods that went out before ghost had confirmed what they invalidate.
+    fn not_invalidated(&self) -> u64 {
+        let text = get(self.dashboard, "localhost", "/metrics").text();
+        let lines = text.lines().filter(|line| line.starts_with("varnish_gateway_not_invalidated_total"));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }
 
     #[track_caller]
@@ -232,6 +241,12 @@ fn no_acknowledged_invalidation_is_followed_by_what_it_has_ended() {
     let [responses, hot, failed, old] =
         [&seen.responses, &seen.hot, &seen.failed, &seen.old].map(|counter| counter.load(Ordering::SeqCst));
     eprintln!("{responses} responses, {hot} of them hot");
+    // A response to POST that ghost has not confirmed within a second goes out all the same: such a one acknowledges nothing.
+    assert_eq!(
+        site.not_invalidated(),
+        0,
+        "invalidations took too long: this machine is too busy for the test"
+    );
     assert_eq!(old, 0, "of {responses} responses, {hot} of them hot");
     assert_eq!(failed, 0, "of {responses} responses");
     assert!(hot > 200, "{hot} of {responses} responses were hot");

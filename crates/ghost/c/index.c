@@ -70,13 +70,64 @@ gs_expire(struct objcore *oc, int soft)
 }
 
 /*
- * For an object that is just being inserted, which EXP_Rearm() must not touch: nobody finds it from now on, and its expiry, which
- * is set up after this, takes it.
+ * For an object that is just being inserted, which EXP_Rearm() must not touch: no request finds it from now on, and its expiry, which
+ * is set up after this, takes it. Requests that found it before see by gs_has_ended() that they must not use it.
  */
 void
 gs_forget(struct objcore *oc)
 {
-	oc->ttl = oc->grace = oc->keep = 0.;
+	float ended = -1.f;
+
+	__atomic_store(&oc->ttl, &ended, __ATOMIC_RELEASE);
+	oc->grace = oc->keep = 0.f;
+}
+
+/*
+ * Was the object ended, by gs_forget() or gs_expire()? A ttl of zero does not say so: Vinyl shows those who waited for a fetch its object
+ * whatever its ttl, also one that is not to be kept.
+ */
+int
+gs_has_ended(const struct objcore *oc)
+{
+	float ttl;
+
+	__atomic_load(&oc->ttl, &ttl, __ATOMIC_ACQUIRE);
+	return (ttl < 0.f);
+}
+
+/* In vcl_hit. */
+struct objcore *gs_hit(VRT_CTX) { return (ctx->req->objcore); }
+
+/*
+ * The object that the fetch brings. ghost_fetch_over() is called when the fetch is over, while the object is still there, or when
+ * user VCL rolls it back. NULL where there is no workspace for that: the fetch fails then.
+ */
+extern void ghost_fetch_over(struct objcore *);
+
+static void
+gs_fetch_fini(VRT_CTX, void *p)
+{
+	(void)ctx;
+	ghost_fetch_over(p);
+}
+
+static const struct vmod_priv_methods gs_fetch_methods[1] = {{
+	.magic = VMOD_PRIV_METHODS_MAGIC, .type = "ghost fetch", .fini = gs_fetch_fini,
+}};
+
+struct objcore *
+gs_fetched_object(VRT_CTX)
+{
+	static const char id[1];
+	struct vmod_priv *p = VRT_priv_task(ctx, id);
+
+	if (p == NULL) {
+		VRT_fail(ctx, "ghost: no workspace for the fetch");
+		return (NULL);
+	}
+	p->priv = ctx->bo->fetch_objcore;
+	p->methods = gs_fetch_methods;
+	return (p->priv);
 }
 
 /*

@@ -113,6 +113,9 @@ gs_refreshes(VRT_CTX)
 	return (oc != NULL && oc->t_origin + oc->ttl > ctx->now);
 }
 
+/* index.c */
+int gs_has_ended(const struct objcore *);
+
 /* In cache_objhead.h, which is not installed. */
 int HSH_DerefObjCore(struct worker *, struct objcore **, int);
 
@@ -130,4 +133,12 @@ gs_let_go(VRT_CTX)
 	http_Unset(bo->bereq, H_If_Modified_Since);
 	http_Unset(bo->bereq0, H_If_None_Match);
 	http_Unset(bo->bereq0, H_If_Modified_Since);
+}
+
+/* In vcl_backend_fetch: what was invalidated since it was looked for is not validated: its origin is asked for the whole. */
+void
+gs_let_go_of_ended(VRT_CTX)
+{
+	if (ctx->bo->stale_oc != NULL && gs_has_ended(ctx->bo->stale_oc))
+		gs_let_go(ctx);
 }

@@ -448,8 +448,7 @@ gs_waited(VRT_CTX)
 {
 	return (ctx->bo->t_resp > ctx->bo->t_first ? ctx->bo->t_resp - ctx->bo->t_first : 0.);
 }
-/* When the fetch began, earlier tries of it among them, and how many seconds that is ago. */
-double gs_fetch_began(VRT_CTX) { return (ctx->bo->t_first); }
+/* How many seconds ago the fetch began, earlier tries of it among them. */
 double gs_fetch_time(VRT_CTX) { return (ctx->now - ctx->bo->t_first); }
 
 void
@@ -545,15 +544,17 @@ void gs_let_go(VRT_CTX);
  * for good stays as it is. Minus zero in keep says that it is stale all the same; to Varnish it is zero.
  *
  * Varnish would drop the stale object at the end of the fetch, so the fetch must let go of it; and then another try must
- * not be a conditional one.
+ * not be a conditional one. 0 where the object has ended meanwhile. Whoever calls this keeps others from ending it.
  */
-void
+int
 gs_rescue(VRT_CTX, double hold)
 {
 	struct busyobj *bo = ctx->bo;
 	struct objcore *oc = bo->stale_oc;
 	double end = EXP_WHEN(oc);
 
+	if (oc->ttl <= 0.f || end <= ctx->now)
+		return (0);
 	if (hold > 0)
 		oc->ttl = (float)((ctx->now + hold < end ? ctx->now + hold : end) - oc->t_origin);
 	oc->grace = (float)(end - (oc->t_origin + oc->ttl));
@@ -561,6 +562,7 @@ gs_rescue(VRT_CTX, double hold)
 		oc->grace = 0;
 	oc->keep = -0.0f;
 	gs_let_go(ctx);
+	return (1);
 }
 
 /* What the cache did for the request that is delivered: 0 pass, 1 miss, 2 hit, 3 stale hit. */

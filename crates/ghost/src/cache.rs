@@ -4,6 +4,8 @@
 //! fails, the object is given time again, the failed answer is marked, and the client's side starts the request anew,
 //! which finds the object.
 
+mod rescue;
+
 use std::ffi::CStr;
 
 use model::names::{
@@ -22,6 +24,8 @@ use crate::message::{ClientRequest, Message};
 use crate::task::Task;
 use crate::{answer, aside, bound, cache_status, query, search, stats, target, unshared, writes};
 
+use rescue::{leave_fresh, may_serve_stale, rescue};
+
 /// Without a cache policy every request passes, unless user VCL removes this.
 const NO_POLICY: &CStr = c"X-Ghost-Pass: no cache policy";
 const AMBIGUOUS: &CStr = c"X-Ghost-Pass: the path has encoded separators or dot segments";
@@ -33,10 +37,6 @@ const RESCUE: &CStr = c"X-Ghost-Rescue: 1";
 const HIT_FOR_MISS_SECONDS: f64 = 120.0;
 /// A failure passes sooner.
 const HIT_FOR_MISS_SECONDS_OF_FAILURES: f64 = 1.0;
-
-/// A fetch that took this long to fail is not tried again at once: those who wait for it would wait for each other.
-const SLOW_FAILURE_SECONDS: f64 = 0.5;
-const HOLD_SECONDS: (f64, f64) = (1.0, 10.0);
 
 /// In vcl_recv, once it is decided where the request goes: does it ask the cache? (User VCL may change that.)
 ///
@@ -130,7 +130,9 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
             search::Kept::By(parameters) => Some(parameters),
             _ => cache.and_then(Cache::parameters),
         };
-        index::fetches(ffi::gs_fetch_began(ctx), parameters);
+        if ffi::gs_uncacheable(ctx) == 0 {
+            index::fetches(ffi::gs_fetched_object(ctx), parameters);
+        }
         if cache.is_some_and(Cache::invalidates_on_unsafe)
             && invalidates(before.method(), beresp.status())
             && let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx))
@@ -387,68 +389,11 @@ pub(crate) unsafe fn failed(ctx: *const Ctx) {
         if ffi::gs_refreshes(ctx) == 1 {
             return leave_fresh(ctx);
         }
-        index::fetches(ffi::gs_fetch_began(ctx), cache.parameters());
+        index::fetches(ffi::gs_fetched_object(ctx), cache.parameters());
         // Varnish lets those who wait for this fetch have its failure, too. Nobody who comes later should.
         ffi::gs_keep_for(ctx, ffi::gs_ttl(ctx), 0.0, 0.0);
         rescue(ctx, before, beresp);
         beresp.fail_if_lost(ctx);
-    }
-}
-
-/// A client has refused a fresh object, and what was fetched for it is no better: others keep what they have, and nothing shows that
-/// the client asked.
-///
-/// # Safety
-/// `ctx` must be the live context of a fetch.
-unsafe fn leave_fresh(ctx: *const Ctx) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        ffi::gs_let_go(ctx);
-        ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
-        ffi::gs_set_uncacheable(ctx);
-    }
-}
-
-/// Gives a stale object time again, if there is one that may be served, and marks the failed answer for the client's side.
-///
-/// # Safety
-/// `ctx` must be the live context of the fetch whose messages these are.
-unsafe fn rescue(ctx: *const Ctx, before: Message<'_>, beresp: Message<'_>) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if ffi::gs_is_bgfetch(ctx) == 1 {
-            return;
-        }
-        // Another try of a fetch that failed before.
-        let mut rescued = before.header(RESCUE_HEADER).is_some();
-        if !rescued && may_serve_stale(ctx) {
-            let took = ffi::gs_fetch_time(ctx);
-            let (least, most) = HOLD_SECONDS;
-            let hold = if took < SLOW_FAILURE_SECONDS { 0.0 } else { took.clamp(least, most) };
-            ffi::gs_rescue(ctx, hold);
-            let owner = rule(ctx).map_or("", Rule::namespace);
-            aside::RESCUED.note(owner, before.header("Host").unwrap_or_default(), before.url(), true);
-            before.add_static(RESCUE);
-            rescued = true;
-        }
-        if rescued {
-            ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
-            beresp.add_static(RESCUE);
-        }
-    }
-}
-
-/// Is there a stale object that may take the place of a failure?
-///
-/// # Safety
-/// `ctx` must be the live context of a fetch.
-unsafe fn may_serve_stale(ctx: *const Ctx) -> bool {
-    let mut stale_for = 0.0;
-    // SAFETY: the caller's promise; the stale object lives as long as the fetch holds it.
-    unsafe {
-        let object = ffi::gs_stale(ctx, &mut stale_for);
-        !object.is_null()
-            && index::rescue_seconds(ffi::gs_worker(ctx), object).is_none_or(|seconds| stale_for < seconds)
     }
 }
 

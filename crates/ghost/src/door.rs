@@ -6,8 +6,8 @@
 
 pub(crate) mod request;
 
-use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::control::{self, Asked};
 use crate::error::Error;
 use crate::ffi::{self, Ctx, RawCall};
 use crate::object::Ghost;
-use crate::secret;
+use crate::{hot, secret};
 use request::Request;
 
 /// For all of one request.
@@ -139,9 +139,10 @@ fn serve(mut stream: UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let said = match read(&mut stream) {
-        Ok(Some(request)) => crate::guard::stopped(None, || Some(answer(&request))).unwrap_or_else(|| {
-            control::said(500, None, &json!({ "error": "ghost panicked: this is a bug" }))
-        }),
+        Ok(Some((request, file))) => crate::guard::stopped(None, || Some(answer(&request, file)))
+            .unwrap_or_else(|| {
+                control::said(500, None, &json!({ "error": "ghost panicked: this is a bug" }))
+            }),
         Ok(None) => control::said(400, None, &json!({ "error": "this is no request that ghost reads" })),
         Err(e) => return Err(e),
     };
@@ -161,13 +162,13 @@ fn serve(mut stream: UnixStream) -> io::Result<()> {
     stream.write_all(&head)
 }
 
-/// `None` where the bytes are no request, or too many.
-fn read(stream: &mut UnixStream) -> io::Result<Option<Request>> {
+/// A request, and the file that came with it. `None` where the bytes are no request, or too many.
+fn read(stream: &mut UnixStream) -> io::Result<Option<(Request, Option<OwnedFd>)>> {
     let deadline = Instant::now() + PATIENCE;
-    let (mut bytes, mut room) = (Vec::new(), [0; 4096]);
+    let (mut bytes, mut room, mut file) = (Vec::new(), [0; 4096], None);
     loop {
         match Request::read(&bytes) {
-            Ok(Some(request)) => return Ok(Some(request)),
+            Ok(Some(request)) => return Ok(Some((request, file))),
             Ok(None) => {}
             Err(request::Invalid) => return Ok(None),
         }
@@ -176,17 +177,22 @@ fn read(stream: &mut UnixStream) -> io::Result<Option<Request>> {
             return Err(io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut room)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => bytes.extend_from_slice(&room[..n]),
+        let (n, came) = page::receive(&*stream, &mut room)?;
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        bytes.extend_from_slice(&room[..n]);
+        file = file.or(came);
     }
 }
 
-fn answer(request: &Request) -> Said {
+fn answer(request: &Request, file: Option<OwnedFd>) -> Said {
     let token = request.header(CONTROL_TOKEN_HEADER).unwrap_or_default();
     if !secret::is(CONTROL_TOKEN_ENV, token) || request.header("Host") != Some(CONTROL_HOST.as_bytes()) {
         return control::said(403, None, &json!({ "error": "only the chaperone of this start may ask" }));
+    }
+    if let Some(file) = file {
+        hot::take(file);
     }
     let call = Call::begin();
     let known = door()

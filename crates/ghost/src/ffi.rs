@@ -150,13 +150,14 @@ unsafe extern "C" {
     pub(crate) fn gs_set_resp_status(ctx: *const Ctx, status: c_uint);
     pub(crate) fn gs_ttl(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_fetch_time(ctx: *const Ctx) -> f64;
-    pub(crate) fn gs_fetch_began(ctx: *const Ctx) -> f64;
+    pub(crate) fn gs_fetched_object(ctx: *const Ctx) -> *mut RawObject;
+    pub(crate) fn gs_let_go_of_ended(ctx: *const Ctx);
     pub(crate) fn gs_keep_for(ctx: *const Ctx, ttl: f64, grace: f64, keep: f64);
     pub(crate) fn gs_set_uncacheable(ctx: *const Ctx);
     pub(crate) fn gs_do_not_stream(ctx: *const Ctx);
     pub(crate) fn gs_set_grace(ctx: *const Ctx, grace: f64);
     pub(crate) fn gs_stale(ctx: *const Ctx, stale_for: *mut f64) -> *mut RawObject;
-    pub(crate) fn gs_rescue(ctx: *const Ctx, hold: f64);
+    pub(crate) fn gs_rescue(ctx: *const Ctx, hold: f64) -> c_int;
     pub(crate) fn gs_cache_status(ctx: *const Ctx) -> c_int;
 
     pub(crate) fn gs_task_get(ctx: *const Ctx, id: *const c_void) -> *mut c_void;
@@ -194,6 +195,8 @@ unsafe extern "C" {
     pub(crate) fn gs_request_body(ctx: *const Ctx, most: usize, n: *mut usize) -> *mut u8;
     pub(crate) fn gs_free(p: *mut c_void);
     pub(crate) fn gs_forget(object: *mut RawObject);
+    pub(crate) fn gs_has_ended(object: *const RawObject) -> c_int;
+    pub(crate) fn gs_hit(ctx: *const Ctx) -> *mut RawObject;
     pub(crate) fn gs_is_hit_for_miss(object: *const RawObject) -> c_int;
     pub(crate) fn gs_real_time() -> f64;
     pub(crate) fn gs_worker(ctx: *const Ctx) -> *mut RawWorker;

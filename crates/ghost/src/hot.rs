@@ -4,13 +4,14 @@
 //! Guarantees that whatever ends an object for invalidation has raised one of its slots before it is acknowledged, and that a response
 //! is marked only if every such end raises one of the slots that its mark names. Without a page, nothing is marked.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, OnceLock};
 use std::time::Instant;
 
 use model::names::{HOT_BYTES_ENV, HOT_HEADER, HOT_PAGE_ENV};
-use page::{Page, SLOTS, Slot};
+use page::{Page, SLOTS, Slot, Slots};
 use router::cache::Cache;
 use router::{Decision, Router};
 
@@ -34,14 +35,24 @@ const LEASE_SECONDS: u32 = 12;
 /// Of the body, where the environment does not say.
 const DEFAULT_BYTES: u64 = 64 << 10;
 
-static PAGE: LazyLock<Option<Page>> = LazyLock::new(|| {
-    let path = std::env::var_os(HOT_PAGE_ENV)?;
-    let page = Page::open(Path::new(&path)).ok()?;
+/// Given by the chaperone. As long as there is none, nothing is marked.
+static PAGE: OnceLock<Page> = OnceLock::new();
+
+fn begin(page: Page) {
     // This process has an empty cache, and knows nothing of what another one was told.
     page.set_digest(0);
     page.raise_global();
-    Some(page)
-});
+    let _ = PAGE.set(page);
+}
+
+/// The chaperone has handed over the page. The first one stays.
+pub(crate) fn take(file: OwnedFd) {
+    if PAGE.get().is_none()
+        && let Ok(page) = Page::from_sealed(file)
+    {
+        begin(page);
+    }
+}
 
 static MOST_BYTES: LazyLock<u64> = LazyLock::new(|| {
     let given = std::env::var(HOT_BYTES_ENV).ok().and_then(|text| text.parse().ok());
@@ -59,28 +70,38 @@ fn now() -> u32 {
 
 /// ghost decides by this table, and no other one is in use.
 pub(crate) fn publish(router: &Router) {
-    if let Some(page) = &*PAGE {
+    if let Some(page) = PAGE.get() {
         page.set_digest(router.digest());
     }
 }
 
 /// Nothing may be hot until [`publish`]: another table is about to be used. One with the same digest decides in the same way.
 pub(crate) fn withdraw(next: Option<&Router>) {
-    if let Some(page) = &*PAGE
+    if let Some(page) = PAGE.get()
         && next.is_none_or(|router| router.digest() != page.digest())
     {
         page.set_digest(0);
     }
 }
 
-/// Opens the page. When the first VCL is loaded, and not at the first request.
+/// Where a file in the environment takes the place of the chaperone's page: varnishtest hands over nothing.
 pub(crate) fn open() {
-    LazyLock::force(&PAGE);
+    if PAGE.get().is_none()
+        && let Some(path) = std::env::var_os(HOT_PAGE_ENV)
+        && let Ok(page) = Page::open(Path::new(&path))
+    {
+        begin(page);
+    }
+}
+
+/// By which slots things end. Without a page any will do.
+pub(crate) fn slots() -> Slots {
+    PAGE.get().map(Page::slots).unwrap_or_default()
 }
 
 /// Ends all hot objects.
 pub(crate) fn end_all() {
-    if let Some(page) = &*PAGE {
+    if let Some(page) = PAGE.get() {
         page.raise_global();
     }
 }
@@ -103,7 +124,7 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if let Some(page) = &*PAGE {
+        if let Some(page) = PAGE.get() {
             page.raise(&self.0);
         }
     }
@@ -112,16 +133,16 @@ impl Drop for Ending {
 /// In vcl_hash, before the look: the front asks for what it may store. An object that comes into the cache after this look ends
 /// what the front stores now.
 pub(crate) fn asks(cache: Option<&Cache>, host: &[u8], url: &[u8]) {
-    if PAGE.is_none() {
+    if PAGE.get().is_none() {
         return;
     }
     let slot = match cache.and_then(Cache::parameters) {
         Some(parameters) => {
             let mut kept = Vec::with_capacity(url.len());
             parameters.write(url, &mut kept);
-            Slot::of_url(host, &kept)
+            slots().of_url(host, &kept)
         }
-        None => Slot::of_url(host, url),
+        None => slots().of_url(host, url),
     };
     let (asked, now) = (&ASKED[usize::from(slot.number())], now());
     if asked.load(Ordering::SeqCst) != now {
@@ -132,8 +153,8 @@ pub(crate) fn asks(cache: Option<&Cache>, host: &[u8], url: &[u8]) {
 /// An object can be found from now on, and older ones of its URL cannot. What the front has stored of those ends: a client that
 /// has seen the newer one must not see the older one again. Where the front has not asked of late, it has stored none.
 pub(crate) fn is_new(host: &[u8], url: &[u8]) {
-    let Some(page) = &*PAGE else { return };
-    let slot = Slot::of_url(host, url);
+    let Some(page) = PAGE.get() else { return };
+    let slot = page.slots().of_url(host, url);
     let asked = ASKED[usize::from(slot.number())].load(Ordering::SeqCst);
     if asked != 0 && now().saturating_sub(asked) <= LEASE_SECONDS {
         page.raise(&[slot]);
@@ -142,9 +163,10 @@ pub(crate) fn is_new(host: &[u8], url: &[u8]) {
 
 /// A fetch that was overtaken by an invalidation has ended, and its object with it.
 pub(crate) fn was_overtaken<'a>(host: &[u8], url: &[u8], tags: impl Iterator<Item = &'a [u8]>) {
-    let mut ending = Ending::of(Slot::of_url(host, url));
+    let slots = slots();
+    let mut ending = Ending::of(slots.of_url(host, url));
     for tag in tags {
-        ending.add(Slot::of_host_tag(host, tag));
+        ending.add(slots.of_host_tag(host, tag));
     }
 }
 
@@ -170,7 +192,7 @@ unsafe fn mark_of(
     resp: Message<'_>,
     result: u8,
 ) -> Option<String> {
-    let page = PAGE.as_ref()?;
+    let page = PAGE.get()?;
     let cache = task.decision().and_then(Decision::cache)?;
     let may_status = matches!(resp.status(), 200 | 203 | 204 | 301 | 302 | 307 | 308 | 404 | 410);
     let is_plain = task.sent == 0 && task.asked.is_none() && !task.rescued && !task.shows_key;

@@ -1,23 +1,29 @@
 //! Every object in the cache, by the client's host and URL, and by the tags that its origin gave it.
 //!
 //! Varnish tells of objects that come and go, in whichever VCL (see c/index.c). Guarantees that an object which is looked at
-//! is alive. Never looks at objects of another host.
+//! is alive, and that no request which begins after an invalidation was acknowledged gets an object that the invalidation means. Never looks
+//! at objects of another host.
+//!
+//! An invalidation takes a number, notes what it means, ends the objects that are here, notes it again, and is acknowledged. A fetch
+//! remembers the newest number before it asks its origin. Its object is held against what was noted since: in vcl_backend_response; when it
+//! is in the index; and by every hit in between, since an object can be found before Varnish tells of it ([`pending`]).
 
 mod bans;
 mod known;
 pub(crate) mod map;
+mod order;
 mod owners;
+pub(crate) mod pending;
 mod recent;
+mod stored;
 pub(crate) mod tags;
 pub(crate) mod urls;
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::ffi::c_int;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use model::names::{
-    CACHE_HOST_HEADER, CACHE_URL_HEADER, GHOST_INDEX_ENV, NEVER_STALE, OWNER_HEADER, RESCUE_SECONDS_HEADER,
-};
+use model::names::GHOST_INDEX_ENV;
 use router::cache::Parameters;
 
 use crate::ffi::{self, RawObject, RawWorker};
@@ -29,12 +35,16 @@ use known::Known;
 use map::Map;
 use owners::Owners;
 use page::Slot;
+use pending::Pending;
 use recent::Recent;
+use stored::Stored;
+pub(crate) use stored::{is_never_stale, rescue_seconds, without_port};
 use urls::{Kept, Urls};
 
 static MAP: LazyLock<Map> = LazyLock::new(Map::default);
 static RECENT: LazyLock<Recent> = LazyLock::new(Recent::default);
 static BANS: LazyLock<Bans<Kept>> = LazyLock::new(Bans::default);
+static PENDING: LazyLock<Pending<Fetch>> = LazyLock::new(Pending::default);
 static OWNERS: LazyLock<Owners> = LazyLock::new(Owners::default);
 static KNOWN: LazyLock<Known<Parameters>> = LazyLock::new(Known::default);
 
@@ -45,29 +55,48 @@ const LEAST_BUDGET: usize = 16 << 20;
 /// Ways to leave parameters out: origins may name no more once so many are known. A purge looks for each.
 const MOST_WAYS: usize = 512;
 
-/// What vcl_backend_response knows of the object that the same thread puts into the cache after it.
+/// What is known of a fetch when its object comes into the cache.
 #[derive(Clone, Copy, Default)]
 struct Fetch {
-    began: f64,
+    /// The newest invalidation when the origin was asked.
+    began: u64,
     kept_as: u64,
 }
 
 thread_local! {
-    static FETCH: Cell<Fetch> = const { Cell::new(Fetch { began: 0.0, kept_as: 0 }) };
+    /// Of the fetch that this thread is at: Varnish runs one from its beginning to its end on one thread.
+    static BEGAN: Cell<u64> = const { Cell::new(0) };
+    static FETCH: Cell<Fetch> = const { Cell::new(Fetch { began: 0, kept_as: 0 }) };
 }
 
-/// From now on this thread's fetch is one that began then, and whose URL is kept as these say.
-pub(crate) fn fetches(began: f64, parameters: Option<&Parameters>) {
-    FETCH.set(Fetch { began, kept_as: MAP.kept_as(parameters) });
+/// In vcl_backend_fetch: this thread's fetch is about to ask its origin.
+pub(crate) fn fetch_begins() {
+    BEGAN.set(order::newest());
+}
+
+/// In vcl_backend_response: this thread's fetch brings this object, whose URL is kept as these say. To be called before the first look
+/// at what has overtaken it. It lasts until the index has the object, or [`ghost_fetch_over`].
+pub(crate) fn fetches(object: *mut RawObject, parameters: Option<&Parameters>) {
+    let fetch = Fetch { began: BEGAN.get(), kept_as: MAP.kept_as(parameters) };
+    FETCH.set(fetch);
+    // Without one the fetch fails.
+    if !object.is_null() {
+        PENDING.enter(object as usize, fetch);
+    }
+}
+
+/// The fetch has ended, or user VCL has rolled it back. Most objects are in the index by now.
+#[unsafe(no_mangle)]
+extern "C" fn ghost_fetch_over(object: *mut RawObject) {
+    stopped((), || PENDING.leave(object as usize));
 }
 
 /// A configuration has these.
 pub(crate) fn learn<'a>(all: impl Iterator<Item = &'a Parameters>) {
-    // SAFETY: it takes nothing.
-    let now = unsafe { ffi::gs_real_time() };
+    let now = order::seconds();
     let has_objects = |kept_as| MAP.way_keys(kept_as).any(|key| MAP.has(key));
     let all = all.map(|parameters| (MAP.kept_as(Some(parameters)), parameters));
-    let forgotten = KNOWN.learn(all, now, has_objects);
+    let forgotten = KNOWN.learn(all, (order::newest(), now), has_objects);
     for kept_as in &forgotten {
         // No purge will look for them any more. One that comes later is noticed when it is inserted.
         for key in MAP.way_keys(*kept_as) {
@@ -83,9 +112,8 @@ pub(crate) fn learn<'a>(all: impl Iterator<Item = &'a Parameters>) {
 /// An origin has said that these count (No-Vary-Search). Gives what objects are kept by then; `None` where there are too many of them.
 pub(crate) fn learn_of_origin(parameters: &Parameters) -> Option<u64> {
     let kept_as = MAP.kept_as(Some(parameters));
-    // SAFETY: it takes nothing.
-    let now = unsafe { ffi::gs_real_time() };
-    KNOWN.learn_one(kept_as, parameters, now, MOST_WAYS).then_some(kept_as)
+    let now = order::seconds();
+    KNOWN.learn_one(kept_as, parameters, (order::newest, now), MOST_WAYS).then_some(kept_as)
 }
 
 /// How many bytes the index may take.
@@ -149,11 +177,7 @@ pub(crate) enum Fate {
 
 /// Ends all objects of a client's URL, whatever policy was in force when they came. The host has no port.
 pub(crate) fn end_url(host: &[u8], url: &[u8], fate: Fate) -> u64 {
-    end_each_url(host, url, |key| {
-        // Before the look: what comes into the cache from now on is noticed.
-        note(key);
-        MAP.each(key, |object| end(object, fate))
-    })
+    end_each_url(host, url, |key| noted(key, || MAP.each(key, |object| end(object, fate))))
 }
 
 /// The same for objects of one namespace.
@@ -168,12 +192,12 @@ pub(crate) unsafe fn end_own_url(
     fate: Fate,
 ) -> u64 {
     end_each_url(host, url, |key| {
-        note(MAP.owned_key(owner, key));
-        MAP.each(key, |object| {
+        let look = |object: usize| {
             // SAFETY: the map shows objects that are alive; the caller's promise.
             let stored = unsafe { Stored::place(worker, object as *mut RawObject) };
             stored.owner() == owner && end(object, fate)
-        })
+        };
+        noted(MAP.owned_key(owner, key), || MAP.each(key, look))
     })
 }
 
@@ -181,13 +205,16 @@ pub(crate) unsafe fn end_own_url(
 fn end_each_url(host: &[u8], url: &[u8], end: impl Fn(u64) -> u64) -> u64 {
     let mut count = 0;
     let mut ending = Ending::default();
-    KNOWN.each(|parameters| {
+    KNOWN.each(|parameters, is_configured| {
         let mut as_kept = Vec::with_capacity(url.len());
         match parameters {
             Some(parameters) => parameters.write(url, &mut as_kept),
             None => as_kept.extend_from_slice(url),
         }
-        ending.add(Slot::of_url(host, &as_kept));
+        // What an origin says of its parameters makes no hot objects: it cannot make every purge end those of others.
+        if is_configured {
+            ending.add(hot::slots().of_url(host, &as_kept));
+        }
         count += end(MAP.url_key(host, MAP.kept_as(parameters), &as_kept));
     });
     count
@@ -199,14 +226,13 @@ fn end_each_url(host: &[u8], url: &[u8], end: impl Fn(u64) -> u64) -> u64 {
 /// `worker` must be the thread's own.
 pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[u8]>, fate: Fate) -> u64 {
     let Some(host) = host else {
-        let _ending = Ending::of(Slot::of_tag(tag));
-        note(MAP.tag_key(tag));
-        return MAP.each(MAP.tag_key(tag), |object| end(object, fate));
+        let _ending = Ending::of(hot::slots().of_tag(tag));
+        let key = MAP.tag_key(tag);
+        return noted(key, || MAP.each(key, |object| end(object, fate)));
     };
-    let _ending = Ending::of(Slot::of_host_tag(host, tag));
+    let _ending = Ending::of(hot::slots().of_host_tag(host, tag));
     let key = MAP.host_tag_key(host, tag);
-    note(key);
-    match OWNERS.all() {
+    noted(key, || match OWNERS.all() {
         Some(owners) => {
             let keys = owners.iter().map(|owner| MAP.owned_key(owner, key));
             keys.map(|key| MAP.each(key, |object| end(object, fate))).sum()
@@ -216,15 +242,14 @@ pub(crate) unsafe fn end_tag(worker: *mut RawWorker, tag: &[u8], host: Option<&[
             let stored = unsafe { Stored::place(worker, object as *mut RawObject) };
             stored.host() == Some(host) && end(object, fate)
         }),
-    }
+    })
 }
 
 /// Ends the objects of one namespace and host with a tag. Looks at no others.
 pub(crate) fn end_own_tag(owner: &[u8], host: &[u8], tag: &[u8], fate: Fate) -> u64 {
-    let _ending = Ending::of(Slot::of_host_tag(host, tag));
+    let _ending = Ending::of(hot::slots().of_host_tag(host, tag));
     let key = MAP.owned_key(owner, MAP.host_tag_key(host, tag));
-    note(key);
-    MAP.each(key, |object| end(object, fate))
+    noted(key, || MAP.each(key, |object| end(object, fate)))
 }
 
 /// Ends all objects of a host whose URLs match.
@@ -233,10 +258,10 @@ pub(crate) fn end_own_tag(owner: &[u8], host: &[u8], tag: &[u8], fate: Fate) -> 
 /// `worker` must be the thread's own.
 pub(crate) unsafe fn end_matching(worker: *mut RawWorker, host: &[u8], urls: &Urls) {
     // An expression is not held against hot objects one by one: all of the host end, and none of another.
-    let _ending = Ending::of(Slot::of_host(host));
+    let _ending = Ending::of(hot::slots().of_host(host));
+    let number = order::next();
     // Before the look: what comes into the cache from now on is noticed.
-    // SAFETY: it takes nothing.
-    BANS.note(host, urls.kept(), unsafe { ffi::gs_real_time() });
+    BANS.note(host, urls.kept(), number, order::seconds());
     for key in MAP.host_keys(host) {
         MAP.each(key, |object| {
             // SAFETY: the map shows objects that are alive; the caller's promise.
@@ -245,11 +270,19 @@ pub(crate) unsafe fn end_matching(worker: *mut RawWorker, host: &[u8], urls: &Ur
             is_meant && end(object, Fate::Gone)
         });
     }
+    BANS.renew(host, number, order::next());
 }
 
-fn note(key: u64) {
-    // SAFETY: it takes nothing.
-    RECENT.note(key, unsafe { ffi::gs_real_time() });
+/// Ends the objects that a key stands for: `end` looks for them.
+///
+/// The key is noted before the look: what comes into the cache from now on is noticed. And after it: a fetch that began meanwhile may
+/// have found an object just before it ended, and have its origin say that it is still the same.
+fn noted(key: u64, end: impl FnOnce() -> u64) -> u64 {
+    let note = || RECENT.note(key, order::next(), order::seconds());
+    note();
+    let count = end();
+    note();
+    count
 }
 
 /// Was what this thread's fetch brings purged or banned since it began? `host`, `url` and `owner` are those that it will be found by.
@@ -259,9 +292,34 @@ pub(crate) fn is_overtaken<'a>(
     owner: &[u8],
     tags: impl Iterator<Item = &'a [u8]>,
 ) -> bool {
-    let Fetch { began, kept_as } = FETCH.get();
-    // SAFETY: it takes nothing.
-    let now = unsafe { ffi::gs_real_time() };
+    was_overtaken(FETCH.get(), host, url, owner, tags)
+}
+
+/// In vcl_hit: must the object not be delivered to a request that begins now? It was found before the index had it, and an
+/// invalidation has not; or it has ended since it was found.
+///
+/// # Safety
+/// `worker` must be the thread's own, and the object alive, with its headers.
+pub(crate) unsafe fn is_hit_overtaken(worker: *mut RawWorker, object: *mut RawObject) -> bool {
+    let is_overtaken = PENDING.of(object as usize).is_some_and(|fetch| {
+        // SAFETY: the caller's promise.
+        let stored = unsafe { Stored::read(worker, object) };
+        let (host, url) = (stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
+        was_overtaken(fetch, host, url, stored.owner(), stored.tags.iter().copied())
+    });
+    // After the look at what is pending: what has left it has ended by now, if it had to.
+    // SAFETY: the caller's promise.
+    is_overtaken || unsafe { ffi::gs_has_ended(object) != 0 }
+}
+
+fn was_overtaken<'a>(
+    Fetch { began, kept_as }: Fetch,
+    host: &[u8],
+    url: &[u8],
+    owner: &[u8],
+    tags: impl Iterator<Item = &'a [u8]>,
+) -> bool {
+    let now = order::seconds();
     let keys = || {
         let with_owned = |key: u64| [key, MAP.owned_key(owner, key)];
         let of_tags = tags.flat_map(|tag| {
@@ -270,7 +328,9 @@ pub(crate) fn is_overtaken<'a>(
         });
         with_owned(MAP.url_key(host, kept_as, url)).into_iter().chain(of_tags).collect()
     };
-    RECENT.is_any_since(keys, began, now) || BANS.is_any_since(host, url, began, now)
+    // A purge looks for URLs only in the ways that are known to it.
+    let is_lost = kept_as != 0 && !KNOWN.has_known(kept_as, began);
+    is_lost || RECENT.is_any_since(keys, began, now) || BANS.is_any_since(host, url, began, now)
 }
 
 /// How many objects and keys there are.
@@ -293,138 +353,17 @@ pub(crate) fn remembered() -> (usize, usize) {
     (RECENT.len(), KNOWN.len())
 }
 
+/// Held by whoever changes how long an object lives. An object that has ended must not be given time again.
+pub(crate) fn lifetime_of(object: usize) -> MutexGuard<'static, ()> {
+    static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
+    // Objects are some hundred bytes apart.
+    LOCKS[(object >> 7) % LOCKS.len()].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn end(object: usize, fate: Fate) -> bool {
+    let _one_at_a_time = lifetime_of(object);
     // SAFETY: the map shows objects that are alive.
     unsafe { ffi::gs_expire(object as *mut RawObject, c_int::from(fate == Fate::Stale)) != 0 }
-}
-
-/// For how many seconds after it was fresh an object may take the place of a failure; `None` where nothing limits it.
-///
-/// # Safety
-/// `worker` must be the thread's own, and the object alive, with its headers.
-pub(crate) unsafe fn rescue_seconds(worker: *mut RawWorker, object: *mut RawObject) -> Option<f64> {
-    // SAFETY: the caller's promise.
-    let value = unsafe { staleness(worker, object) }?;
-    Some(std::str::from_utf8(value).ok().and_then(|v| v.trim().parse().ok()).unwrap_or(0.0))
-}
-
-/// Must the object be validated before it is served stale, whatever the client takes?
-///
-/// # Safety
-/// As [`rescue_seconds`].
-pub(crate) unsafe fn is_never_stale(worker: *mut RawWorker, object: *mut RawObject) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { staleness(worker, object) }.is_some_and(|value| value.trim_ascii() == NEVER_STALE.as_bytes())
-}
-
-/// The value of [`RESCUE_SECONDS_HEADER`].
-///
-/// # Safety
-/// As [`rescue_seconds`]; it must not outlive the object.
-unsafe fn staleness<'a>(worker: *mut RawWorker, object: *mut RawObject) -> Option<&'a [u8]> {
-    let mut line = std::ptr::null();
-    loop {
-        // SAFETY: the caller's promise; the line is the one that was given last.
-        line = unsafe { ffi::gs_stored_header(worker, object, line) };
-        if line.is_null() {
-            return None;
-        }
-        // SAFETY: stored headers end in a zero byte, and live as long as the object.
-        let text = unsafe { CStr::from_ptr(line) }.to_bytes();
-        if let Some((name, value)) = text.split_at_checked(RESCUE_SECONDS_HEADER.len())
-            && name.eq_ignore_ascii_case(RESCUE_SECONDS_HEADER.as_bytes())
-            && let Some(value) = value.strip_prefix(b":")
-        {
-            return Some(value);
-        }
-    }
-}
-
-/// What an object's stored headers say of it.
-#[derive(Default)]
-struct Stored<'a> {
-    host: Option<&'a [u8]>,
-    url: Option<&'a [u8]>,
-    owner: Option<&'a [u8]>,
-    tags: Vec<&'a [u8]>,
-    /// Lines of Vary.
-    vary: Vec<&'a [u8]>,
-    has_cookie: bool,
-    /// There are more tags than are read.
-    too_many: bool,
-}
-
-impl<'a> Stored<'a> {
-    /// # Safety
-    /// `worker` must be the thread's own, and the object alive for `'a`, with its headers.
-    unsafe fn read(worker: *mut RawWorker, object: *mut RawObject) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { Self::read_until(worker, object, |_| false) }
-    }
-
-    /// Host, URL and owner alone.
-    ///
-    /// # Safety
-    /// As for all of it.
-    unsafe fn place(worker: *mut RawWorker, object: *mut RawObject) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Self::read_until(worker, object, |stored| {
-                stored.host.is_some() && stored.url.is_some() && stored.owner.is_some()
-            })
-        }
-    }
-
-    /// # Safety
-    /// As for all of it.
-    unsafe fn read_until(
-        worker: *mut RawWorker,
-        object: *mut RawObject,
-        is_enough: impl Fn(&Self) -> bool,
-    ) -> Self {
-        let mut stored = Self::default();
-        let mut line = std::ptr::null();
-        loop {
-            // SAFETY: the caller's promise; the line is the one that was given last.
-            line = unsafe { ffi::gs_stored_header(worker, object, line) };
-            if line.is_null() {
-                return stored;
-            }
-            // SAFETY: stored headers end in a zero byte, and live as long as the object.
-            stored.take(unsafe { CStr::from_ptr(line) }.to_bytes());
-            if is_enough(&stored) {
-                return stored;
-            }
-        }
-    }
-
-    fn take(&mut self, line: &'a [u8]) {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        if name.eq_ignore_ascii_case(CACHE_HOST_HEADER.as_bytes()) {
-            self.host = Some(value);
-        } else if name.eq_ignore_ascii_case(CACHE_URL_HEADER.as_bytes()) {
-            self.url = Some(value);
-        } else if name.eq_ignore_ascii_case(OWNER_HEADER.as_bytes()) {
-            self.owner = Some(value);
-        } else if name.eq_ignore_ascii_case(b"Vary") {
-            self.vary.push(value);
-        } else if name.eq_ignore_ascii_case(b"Set-Cookie") {
-            self.has_cookie = true;
-        } else if tags::is_tag_header(name) {
-            let mut all = tags::tags(value);
-            self.tags.extend(all.by_ref().take(tags::MOST - self.tags.len()));
-            self.too_many |= all.next().is_some();
-        }
-    }
-
-    fn host(&self) -> Option<&'a [u8]> {
-        self.host.map(without_port)
-    }
-
-    fn owner(&self) -> &'a [u8] {
-        self.owner.unwrap_or_default()
-    }
 }
 
 /// What a mark says of an object: by which slots it ends, and the names in Vary, in lower case and with commas.
@@ -449,8 +388,9 @@ pub(crate) unsafe fn marked(
     if stored.too_many || stored.tags.len() > most_tags || stored.has_cookie {
         return None;
     }
-    let mut slots = vec![Slot::of_host(host), Slot::of_url(host, url)];
-    slots.extend(stored.tags.iter().flat_map(|tag| [Slot::of_tag(tag), Slot::of_host_tag(host, tag)]));
+    let by = hot::slots();
+    let mut slots = vec![by.of_host(host), by.of_url(host, url)];
+    slots.extend(stored.tags.iter().flat_map(|tag| [by.of_tag(tag), by.of_host_tag(host, tag)]));
     let mut vary = String::new();
     for name in stored.vary.iter().flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
         if name.is_empty() {
@@ -470,26 +410,33 @@ pub(crate) unsafe fn marked(
     Some(Marked { slots, vary })
 }
 
-/// `example.com:8080` and `[::1]:8080`.
-pub(crate) fn without_port(host: &[u8]) -> &[u8] {
-    match host.iter().rposition(|byte| *byte == b':') {
-        Some(colon) if host[colon + 1..].iter().all(u8::is_ascii_digit) && !host[..colon].ends_with(b":") => {
-            &host[..colon]
-        }
-        _ => host,
-    }
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_index_insert(worker: *mut RawWorker, object: *mut RawObject) {
     stopped((), || {
+        linger();
         // SAFETY: Varnish shows its own worker, and an object that has its headers and is alive.
         if !stopped(false, || unsafe { insert(worker, object) }) {
             // SAFETY: as above.
             unsafe { ffi::gs_forget(object) };
         }
+        PENDING.leave(object as usize);
     });
 }
+
+/// For tests of what may happen between the moment at which an object can be found and the one at which the index has it.
+#[cfg(debug_assertions)]
+fn linger() {
+    static PAUSE: LazyLock<Option<std::time::Duration>> = LazyLock::new(|| {
+        let given = std::env::var("GHOST_TEST_INSERT_PAUSE_MS").ok()?;
+        given.parse().ok().map(std::time::Duration::from_millis)
+    });
+    if let Some(pause) = *PAUSE {
+        std::thread::sleep(pause);
+    }
+}
+
+#[cfg(not(debug_assertions))]
+fn linger() {}
 
 /// False if the object must not be kept.
 ///
@@ -531,12 +478,10 @@ unsafe fn insert(worker: *mut RawWorker, object: *mut RawObject) -> bool {
         return true;
     }
     MAP.insert(object as usize, keys);
-    // Between the look in vcl_backend_response and this moment an invalidation may have found nothing. And a purge looks for
-    // URLs only in the ways that are known.
+    // Between the look in vcl_backend_response and this moment an invalidation may have found nothing.
     let (host, url) = (stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
-    let is_lost = || kept_as != 0 && !KNOWN.contains(kept_as);
     let tags = || stored.tags.iter().copied();
-    let is_kept = !is_overtaken(host, url, stored.owner(), tags()) && !is_lost();
+    let is_kept = !is_overtaken(host, url, stored.owner(), tags());
     match is_kept {
         true => hot::is_new(host, url),
         false => hot::was_overtaken(host, url, tags()),

@@ -1,13 +1,14 @@
 //! What VCL calls. Every function stops a panic at its border ([`crate::guard`]).
 
+mod hit;
 mod reading;
 
 use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
 use model::names::{
-    DEBUG_HEADER, GHOST_PREFIX, HINTS_HEADER, HOT_HEADER, INVALIDATE_METHOD, LISTENER_HEADER, LOOP_HEADER,
-    PASS_HEADER, ROUTE_HEADER,
+    DEBUG_HEADER, GHOST_PREFIX, HOT_HEADER, INVALIDATE_METHOD, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER,
+    ROUTE_HEADER,
 };
 use router::edit::EditRequest;
 use router::{Action, Decision, TooLong, is_host};
@@ -21,8 +22,8 @@ use crate::table::Table;
 use crate::task::Task;
 use crate::tunnel::{asks_for_websocket, tokens};
 use crate::{
-    answer, cache, cache_status, client, conditions, forwarded, hot, journal, lookup, query, retire, sent,
-    stats, target, trace, writes,
+    answer, cache, cache_status, client, conditions, forwarded, hot, index, journal, lookup, query, retire,
+    sent, stats, target, trace, writes,
 };
 
 #[unsafe(no_mangle)]
@@ -426,26 +427,6 @@ unsafe extern "C" fn vmod_router_shares(ctx: *const Ctx, ghost: *const Ghost) ->
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn vmod_router_miss(ctx: *const Ctx, ghost: *const Ghost) -> u32 {
-    guarded(ctx, 0, || {
-        // SAFETY: Varnish passes a live context and our object.
-        let (ghost, task) = unsafe { (&*ghost, Task::existing(ctx, &*ghost)) };
-        if let Some(number) = task.as_ref().and_then(|task| task.hints)
-            // SAFETY: as above; the request is this thread's.
-            && let Some(message) = unsafe { Message::new(ffi::gs_req(ctx)) }
-        {
-            message.set_header(HINTS_HEADER, number.to_string().as_bytes());
-        }
-        let Some(asked) = task.and_then(|task| task.asked.as_ref()) else { return 0 };
-        if asked.wanted.only_if_cached {
-            // SAFETY: as above.
-            unsafe { ffi::gs_hint(ctx, ghost.not_cached.raw()) };
-        }
-        u32::from(asked.wanted.only_if_cached || asked.wanted.no_store)
-    })
-}
-
-#[unsafe(no_mangle)]
 unsafe extern "C" fn vmod_router_response(ctx: *const Ctx, _ghost: *const Ghost) {
     // SAFETY: Varnish passes a live context of a fetch.
     guarded(ctx, (), || unsafe { cache::response(ctx) });
@@ -481,6 +462,9 @@ unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, ghost: *const Ghost) -> 
             if cache::is_vain(ctx, bereq) {
                 return 1;
             }
+            // Before the look at what the fetch would replace.
+            index::fetch_begins();
+            ffi::gs_let_go_of_ended(ctx);
             let director = ffi::gs_bereq_backend(ctx);
             let target = target::of_director(director);
             // It says so once.

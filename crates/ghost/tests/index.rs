@@ -10,6 +10,8 @@ mod known;
 mod map;
 #[path = "../src/index/owners.rs"]
 mod owners;
+#[path = "../src/index/pending.rs"]
+mod pending;
 #[path = "../src/index/recent.rs"]
 mod recent;
 #[path = "../src/index/tags.rs"]
@@ -78,34 +80,43 @@ proptest! {
     /// Whatever had to be forgotten, no purge is lost; and while little is known, nothing else is taken for purged.
     #[test]
     fn no_purge_is_lost(notes in proptest::collection::vec((0..40_u64, 0.0..400.0_f64), 0..300),
-        then in 0.0..400.0_f64, later in 0.0..400.0_f64, key in 0..40_u64) {
+        began in 0..300_u64, later in 0.0..400.0_f64, key in 0..40_u64) {
         let recent = recent::Recent::default();
         let mut notes = notes;
         notes.sort_by(|a, b| a.1.total_cmp(&b.1));
-        notes.iter().for_each(|(key, at)| recent.note(*key, 1000.0 + at));
+        let numbered = || notes.iter().zip(1_u64..);
+        numbered().for_each(|((key, at), number)| recent.note(*key, number, 1000.0 + at));
         let last = notes.last().map_or(0.0, |(_, at)| *at);
-        let said = recent.is_any_since(|| vec![key], 1000.0 + then, 1000.0 + last.max(then) + later);
-        let meant = notes.iter().any(|(of, at)| *of == key && *at >= then);
+        let said = recent.is_any_since(|| vec![key], began, 1000.0 + last + later);
+        let meant = numbered().any(|((of, _), number)| *of == key && number > began);
         prop_assert!(said || !meant);
-        if last < 50.0 && later < 10.0 && then < 50.0 {
+        if last < 50.0 && later < 10.0 {
             prop_assert_eq!(said, meant);
         }
     }
 
     #[test]
-    fn no_ban_is_lost(notes in proptest::collection::vec((0..4_u8, 0..6_u8, 0.0..400.0_f64, 1..4_usize), 0..200),
-        then in 0.0..400.0_f64, later in 0.0..400.0_f64, host in 0..4_u8, url in 0..6_u8) {
+    fn no_ban_is_lost(notes in proptest::collection::vec((0..4_u8, 0..6_u8, 0.0..400.0_f64, 1..4_usize, any::<bool>()), 0..200),
+        began in 0..400_u64, later in 0.0..400.0_f64, host in 0..4_u8, url in 0..6_u8) {
         let all = bans::Bans::default();
         let mut notes = notes;
         notes.sort_by(|a, b| a.2.total_cmp(&b.2));
-        for (host, url, at, mebibytes) in &notes {
-            all.note(&[*host], Large(*url, mebibytes << 20), 1000.0 + at);
+        let mut numbers = Vec::new();
+        let mut newest = 0;
+        for (host, url, at, mebibytes, is_renewed) in &notes {
+            newest += 1;
+            all.note(&[*host], Large(*url, mebibytes << 20), newest, 1000.0 + at);
+            if *is_renewed {
+                all.renew(&[*host], newest, newest + 1);
+                newest += 1;
+            }
+            numbers.push(newest);
             prop_assert!(all.bytes() <= bans::MOST_BYTES);
         }
-        let last = notes.last().map_or(0.0, |(.., at, _)| *at);
-        let now = 1000.0 + last.max(then) + later;
-        let said = all.is_any_since(&[host], &[url], 1000.0 + then, now);
-        let meant = notes.iter().any(|(of, what, at, _)| (*of, *what) == (host, url) && *at >= then);
+        let last = notes.last().map_or(0.0, |(_, _, at, ..)| *at);
+        let said = all.is_any_since(&[host], &[url], began, 1000.0 + last + later);
+        let mut numbered = notes.iter().zip(&numbers);
+        let meant = numbered.any(|((of, what, ..), number)| (*of, *what) == (host, url) && *number > began);
         prop_assert!(said || !meant);
         // Bans of other hosts make nothing coarser here.
         if !notes.iter().any(|(of, ..)| *of == host) {
@@ -181,42 +192,81 @@ fn long_tags_are_none() {
 #[test]
 fn a_purge_is_remembered_and_what_is_forgotten_may_have_been_one() {
     let recent = recent::Recent::default();
-    let since = |then, now| recent.is_any_since(|| vec![1, 2], then, now);
-    assert!(!since(0.5, 1000.0));
-    recent.note(2, 1000.0);
-    assert!(since(999.0, 1001.0) && since(1000.0, 1001.0));
-    assert!(!since(1000.5, 1001.0), "the fetch began after it");
-    recent.note(3, 1062.0);
-    assert!(since(999.0, 1063.0));
-    // Nobody knows any more what was purged then.
-    recent.note(3, 1200.0);
-    assert!(since(999.0, 1300.0));
-    assert!(!since(1100.0, 1300.0), "the fetch began after all that was forgotten");
-    recent.note(1, 1300.0);
+    let since = |began, now| recent.is_any_since(|| vec![1, 2], began, now);
+    assert!(!since(0, 1000.0));
+    recent.note(2, 10, 1000.0);
+    assert!(since(0, 1001.0) && since(9, 1001.0));
+    assert!(!since(10, 1001.0), "the fetch began after it");
+    recent.note(3, 20, 1062.0);
+    assert!(since(9, 1063.0));
+    // Which purges these were is forgotten.
+    recent.note(3, 30, 1200.0);
+    assert!(since(9, 1300.0));
+    assert!(!since(20, 1300.0), "the fetch began after all that was forgotten");
+    recent.note(1, 40, 1300.0);
     recent.clear();
-    assert!(!since(0.5, 1301.0));
+    assert!(!since(0, 1301.0));
+}
+
+/// No clock says what came first: it may be set back.
+#[test]
+fn a_clock_that_is_set_back_makes_no_purge_an_old_one() {
+    let recent = recent::Recent::default();
+    recent.note(1, 1, 1000.0);
+    recent.note(1, 2, 500.0);
+    assert!(recent.is_any_since(|| vec![1], 1, 500.0));
+    assert!(!recent.is_any_since(|| vec![1], 2, 500.0));
 }
 
 #[test]
 fn too_many_purges_are_taken_for_purges_of_everything() {
     let recent = recent::Recent::default();
     for key in 0..150_000 {
-        recent.note(key, 1000.0 + key as f64 / 1000.0);
+        recent.note(key, key + 1, 1000.0 + key as f64 / 1000.0);
     }
-    let since = |key, then| recent.is_any_since(|| vec![key], then, 1150.0);
-    assert!(since(149_999, 1149.0) && !since(149_000, 1149.5));
-    assert!(since(1_000_000, 1000.0), "a purge of it may be among those that were forgotten");
-    assert!(!since(1_000_000, 1149.0));
+    let since = |key, began| recent.is_any_since(|| vec![key], began, 1150.0);
+    assert!(since(149_999, 149_000) && !since(149_000, 149_500));
+    assert!(since(1_000_000, 0), "a purge of it may be among those that were forgotten");
+    assert!(!since(1_000_000, 149_000));
 }
 
 #[test]
 fn old_purges_take_no_memory() {
     let recent = recent::Recent::default();
-    (0..200_000).for_each(|key| recent.note(key, 1000.0));
+    (0..200_000).for_each(|key| recent.note(key, key + 1, 1000.0));
     assert!(recent.len() <= 100_000);
-    assert!(!recent.is_any_since(Vec::new, 1001.0, 1121.0));
+    assert!(!recent.is_any_since(Vec::new, 200_000, 1121.0));
     assert_eq!(recent.len(), 0);
-    assert!(recent.is_any_since(|| vec![7], 999.0, 1121.0), "a fetch that began before is still meant");
+    assert!(recent.is_any_since(|| vec![7], 5, 1121.0), "a fetch that began before is still meant");
+}
+
+/// A hit that does not find its object here must see what was done to the object before it left.
+#[test]
+fn an_object_is_pending_until_it_has_left() {
+    const OBJECTS: usize = 200;
+    let pending = pending::Pending::default();
+    let ended: Vec<AtomicBool> = (0..OBJECTS).map(|_| AtomicBool::new(false)).collect();
+    (0..OBJECTS).for_each(|at| pending.enter((at + 1) * 64, at));
+    pending.enter(64, 7);
+    assert_eq!((pending.of(64), pending.of(63)), (Some(7), None));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for at in (0..OBJECTS).cycle().take(100 * OBJECTS) {
+                    assert!(
+                        pending.of((at + 1) * 64).is_some() || ended[at].load(Ordering::Relaxed),
+                        "it has left, and has not ended"
+                    );
+                }
+            });
+        }
+        for (at, one) in ended.iter().enumerate() {
+            one.store(true, Ordering::Relaxed);
+            pending.leave((at + 1) * 64);
+        }
+    });
+    pending.leave(64);
+    assert!((0..OBJECTS).all(|at| pending.of((at + 1) * 64).is_none()));
 }
 
 struct Begins(&'static [u8]);
@@ -247,31 +297,36 @@ impl bans::Matches for Large {
 #[test]
 fn too_many_bans_of_a_host_become_one_of_all_its_urls() {
     let all = bans::Bans::default();
-    for second in 0..20 {
-        all.note(b"a", Large(b'x', 1 << 20), 1000.0 + f64::from(second));
+    for second in 0..20_u32 {
+        all.note(b"a", Large(b'x', 1 << 20), u64::from(second), 1000.0 + f64::from(second));
     }
     assert!(all.bytes() <= bans::MOST_BYTES_OF_HOST);
-    let since = |host: &[u8], then| all.is_any_since(host, b"y", then, 1020.0);
-    assert!(since(b"a", 1001.0), "bans until 1011 are forgotten, and may have meant it");
-    assert!(!since(b"a", 1015.0), "later ones are known one by one");
-    assert!(!since(b"b", 1001.0), "another host");
-    all.note(b"c", Large(b'x', 100 << 20), 1020.0);
-    assert!(since(b"c", 1019.0), "one that is too large to be known");
+    let since = |host: &[u8], began| all.is_any_since(host, b"y", began, 1020.0);
+    assert!(since(b"a", 1), "bans until 11 are forgotten, and may have meant it");
+    assert!(!since(b"a", 15), "later ones are known one by one");
+    assert!(!since(b"b", 1), "another host");
+    all.note(b"c", Large(b'x', 100 << 20), 20, 1020.0);
+    assert!(since(b"c", 19), "one that is too large to be known");
     // Nothing is held once no fetch can be meant.
-    assert!(!all.is_any_since(b"a", b"x", 1200.0, 1201.0));
+    assert!(!all.is_any_since(b"a", b"x", 20, 1201.0));
     assert_eq!(all.bytes(), 0);
-    assert!(all.is_any_since(b"a", b"y", 1019.0, 1201.0));
+    assert!(all.is_any_since(b"a", b"y", 18, 1201.0));
 }
 
 #[test]
 fn bans_of_many_hosts_are_forgotten_together() {
     let all = bans::Bans::default();
     for host in 0..30_000_u32 {
-        all.note(&host.to_be_bytes(), Large(b'x', 100), 1000.0 + f64::from(host) / 1000.0);
+        all.note(
+            &host.to_be_bytes(),
+            Large(b'x', 100),
+            u64::from(host) + 1,
+            1000.0 + f64::from(host) / 1000.0,
+        );
     }
     assert!(all.bytes() <= 1_000_000);
-    assert!(all.is_any_since(b"other", b"y", 1000.0, 1030.0));
-    assert!(!all.is_any_since(b"other", b"y", 1029.9, 1030.0));
+    assert!(all.is_any_since(b"other", b"y", 0, 1030.0));
+    assert!(!all.is_any_since(b"other", b"y", 29_900, 1030.0));
 }
 
 #[test]
@@ -279,7 +334,7 @@ fn ways_to_leave_parameters_out_are_forgotten_when_nothing_is_kept_by_them() {
     let ways = known::Known::default();
     let learn = |names: &[u64], now, with_objects: &[u64]| {
         let mut gone =
-            ways.learn(names.iter().map(|name| (*name, name)), now, |way| with_objects.contains(&way));
+            ways.learn(names.iter().map(|name| (*name, name)), (5, now), |way| with_objects.contains(&way));
         gone.sort_unstable();
         gone
     };
@@ -294,6 +349,7 @@ fn ways_to_leave_parameters_out_are_forgotten_when_nothing_is_kept_by_them() {
     }
     assert!(!ways.contains(1) && ways.contains(1009) && ways.contains(900));
     let many: Vec<u64> = (5000..6000).collect();
+    assert!(ways.has_known(1009, 5) && !ways.has_known(1009, 4), "invalidations up to 5 did not know it");
     learn(&many, 8000.0, &[]);
     assert!(many.iter().all(|way| ways.contains(*way)), "what the newest configuration names is known");
 }
@@ -329,19 +385,22 @@ fn what_is_charged_is_about_what_it_takes_and_goes_with_it() {
 fn a_ban_is_held_against_what_was_asked_for_before_it() {
     let bans = bans::Bans::default();
     let since =
-        |host: &str, url: &str, then| bans.is_any_since(host.as_bytes(), url.as_bytes(), then, 1001.0);
-    assert!(!since("a", "/b", 999.0));
-    bans.note(b"a", Begins(b"/b"), 1000.0);
-    assert!(since("a", "/b", 999.0) && since("a", "/bc", 1000.0));
-    assert!(!since("a", "/b", 1000.5), "the fetch began after it");
-    assert!(!since("a", "/c", 999.0) && !since("b", "/b", 999.0));
-    bans.note(b"b", Begins(b"/"), 1000.5);
-    assert!(since("a", "/b", 999.0) && since("b", "/b", 1000.2) && !since("a", "/c", 999.0));
+        |host: &str, url: &str, began| bans.is_any_since(host.as_bytes(), url.as_bytes(), began, 1001.0);
+    assert!(!since("a", "/b", 0));
+    bans.note(b"a", Begins(b"/b"), 10, 1000.0);
+    assert!(since("a", "/b", 0) && since("a", "/bc", 9));
+    assert!(!since("a", "/b", 10), "the fetch began after it");
+    assert!(!since("a", "/c", 0) && !since("b", "/b", 0));
+    bans.note(b"b", Begins(b"/"), 20, 1000.5);
+    assert!(since("a", "/b", 0) && since("b", "/b", 15) && !since("a", "/c", 0));
+    // One that has looked at all objects gets another number.
+    bans.renew(b"a", 10, 25);
+    assert!(since("a", "/b", 24) && !since("a", "/b", 25) && !since("a", "/c", 0));
     // Those of long ago are forgotten: whatever was asked for before may have been meant, of the same host.
-    bans.note(b"c", Begins(b"/"), 1200.0);
-    assert!(since("a", "/c", 999.0) && !since("a", "/c", 1100.0) && !since("d", "/c", 999.0));
+    bans.note(b"c", Begins(b"/"), 30, 1200.0);
+    assert!(since("a", "/c", 0) && !since("a", "/c", 25) && !since("d", "/c", 0));
     bans.clear();
-    assert!(!since("a", "/b", 999.0));
+    assert!(!since("a", "/b", 0));
 }
 
 #[test]

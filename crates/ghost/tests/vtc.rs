@@ -155,11 +155,15 @@ cases! {
     what_is_for_the_cache_alone_reaches_no_client
     what_must_be_revalidated_is_not_served_stale
     what_trusted_proxies_say_is_in_the_cache_key
+    what_was_invalidated_is_not_found_before_the_index_has_it
+    what_was_purged_is_not_validated
     what_would_fill_the_storage_is_not_kept
     without_a_ttl_the_origin_alone_says
     x_cache_says_what_the_cache_did_unless_switched_off
 }
 
+/// Cases in which ghost has to linger, as only a debug build does.
+const LINGERING: &[&str] = &["what_was_invalidated_is_not_found_before_the_index_has_it"];
 /// varnishtest's exit code for a case that this machine cannot run, say for want of IPv6.
 const SKIPPED: i32 = 77;
 const SECONDS_FOR_ONE: &str = "300";
@@ -180,6 +184,9 @@ fn every_file_is_a_case() {
 }
 
 fn run(case: &str) {
+    if cfg!(not(debug_assertions)) && LINGERING.contains(&case) {
+        return eprintln!("{case}: skipped in a release build");
+    }
     let file = crate_dir().join(format!("tests/vtc/{}.vtc", case.replace('_', "-")));
     let readable = ReadableFiles::new();
     let at = |name: &str| readable.0.path().join(name).display().to_string();

@@ -6,8 +6,8 @@
 //!
 //! - `epoch`: raised by every invalidation, and by every change of the digest;
 //! - `global`: raised where all hot objects end (varnishd died, another VCL is in use, the digest has changed);
-//! - [`SLOTS`] slots: a host, a URL, a tag, and a tag of a host each have one, by a hash. Two may share a slot: an invalidation of
-//!   one then ends hot objects of the other early, which costs one request to varnishd;
+//! - [`SLOTS`] slots: a host, a URL, a tag, and a tag of a host each have one, by a hash with a random key of the page. Two may share a slot:
+//!   an invalidation of one then ends hot objects of the other early, which costs one request to varnishd;
 //! - `digest`: of the table that ghost decides by. No counter: 0 while there is none.
 //!
 //! # The protocol
@@ -48,26 +48,29 @@
 //! # What a hostile writer can do
 //!
 //! varnishd's child reads what origins send. One that was taken over can write anything into the page: then hot objects are served
-//! until their lease ends, or not at all. Nothing here is used as an index, a length or a pointer. Only by making the file shorter can it do more:
-//! then a load ends the process that reads by SIGBUS.
+//! until their lease ends, or not at all. Nothing here is used as an index, a length or a pointer. The file is a memory file whose length is
+//! sealed: it cannot be made shorter, which would end the process that reads by SIGBUS.
 
 mod mapping;
+mod sealed;
 mod slot;
 
 use std::fs::{File, OpenOptions, Permissions};
+use std::hash::BuildHasher;
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use mapping::Mapping;
-pub use slot::Slot;
+pub use sealed::{hand_over, receive};
+pub use slot::{Slot, Slots};
 
 /// How many slots a page has.
 pub const SLOTS: usize = 65_536;
 
 /// The page of one Gateway, mapped. Gives the mapping back when it is dropped.
-pub struct Page(Mapping);
+pub struct Page(Mapping, Slots);
 
 impl std::fmt::Debug for Page {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -96,7 +99,8 @@ pub struct Stamp {
 }
 
 impl Page {
-    /// Creates a new file, which takes the place of one that is there. Its counters begin where no former page's have been, so no
+    /// Creates a new file, which takes the place of one that is there: for tests of ghost alone. A Gateway has a page that is
+    /// [sealed](Page::sealed). Its counters begin where no former page's have been, so no
     /// stamp of a former page holds. Everyone who can enter the directory may write to the file: the caller closes the directory to others.
     pub fn create(path: &Path) -> io::Result<Self> {
         let beside = beside(path);
@@ -108,12 +112,11 @@ impl Page {
             let mut file =
                 OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&beside)?;
             // Written and not only made longer: a full disk is an error here, and no SIGBUS later.
-            file.write_all(&mapping::empty())?;
+            // The slots that tests name are those of this key.
+            let key = (0, 0);
+            file.write_all(&mapping::empty(key))?;
             file.set_permissions(Permissions::from_mode(0o666))?;
-            let page = Self(Mapping::new(&file)?);
-            let begin = beginning();
-            page.0.epoch().store(begin, Release);
-            page.0.global().store(begin, Release);
+            let page = Self::begin_new(&file, key)?;
             std::fs::rename(&beside, path)?;
             Ok(page)
         };
@@ -125,12 +128,32 @@ impl Page {
         let no_follow = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         let flags = i32::try_from(no_follow.bits()).unwrap_or_default();
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
-        check(&file)?;
-        let mapping = Mapping::new(&file)?;
+        Self::map(&file)
+    }
+
+    /// A new file, with the beginning of its counters.
+    fn begin_new(file: &File, key: (u64, u64)) -> io::Result<Self> {
+        let page = Self(Mapping::new(file)?, Slots::with_key(key));
+        let begin = beginning();
+        page.0.epoch().store(begin, Release);
+        page.0.global().store(begin, Release);
+        Ok(page)
+    }
+
+    fn map(file: &File) -> io::Result<Self> {
+        check(file)?;
+        let mapping = Mapping::new(file)?;
         if !mapping.is_page() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "this is no page of this version"));
         }
-        Ok(Self(mapping))
+        // Read once: a hostile writer makes no difference between two reads.
+        let slots = Slots::with_key(mapping.key());
+        Ok(Self(mapping, slots))
+    }
+
+    /// Which slot something has.
+    pub fn slots(&self) -> Slots {
+        self.1
     }
 
     /// Raised by every invalidation, and by every change of the digest.
@@ -214,6 +237,12 @@ fn beside(path: &Path) -> PathBuf {
 fn beginning() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(1 << 62)
+}
+
+/// The standard library's hash maps have keys of their own, which are random.
+fn random_key() -> (u64, u64) {
+    let random = std::hash::RandomState::new();
+    (random.hash_one(0_u8), random.hash_one(1_u8))
 }
 
 fn check(file: &File) -> io::Result<()> {

@@ -10,10 +10,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use crate::{SLOTS, Slot};
 
 /// Another layout or meaning needs another one: the page of an older chaperone is then refused.
-const MAGIC: u64 = u64::from_ne_bytes(*b"ghostpg1");
+const MAGIC: u64 = u64::from_ne_bytes(*b"ghostpg2");
 const WORD: usize = size_of::<u64>();
 /// In words. What is raised often (`epoch`) shares no cache line with what every hot object reads.
 const MAGIC_AT: usize = 0;
+const KEY_AT: usize = 1;
 const EPOCH_AT: usize = 64;
 const GLOBAL_AT: usize = 128;
 const DIGEST_AT: usize = GLOBAL_AT + 1;
@@ -22,10 +23,12 @@ const WORDS: usize = SLOTS_AT + SLOTS;
 /// Of the whole file.
 pub(crate) const BYTES: usize = WORDS * WORD;
 
-/// The file of a new page.
-pub(crate) fn empty() -> Vec<u8> {
+/// The file of a new page, with the key of its slots.
+pub(crate) fn empty(key: (u64, u64)) -> Vec<u8> {
     let mut bytes = vec![0; BYTES];
-    bytes[MAGIC_AT * WORD..][..WORD].copy_from_slice(&MAGIC.to_ne_bytes());
+    for (at, word) in [(MAGIC_AT, MAGIC), (KEY_AT, key.0), (KEY_AT + 1, key.1)] {
+        bytes[at * WORD..][..WORD].copy_from_slice(&word.to_ne_bytes());
+    }
     bytes
 }
 
@@ -48,6 +51,11 @@ impl Mapping {
 
     pub(crate) fn is_page(&self) -> bool {
         self.word(MAGIC_AT).load(Ordering::Acquire) == MAGIC
+    }
+
+    pub(crate) fn key(&self) -> (u64, u64) {
+        let word = |at| self.word(at).load(Ordering::Acquire);
+        (word(KEY_AT), word(KEY_AT + 1))
     }
 
     pub(crate) fn epoch(&self) -> &AtomicU64 {

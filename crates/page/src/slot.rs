@@ -1,5 +1,7 @@
 //! Which counter stands for a host, a URL or a tag.
 
+use std::hash::Hasher;
+
 use crate::SLOTS;
 
 /// One of the counters of a page.
@@ -17,26 +19,7 @@ enum Kind {
     HostTag,
 }
 
-/// Hosts are in lower case and have no port. The hash is the same in every process, and has no secret: two keys that meet in one slot
-/// end each other's hot objects early, and nothing else.
 impl Slot {
-    pub fn of_host(host: &[u8]) -> Self {
-        Self::of(Kind::Host, host, b"")
-    }
-
-    /// `url` is the client's URL as the cache keeps it: without query parameters that do not count.
-    pub fn of_url(host: &[u8], url: &[u8]) -> Self {
-        Self::of(Kind::Url, host, url)
-    }
-
-    pub fn of_tag(tag: &[u8]) -> Self {
-        Self::of(Kind::Tag, tag, b"")
-    }
-
-    pub fn of_host_tag(host: &[u8], tag: &[u8]) -> Self {
-        Self::of(Kind::HostTag, host, tag)
-    }
-
     pub fn from_number(number: u16) -> Self {
         Self(number)
     }
@@ -44,17 +27,52 @@ impl Slot {
     pub fn number(self) -> u16 {
         self.0
     }
+}
 
-    /// FNV-1a, with the upper bits mixed into the lower ones.
-    fn of(kind: Kind, first: &[u8], second: &[u8]) -> Self {
-        let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        let mut hash = add(0xcbf2_9ce4_8422_2325, kind as u8);
-        hash = first.iter().copied().fold(hash, add);
-        // No host has a zero byte: the parts cannot be cut elsewhere.
-        hash = add(hash, 0);
-        hash = second.iter().copied().fold(hash, add);
-        hash ^= hash >> 32;
-        hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self((hash >> 48) as u16)
+/// Says which slot something has. By a hash with a key of the page: nobody outside can choose names that meet in one slot, and so end the hot
+/// objects of others. Hosts are in lower case and have no port.
+#[derive(Clone, Copy, Default)]
+pub struct Slots {
+    key: (u64, u64),
+}
+
+/// Without the key.
+impl std::fmt::Debug for Slots {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slots").finish_non_exhaustive()
+    }
+}
+
+impl Slots {
+    pub(crate) fn with_key(key: (u64, u64)) -> Self {
+        Self { key }
+    }
+
+    pub fn of_host(&self, host: &[u8]) -> Slot {
+        self.of(Kind::Host, host, b"")
+    }
+
+    /// `url` is the client's URL as the cache keeps it: without query parameters that do not count.
+    pub fn of_url(&self, host: &[u8], url: &[u8]) -> Slot {
+        self.of(Kind::Url, host, url)
+    }
+
+    pub fn of_tag(&self, tag: &[u8]) -> Slot {
+        self.of(Kind::Tag, tag, b"")
+    }
+
+    pub fn of_host_tag(&self, host: &[u8], tag: &[u8]) -> Slot {
+        self.of(Kind::HostTag, host, tag)
+    }
+
+    #[expect(deprecated, reason = "std has no other hash with a key that two processes can share")]
+    fn of(&self, kind: Kind, first: &[u8], second: &[u8]) -> Slot {
+        let mut hash = std::hash::SipHasher::new_with_keys(self.key.0, self.key.1);
+        hash.write_u8(kind as u8);
+        // With their lengths: the parts cannot be cut elsewhere.
+        hash.write_usize(first.len());
+        hash.write(first);
+        hash.write(second);
+        Slot((hash.finish() >> 48) as u16)
     }
 }

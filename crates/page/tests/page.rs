@@ -6,7 +6,10 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use page::{Page, SLOTS, Slot};
+use page::{Page, SLOTS, Slot, Slots};
+
+/// With a key of zeros.
+const SLOT_OF_EXAMPLE: u16 = 26504;
 
 fn created(directory: &Path) -> (Page, Page) {
     let path = directory.join("hot.page");
@@ -18,12 +21,12 @@ fn created(directory: &Path) -> (Page, Page) {
 fn what_one_process_raises_the_other_sees() {
     let directory = tempfile::tempdir().unwrap();
     let (front, ghost) = created(directory.path());
-    let slots = [Slot::of_host(b"example.com"), Slot::of_url(b"example.com", b"/")];
+    let slots = [Slots::default().of_host(b"example.com"), Slots::default().of_url(b"example.com", b"/")];
     let stamp = front.stamp(&slots);
     assert!(front.holds(&stamp));
-    ghost.raise(&[Slot::of_url(b"example.com", b"/other")]);
+    ghost.raise(&[Slots::default().of_url(b"example.com", b"/other")]);
     assert!(front.holds(&stamp), "another URL was invalidated");
-    ghost.raise(&[Slot::of_url(b"example.com", b"/")]);
+    ghost.raise(&[Slots::default().of_url(b"example.com", b"/")]);
     assert!(!front.holds(&stamp));
     let stamp = front.stamp(&slots);
     assert!(front.holds(&stamp));
@@ -35,7 +38,7 @@ fn what_one_process_raises_the_other_sees() {
 fn a_response_is_stored_only_if_nothing_was_invalidated_meanwhile() {
     let directory = tempfile::tempdir().unwrap();
     let (front, ghost) = created(directory.path());
-    let slots = [Slot::of_host(b"a")];
+    let slots = [Slots::default().of_host(b"a")];
     assert_eq!(front.begin(7), None, "ghost has no table yet");
     assert_eq!(front.begin(0), None, "no table is no digest");
     ghost.set_digest(7);
@@ -60,7 +63,7 @@ fn a_response_is_stored_only_if_nothing_was_invalidated_meanwhile() {
 fn a_new_page_knows_no_stamp_of_an_old_one() {
     let directory = tempfile::tempdir().unwrap();
     let (old, _) = created(directory.path());
-    let stamp = old.stamp(&[Slot::of_host(b"a")]);
+    let stamp = old.stamp(&[Slots::default().of_host(b"a")]);
     let (new, opened) = created(directory.path());
     assert!(!new.holds(&stamp) && !opened.holds(&stamp));
     assert_eq!(new.digest(), 0);
@@ -93,16 +96,17 @@ fn what_is_no_page_is_not_opened() {
 
 #[test]
 fn slots_are_told_apart_and_spread() {
-    assert_ne!(Slot::of_host(b"a"), Slot::of_tag(b"a"));
-    assert_ne!(Slot::of_url(b"a", b"/b"), Slot::of_host_tag(b"a", b"/b"));
-    assert_ne!(Slot::of_url(b"a", b"/b"), Slot::of_url(b"a/", b"b"));
-    let slot = Slot::of_url(b"example.com", b"/x");
+    assert_ne!(Slots::default().of_host(b"a"), Slots::default().of_tag(b"a"));
+    assert_ne!(Slots::default().of_url(b"a", b"/b"), Slots::default().of_host_tag(b"a", b"/b"));
+    assert_ne!(Slots::default().of_url(b"a", b"/b"), Slots::default().of_url(b"a/", b"b"));
+    let slot = Slots::default().of_url(b"example.com", b"/x");
     assert_eq!(Slot::from_number(slot.number()), slot);
     // Both processes may be of different builds: these numbers are part of the page's version.
-    assert_eq!(Slot::of_host(b"example.com").number(), Slot::of_host(b"example.com").number());
+    assert_eq!(Slots::default().of_host(b"example.com").number(), SLOT_OF_EXAMPLE);
     let mut counts = vec![0_u32; SLOTS];
     for n in 0..SLOTS {
-        counts[usize::from(Slot::of_url(b"example.com", format!("/{n}").as_bytes()).number())] += 1;
+        counts[usize::from(Slots::default().of_url(b"example.com", format!("/{n}").as_bytes()).number())] +=
+            1;
     }
     // By chance, one slot in e is empty.
     let empty = counts.iter().filter(|count| **count == 0).count();
@@ -111,12 +115,56 @@ fn slots_are_told_apart_and_spread() {
 }
 
 #[test]
+fn both_sides_of_a_page_have_its_slots_and_another_page_has_others() {
+    let ((front, file), (other, _)) = (Page::sealed().unwrap(), Page::sealed().unwrap());
+    let ghost = Page::from_sealed(file).unwrap();
+    let of = |page: &Page| -> Vec<u16> {
+        (0..64_u8).map(|n| page.slots().of_url(b"example.com", &[b'/', n]).number()).collect()
+    };
+    assert_eq!(of(&front), of(&ghost));
+    let same = of(&front).iter().zip(of(&other)).filter(|(one, two)| *one == two).count();
+    assert!(same < 8, "{same} of 64 URLs have the same slot in both pages");
+}
+
+#[test]
+fn a_sealed_page_goes_by_a_socket_and_cannot_be_made_shorter() {
+    let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (front, file) = Page::sealed().unwrap();
+    assert_eq!(page::hand_over(&one, b"\r\n", &file).unwrap(), 2);
+    (&one).write_all(b"more").unwrap();
+    let mut room = [0; 64];
+    let (read, received) = page::receive(&other, &mut room).unwrap();
+    assert_eq!(&room[..read], b"\r\n");
+    assert!(page::receive(&other, &mut room).unwrap().1.is_none(), "it comes once");
+    let received = received.unwrap();
+    let shortened = fs::File::from(received.try_clone().unwrap());
+    assert!(shortened.set_len(0).is_err() && shortened.set_len(1 << 30).is_err());
+    let ghost = Page::from_sealed(received).unwrap();
+    ghost.set_digest(7);
+    assert_eq!(front.digest(), 7);
+    let host = [front.slots().of_host(b"a")];
+    assert_eq!(host, [ghost.slots().of_host(b"a")]);
+    let stamp = front.stamp(&host);
+    ghost.raise(&host);
+    assert!(!front.holds(&stamp));
+}
+
+#[test]
+fn a_file_whose_length_may_change_is_no_sealed_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("hot.page");
+    drop(Page::create(&path).unwrap());
+    let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    assert!(Page::from_sealed(file.into()).is_err());
+}
+
+#[test]
 fn threads_that_raise_and_serve_never_see_an_old_value_after_an_acknowledgement() {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     let directory = tempfile::tempdir().unwrap();
     let (front, ghost) = created(directory.path());
     ghost.set_digest(1);
-    let slot = [Slot::of_host(b"a")];
+    let slot = [Slots::default().of_host(b"a")];
     // The version in "varnishd's cache", and the last one whose invalidation was acknowledged.
     let (cache, acknowledged) = (AtomicU64::new(0), AtomicU64::new(0));
     let done = std::sync::atomic::AtomicBool::new(false);

@@ -399,6 +399,8 @@ metadata: {name: p}
 spec: {pathz: {dotSegments: Reject}}
 ---
 ";
+    // User VCL sees every request, so nothing is hot behind it.
+    let hot = parameters.replace("{pathz: {dotSegments: Reject}}", "{hotObjects: {withUserVCL: true}}");
     let invalidation = "apiVersion: gateway.varnish-software.com/v1alpha1
 kind: VarnishCacheInvalidation
 metadata: {name: purge, namespace: infra}
@@ -407,6 +409,7 @@ spec: {gatewayRef: {name: web}, type: Refresh, hostname: a.test, paths: [/]}
 ";
     for (object, name, what) in [
         (parameters, "GatewayClassParameters p", "spec.pathz is an unknown field (did you mean `paths`?)"),
+        (&hot, "GatewayClassParameters p", "spec.hotObjects.withUserVCL is an unknown field"),
         (invalidation, "VarnishCacheInvalidation infra/purge", "spec.type"),
     ] {
         let (snapshot, problems) = parse_str("a.yaml", &format!("{BASE}{object}"));

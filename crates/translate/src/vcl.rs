@@ -1,7 +1,7 @@
 //! main.vcl: the generated part, the user's own, and the postamble, one after the other.
 //!
 //! Varnish joins subroutines of one name in the order in which they stand, so user VCL is never parsed. Generated code returns before user
-//! VCL runs in four cases only: requests on ghost's own loopback socket, a fetch whose answer no client waits for
+//! VCL runs in five cases only: requests on ghost's own loopback socket, an object that was invalidated while it was looked for (`vcl_hit`), a fetch whose answer no client waits for
 //! (`vcl_backend_fetch`), a request whose Cache-Control keeps it from fetching or storing (`vcl_miss`), and a restart that serves a stale object (`vcl_deliver`). In vcl_synth and vcl_backend_error it never returns.
 
 pub mod engines;

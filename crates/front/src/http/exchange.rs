@@ -127,7 +127,7 @@ pub(crate) fn begin(
     let traced = record.trace(&mut parts, &table, admitted.trusted);
     let (mut decided, looked) = decide(&parts, !body.is_empty(), client, &admitted, &table, &record);
     let sharing = Sharing::of(&parts, &table, decided.rule, decided.action);
-    if let Some(Looked::Hit(status, head, body)) = looked {
+    if let Some(Looked::Hit((status, reason), head, body)) = looked {
         // The group is a part of the key.
         record.routed(&parts, &table, (decided.rule, decided.group, decided.listener));
         record.is_for(decided.group);
@@ -136,6 +136,9 @@ pub(crate) fn begin(
         let mut response = Response::new(AnswerBody::own(body.unwrap_or_default(), record));
         *response.status_mut() = status;
         *response.headers_mut() = head;
+        if let Some(reason) = reason {
+            response.extensions_mut().insert(reason);
+        }
         if let Some(sharing) = sharing {
             sharing.write(response.headers_mut());
         }

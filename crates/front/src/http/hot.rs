@@ -131,7 +131,7 @@ impl Hot {
 
     /// Every mark names the slot of its host.
     pub(crate) fn end_host(&self, host: &[u8]) {
-        self.page.raise(&[page::Slot::of_host(router::NormalHost::new(host).as_bytes())]);
+        self.page.raise(&[self.page.slots().of_host(router::NormalHost::new(host).as_bytes())]);
     }
 
     /// Gives back what can not be served any more. To be called now and then.

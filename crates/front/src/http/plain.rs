@@ -28,8 +28,8 @@ impl Peer for TcpStream {
         self.poll_read_ready(cx)
     }
 
-    fn keep(self, home: Key) {
-        pool::keep_plain(home, self);
+    fn keep(self, home: Key, is_bodiless: bool) {
+        pool::keep_plain(home, self, is_bodiless);
     }
 }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::ready;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -108,7 +109,14 @@ struct Idle<C> {
 #[derive(Debug, Default)]
 struct OfEndpoint {
     hyper: Vec<Idle<Sender>>,
-    plain: Vec<Idle<TcpStream>>,
+    plain: Vec<Idle<Plain>>,
+}
+
+#[derive(Debug)]
+struct Plain {
+    stream: TcpStream,
+    /// Some origins send a body after HEAD, 204 and 304. It would be the answer to the next request.
+    is_bodiless: bool,
 }
 
 #[derive(Debug, Default)]
@@ -186,9 +194,9 @@ pub(crate) async fn take(key: &Key) -> Option<Sender> {
 /// A connection for one exchange without hyper.
 pub(crate) fn take_plain(key: &Key) -> Option<TcpStream> {
     loop {
-        let stream = taken(|pool| pool.take(key, |idle| &mut idle.plain))?;
-        if is_quiet(&stream) {
-            return Some(stream);
+        let plain = taken(|pool| pool.take(key, |idle| &mut idle.plain))?;
+        if plain.is_quiet() {
+            return Some(plain.stream);
         }
     }
 }
@@ -197,9 +205,16 @@ fn taken<C>(take: impl FnOnce(&mut Pool) -> Option<C>) -> Option<C> {
     POOL.try_with(|pool| take(&mut pool.borrow_mut())).ok().flatten()
 }
 
-/// Nothing is there to be read: neither an end nor bytes of no answer. The reactor knows; a system call is rare.
-fn is_quiet(stream: &TcpStream) -> bool {
-    stream.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+impl Plain {
+    /// Nothing is there to be read: neither an end nor bytes of no answer. The reactor knows, as of its last turn. Where bytes are likely,
+    /// the kernel is asked.
+    fn is_quiet(&self) -> bool {
+        let is_none =
+            |read: io::Result<usize>| read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        is_none(self.stream.try_read(&mut [0; 1]))
+            && (!self.is_bodiless
+                || is_none(socket2::SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()])))
+    }
 }
 
 /// A connection that was given back a moment ago may not be ready yet.
@@ -231,7 +246,7 @@ impl Pool {
         let stays = |idle: Instant| since.is_some_and(|since| idle >= since);
         self.idle.retain(|_, idle| {
             idle.hyper.retain(|one| stays(one.since) && !one.connection.is_closed());
-            idle.plain.retain(|one| stays(one.since) && is_quiet(&one.connection));
+            idle.plain.retain(|one| stays(one.since) && one.connection.is_quiet());
             !idle.hyper.is_empty() || !idle.plain.is_empty()
         });
         self.count = self.idle.values().map(|idle| idle.hyper.len() + idle.plain.len()).sum();
@@ -266,8 +281,8 @@ fn keep(key: Key, profile: Option<Arc<Ready>>, sender: Sender) {
 }
 
 /// For the next exchange of this thread.
-pub(crate) fn keep_plain(key: Key, stream: TcpStream) {
-    let idle = Idle { connection: stream, since: Instant::now(), _profile: None };
+pub(crate) fn keep_plain(key: Key, stream: TcpStream, is_bodiless: bool) {
+    let idle = Idle { connection: Plain { stream, is_bodiless }, since: Instant::now(), _profile: None };
     kept(|pool| pool.keep(key, idle, |of| &mut of.plain));
 }
 

@@ -50,8 +50,8 @@ pub(crate) trait Peer: AsyncRead + Unpin + Sized {
     const IS_ORIGIN: bool;
 
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-    /// The connection is free.
-    fn keep(self, home: Self::Home);
+    /// The connection is free. `is_bodiless`: its last answer had no body, whatever its head says; a body may follow all the same.
+    fn keep(self, home: Self::Home, is_bodiless: bool);
 }
 
 /// Why there is no answer.
@@ -91,6 +91,8 @@ pub(crate) struct Reply<S: Peer> {
     /// Of the body, taken out and put back.
     ahead: Bytes,
     rest: Rest,
+    /// It is to HEAD, or has a status without a body.
+    is_bodiless: bool,
     /// Bytes of chunk extensions that were skipped.
     extensions: usize,
     trailers: Option<Box<HeaderMap>>,
@@ -122,6 +124,7 @@ impl<S: Peer> Reply<S> {
             unread: BytesMut::new(),
             ahead: Bytes::new(),
             rest: Rest::Nothing,
+            is_bodiless: false,
             extensions: 0,
             trailers: None,
             failed: None,
@@ -220,6 +223,7 @@ impl<S: Peer> Reply<S> {
             return Ok(Head::Informational(parts));
         }
         let has_body = !is_head && status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
+        self.is_bodiless = !has_body;
         let framing = Framing::of(&parts.headers, is_http11);
         keeps &= framing != Framing::Unclear;
         self.rest = match framing {
@@ -309,7 +313,7 @@ impl<S: Peer> Reply<S> {
             && let Some(stream) = self.stream.take()
             && let Some(home) = self.home.take().filter(|_| self.unread.is_empty())
         {
-            stream.keep(home);
+            stream.keep(home, self.is_bodiless);
         }
     }
 

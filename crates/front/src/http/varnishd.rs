@@ -26,7 +26,7 @@ impl Peer for UnixStream {
         self.poll_read_ready(cx)
     }
 
-    fn keep(self, home: u64) {
+    fn keep(self, home: u64, _is_bodiless: bool) {
         kept::keep(home, self);
     }
 }

@@ -29,6 +29,7 @@ struct Manner {
     /// Of another key than the request's.
     is_of_other_key: bool,
     result: &'static str,
+    reason: &'static str,
     /// The page is raised before the response goes out.
     is_overtaken: bool,
 }
@@ -44,6 +45,7 @@ impl Default for Manner {
             marks: true,
             is_of_other_key: false,
             result: "hit",
+            reason: "OK",
             is_overtaken: false,
         }
     }
@@ -165,9 +167,9 @@ impl Ghost {
         let request = Read::parse(head);
         let gzip = request.values("accept-encoding").any(|value| value.contains("gzip"));
         let mut answer = format!(
-            "HTTP/1.1 200 OK\r\nX-Varnish: {number}\r\nAge: 5\r\nX-Cache: HIT\r\nEtag: \"e\"\r\nContent-Type: text/plain\r\n\
+            "HTTP/1.1 200 {}\r\nX-Varnish: {number}\r\nAge: 5\r\nX-Cache: HIT\r\nEtag: \"e\"\r\nContent-Type: text/plain\r\n\
              Cache-Status: varnish-gateway; hit; ttl=60\r\nX-Ghost-Result: {}\r\nX-Gzip: {gzip}\r\nConnection: keep-alive\r\n{}",
-            manner.result, manner.more
+            manner.reason, manner.result, manner.more
         );
         if request.values("x-ghost-hot").next().is_some() {
             self.asked_hot.fetch_add(1, Ordering::SeqCst);
@@ -444,6 +446,9 @@ async fn heads_and_conditions_are_answered_as_varnishd_does() {
         let got = site.ask("GET", "/", headers).await;
         assert!(got.is_hot() && got.head.starts_with("HTTP/1.1 200 ") && got.body == b"body", "{got:?}");
     }
+    site.ghost.change(|manner| manner.reason = "Quite Fine");
+    let got = site.heat("/reason", "").await;
+    assert!(got.head.starts_with("HTTP/1.1 200 Quite Fine\r\n"), "{got:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -533,6 +538,10 @@ async fn memory_is_bounded_and_what_is_used_stays() {
     site.ghost.page.raise_global();
     hot.clean();
     assert_eq!((hot.entries(), hot.bytes()), (0, 0));
+    let stored = hot.stored();
+    site.ghost.change(|manner| manner.body = vec![b'a'; 64 << 10]);
+    site.stays_cold("/large", "").await;
+    assert!(hot.stored() == stored && site.refused(NotHot::Size) > 0, "{}", hot.stored());
 }
 
 #[tokio::test(flavor = "multi_thread")]

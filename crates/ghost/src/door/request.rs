@@ -18,6 +18,8 @@ pub(crate) struct Invalid;
 impl Request {
     /// `None` until it is whole.
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<Self>, Invalid> {
+        // An empty line before the request means nothing (RFC 9112, 2.2). A file may come with it.
+        let bytes = bytes.strip_prefix(b"\r\n").unwrap_or(bytes);
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         let Some(end) = end.filter(|end| *end <= LARGEST_HEAD) else {
             return if bytes.len() > LARGEST_HEAD { Err(Invalid) } else { Ok(None) };

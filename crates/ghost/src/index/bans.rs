@@ -1,5 +1,5 @@
 //! Bans of a moment ago, by host. A ban takes the objects that are there: an answer that was asked for before it, and comes
-//! after it, would get in.
+//! after it, would get in. Before and after go by the numbers of invalidations ([`super::order`]).
 //!
 //! Expressions take memory, so they have a budget. Where a ban has to be forgotten early, it counts as a ban of its whole
 //! host: an invalidation is never lost, it becomes coarser.
@@ -31,8 +31,10 @@ pub trait Matches {
 
 pub struct Bans<M> {
     recent: RwLock<Recent<M>>,
-    /// The time of the newest ban, as the bits of a positive f64. A fetch that began later takes no lock.
+    /// The number of the newest ban. A fetch that began later takes no lock.
     newest: AtomicU64,
+    /// When that was, as the bits of a positive f64.
+    newest_at: AtomicU64,
     bytes: AtomicUsize,
 }
 
@@ -41,50 +43,60 @@ struct Recent<M> {
     /// Of all hosts.
     bytes: usize,
     swept: f64,
-    /// Bans of any host until then are not known any more: what was asked for before may be meant by them.
-    forgotten: f64,
+    /// Bans of any host until this number are not known any more: what was asked for before may be meant by them.
+    forgotten: u64,
 }
 
 struct Host<M> {
-    bans: VecDeque<(f64, M)>,
+    bans: VecDeque<Ban<M>>,
     bytes: usize,
     /// The same of this host alone.
-    forgotten: f64,
+    forgotten: u64,
+    /// The newest ban of the host, and when it was.
+    newest: u64,
+    newest_at: f64,
+}
+
+struct Ban<M> {
+    number: u64,
+    at: f64,
+    urls: M,
 }
 
 impl<M> Default for Host<M> {
     fn default() -> Self {
-        Self { bans: VecDeque::new(), bytes: 0, forgotten: 0.0 }
+        Self { bans: VecDeque::new(), bytes: 0, forgotten: 0, newest: 0, newest_at: 0.0 }
     }
 }
 
 impl<M> Default for Recent<M> {
     fn default() -> Self {
-        Self { hosts: HashMap::new(), bytes: 0, swept: 0.0, forgotten: 0.0 }
+        Self { hosts: HashMap::new(), bytes: 0, swept: 0.0, forgotten: 0 }
     }
 }
 
 impl<M> Default for Bans<M> {
     fn default() -> Self {
-        Self { recent: RwLock::default(), newest: AtomicU64::new(0), bytes: AtomicUsize::new(0) }
+        Self {
+            recent: RwLock::default(),
+            newest: AtomicU64::new(0),
+            newest_at: AtomicU64::new(0),
+            bytes: AtomicUsize::new(0),
+        }
     }
 }
 
 impl<M: Matches> Host<M> {
-    fn newest(&self) -> f64 {
-        self.bans.back().map_or(self.forgotten, |(at, _)| *at)
-    }
-
     /// Forgets the oldest ban, and so takes it for one of all URLs.
     fn forget_one(&mut self) {
-        if let Some((at, urls)) = self.bans.pop_front() {
+        if let Some(Ban { number, urls, .. }) = self.bans.pop_front() {
             self.bytes = self.bytes.saturating_sub(urls.bytes());
-            self.forgotten = self.forgotten.max(at);
+            self.forgotten = self.forgotten.max(number);
         }
     }
 
     fn forget_old(&mut self, now: f64) {
-        while self.bans.front().is_some_and(|(at, _)| now - at > SECONDS) {
+        while self.bans.front().is_some_and(|ban| now - ban.at > SECONDS) {
             self.forget_one();
         }
     }
@@ -95,10 +107,9 @@ impl<M: Matches> Recent<M> {
         if now - self.swept > SWEEP_SECONDS || self.hosts.len() >= MOST_HOSTS {
             self.swept = now;
             self.hosts.values_mut().for_each(|host| host.forget_old(now));
-            self.hosts.retain(|_, host| now - host.newest() <= LONGEST_FETCH);
+            self.hosts.retain(|_, host| now - host.newest_at <= LONGEST_FETCH);
             if self.hosts.len() >= MOST_HOSTS {
-                self.forgotten =
-                    self.hosts.values().fold(self.forgotten, |last, host| last.max(host.newest()));
+                self.forgotten = self.hosts.values().fold(self.forgotten, |last, host| last.max(host.newest));
                 self.hosts = HashMap::new();
             }
             self.bytes = self.hosts.values().map(|host| host.bytes).sum();
@@ -107,8 +118,8 @@ impl<M: Matches> Recent<M> {
 }
 
 impl<M: Matches> Bans<M> {
-    /// To be called before the ban is made. Times are seconds of one clock.
-    pub fn note(&self, host: &[u8], urls: M, now: f64) {
+    /// To be called before the ban is made. `now` are seconds of one clock that never goes back.
+    pub fn note(&self, host: &[u8], urls: M, number: u64, now: f64) {
         let mut recent = self.write();
         recent.forget_old(now);
         let before = recent.hosts.get(host).map_or(0, |host| host.bytes);
@@ -119,36 +130,56 @@ impl<M: Matches> Bans<M> {
         while !of_host.bans.is_empty() && (of_host.bans.len() >= MOST || of_host.bytes + bytes > most) {
             of_host.forget_one();
         }
+        of_host.newest = of_host.newest.max(number);
+        of_host.newest_at = now;
         if bytes > most {
-            of_host.forgotten = of_host.forgotten.max(now);
+            of_host.forgotten = of_host.forgotten.max(number);
         } else {
-            of_host.bans.push_back((now, urls));
+            of_host.bans.push_back(Ban { number, at: now, urls });
             of_host.bytes += bytes;
         }
         recent.bytes = others + of_host.bytes;
         self.bytes.store(recent.bytes, Ordering::Relaxed);
-        self.newest.fetch_max(now.max(0.0).to_bits(), Ordering::AcqRel);
+        self.newest.fetch_max(number, Ordering::AcqRel);
+        self.newest_at.store(now.max(0.0).to_bits(), Ordering::Release);
     }
 
-    /// Was this URL banned at that time or later?
-    pub fn is_any_since(&self, host: &[u8], url: &[u8], then: f64, now: f64) -> bool {
-        let newest = f64::from_bits(self.newest.load(Ordering::Acquire));
-        if now - newest > SECONDS && self.bytes.swap(0, Ordering::AcqRel) > 0 {
+    /// The ban with this number has another one now.
+    pub fn renew(&self, host: &[u8], from: u64, number: u64) {
+        let mut recent = self.write();
+        match recent.hosts.get_mut(host) {
+            Some(of_host) => {
+                of_host.newest = of_host.newest.max(number);
+                match of_host.bans.iter_mut().rev().find(|ban| ban.number == from) {
+                    Some(ban) => ban.number = number,
+                    None => of_host.forgotten = of_host.forgotten.max(number),
+                }
+            }
+            None => recent.forgotten = recent.forgotten.max(number),
+        }
+        self.newest.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Was this URL banned after the invalidation with the number `began`?
+    pub fn is_any_since(&self, host: &[u8], url: &[u8], began: u64, now: f64) -> bool {
+        let newest_at = f64::from_bits(self.newest_at.load(Ordering::Acquire));
+        if now - newest_at > SECONDS && self.bytes.swap(0, Ordering::AcqRel) > 0 {
             let mut recent = self.write();
             recent.forget_old(now);
             // A ban may have come meanwhile.
             self.bytes.store(recent.bytes, Ordering::Relaxed);
         }
-        if then > newest {
+        if began >= self.newest.load(Ordering::Acquire) {
             return false;
         }
         let recent = self.read();
-        if then <= recent.forgotten {
+        if began < recent.forgotten {
             return true;
         }
         let Some(of_host) = recent.hosts.get(host) else { return false };
-        then <= of_host.forgotten
-            || of_host.bans.iter().rev().take_while(|(at, _)| *at >= then).any(|(_, urls)| urls.matches(url))
+        // Two bans of one host may be noted in another order than that of their numbers.
+        began < of_host.forgotten
+            || of_host.bans.iter().any(|ban| ban.number > began && ban.urls.matches(url))
     }
 
     pub fn clear(&self) {

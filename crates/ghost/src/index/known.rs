@@ -18,8 +18,12 @@ pub struct Known<P>(RwLock<HashMap<u64, Way<P>>>);
 
 struct Way<P> {
     parameters: P,
+    /// The newest invalidation then: it, and those before it, did not know this way.
+    learned: u64,
     /// When a configuration last named it.
     named: f64,
+    /// A configuration has named it, and not only an origin.
+    is_configured: bool,
 }
 
 impl<P> Default for Known<P> {
@@ -34,7 +38,7 @@ impl<P: Hash + Eq + Clone> Known<P> {
     pub fn learn<'a>(
         &self,
         all: impl Iterator<Item = (u64, &'a P)>,
-        now: f64,
+        (newest, now): (u64, f64),
         has_objects: impl Fn(u64) -> bool,
     ) -> Vec<u64>
     where
@@ -44,10 +48,15 @@ impl<P: Hash + Eq + Clone> Known<P> {
         let mut current = HashSet::new();
         for (hash, parameters) in all {
             if current.insert(hash) {
-                known
-                    .entry(hash)
-                    .or_insert_with(|| Way { parameters: parameters.clone(), named: now })
-                    .named = now;
+                let new = || Way {
+                    parameters: parameters.clone(),
+                    learned: newest,
+                    named: now,
+                    is_configured: true,
+                };
+                let way = known.entry(hash).or_insert_with(new);
+                way.named = now;
+                way.is_configured = true;
             }
         }
         let mut former: Vec<(f64, u64)> = known
@@ -66,8 +75,14 @@ impl<P: Hash + Eq + Clone> Known<P> {
         forgotten.into_iter().map(|(_, hash)| hash).collect()
     }
 
-    /// An origin has named one. False where there are too many that no configuration names: it is not known then.
-    pub fn learn_one(&self, hash: u64, parameters: &P, now: f64, most: usize) -> bool {
+    /// An origin has named one. `newest` gives the number of the newest invalidation. False where there are too many that no configuration names: it is not known then.
+    pub fn learn_one(
+        &self,
+        hash: u64,
+        parameters: &P,
+        (newest, now): (impl Fn() -> u64, f64),
+        most: usize,
+    ) -> bool {
         if self.contains(hash) {
             return true;
         }
@@ -75,8 +90,17 @@ impl<P: Hash + Eq + Clone> Known<P> {
         if known.len() >= most {
             return false;
         }
-        known.entry(hash).or_insert_with(|| Way { parameters: parameters.clone(), named: now });
+        // Invalidations look at all ways under this lock: none is at it now.
+        let learned = newest();
+        let new = || Way { parameters: parameters.clone(), learned, named: now, is_configured: false };
+        known.entry(hash).or_insert_with(new);
         true
+    }
+
+    /// Have all invalidations after this one known it?
+    pub fn has_known(&self, hash: u64, since: u64) -> bool {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&hash).is_some_and(|way| way.learned <= since)
     }
 
     /// False for what was forgotten: an object that was kept so is found by no purge.
@@ -84,11 +108,11 @@ impl<P: Hash + Eq + Clone> Known<P> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash)
     }
 
-    /// Shows each of them, and at first that everything counts.
-    pub fn each(&self, mut show: impl FnMut(Option<&P>)) {
-        show(None);
+    /// Shows each of them, and at first that everything counts; and whether it is more than the word of an origin.
+    pub fn each(&self, mut show: impl FnMut(Option<&P>, bool)) {
+        show(None, true);
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.values().for_each(|way| show(Some(&way.parameters)));
+        known.values().for_each(|way| show(Some(&way.parameters), way.is_configured));
     }
 
     pub fn len(&self) -> usize {

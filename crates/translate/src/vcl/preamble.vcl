@@ -25,6 +25,13 @@ sub vcl_hash {
 	router.hash();
 }
 
+sub vcl_hit {
+	# The object was invalidated, and can still be found for a moment.
+	if (router.hit()) {
+		return (pass);
+	}
+}
+
 sub vcl_miss {
 	# The client wants an answer of the cache alone, or one that is not stored.
 	if (router.miss()) {

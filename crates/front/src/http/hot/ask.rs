@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use http::header::{HeaderMap, HeaderValue};
 use http::{StatusCode, response};
-use hyper::ext::ReasonPhrase;
 use page::Ticket;
 use router::cache::Cache;
 use router::counters::HIT;
@@ -78,8 +77,7 @@ async fn store(
     if mark.key != name.hash {
         return Err(NotHot::Key);
     }
-    let has_custom_reason = parts.extensions.get::<ReasonPhrase>().is_some();
-    if !may_be_stored(parts.status) || has_custom_reason || mark.ttl <= SHORTEST {
+    if !may_be_stored(parts.status) || mark.ttl <= SHORTEST {
         return Err(NotHot::Head);
     }
     if parts.headers.contains_key(http::header::SET_COOKIE) {
@@ -107,7 +105,9 @@ async fn store(
     let read = Instant::now();
     let times = Times { asked, read, ttl: mark.ttl };
     let entry = Entry::new((name, vary), stamp, (parts, tells_status), &body, times).ok_or(NotHot::Head)?;
-    hot.store.insert(entry, read);
+    if !hot.store.insert(entry, read) {
+        return Err(NotHot::Size);
+    }
     hot.stored.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     Ok(())
 }

@@ -8,6 +8,7 @@ use arc_swap::ArcSwapOption;
 use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, response};
+use hyper::ext::ReasonPhrase;
 use page::Stamp;
 use router::cache::{Conditions, Stored, Verdict};
 
@@ -48,6 +49,8 @@ pub(crate) struct Entry {
     vary: Box<[Varied]>,
     pub(crate) stamp: Stamp,
     status: StatusCode,
+    /// Where it is not the usual one.
+    reason: Option<ReasonPhrase>,
     /// Without Age and our Cache-Status.
     head: HeaderMap,
     pub(crate) body: Bytes,
@@ -120,6 +123,10 @@ impl Entry {
         }
         let varied =
             vary.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |value| value.len()) + 64);
+        // A copy: the phrase is a part of the block that the head was read into.
+        let reason = parts.extensions.get::<ReasonPhrase>();
+        let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes().to_vec()).ok());
+        head_bytes += reason.as_ref().map_or(0, |reason| reason.as_bytes().len());
         let bytes = OVERHEAD + name.key.len() + 2 * head_bytes + body.len() + varied.sum::<usize>();
         let lease = LEASE.min(times.ttl);
         Some(Self {
@@ -127,6 +134,7 @@ impl Entry {
             vary,
             stamp,
             status: parts.status,
+            reason,
             head,
             body: Bytes::copy_from_slice(body),
             age,
@@ -200,8 +208,8 @@ impl Entry {
         Some(conditions.judge(&stored, now.as_secs_f64()))
     }
 
-    pub(crate) fn status(&self) -> StatusCode {
-        self.status
+    pub(crate) fn status(&self) -> (StatusCode, Option<ReasonPhrase>) {
+        (self.status, self.reason.clone())
     }
 
     /// The head, as it is now. Made once a second; all others clone it.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
+use hyper::ext::ReasonPhrase;
 use router::Decision;
 use router::cache::{Cache, Key, Verdict, accepts_gzip};
 use router::sent::{Kind, kind};
@@ -16,8 +17,8 @@ use super::{Asking, Hot, Name};
 /// What was found for a request.
 #[derive(Debug)]
 pub(crate) enum Looked {
-    /// The response.
-    Hit(StatusCode, HeaderMap, Option<Bytes>),
+    /// The response, with its reason phrase where that is not the usual one.
+    Hit((StatusCode, Option<ReasonPhrase>), HeaderMap, Option<Bytes>),
     /// Nothing; varnishd is asked, and ghost whether its response may be hot.
     Asks(Box<Asking>),
     /// Nothing; the key of the request has this hash.
@@ -141,7 +142,7 @@ impl Hot {
             let mut head = entry.head(look.now);
             if is_unmodified {
                 head.remove(header::CONTENT_LENGTH);
-                return Some(Looked::Hit(StatusCode::NOT_MODIFIED, head, None));
+                return Some(Looked::Hit((StatusCode::NOT_MODIFIED, None), head, None));
             }
             let has_body = look.method != Method::HEAD && !entry.body.is_empty();
             let body = has_body.then(|| entry.body.clone());

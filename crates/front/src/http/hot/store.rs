@@ -108,10 +108,10 @@ impl Store {
         self.hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In the place of one of the same key and variant, if there is one.
-    pub(crate) fn insert(&self, entry: Entry, now: Instant) {
+    /// In the place of one of the same key and variant, if there is one. False where it is too large.
+    pub(crate) fn insert(&self, mut entry: Entry, now: Instant) -> bool {
         if entry.bytes > self.most / 4 {
-            return;
+            return false;
         }
         let mut hand = self.lock();
         let set = self.set(entry.name.hash);
@@ -122,7 +122,15 @@ impl Store {
             .or_else(|| set.places.iter().position(|place| place.load().is_none()))
             .or_else(|| taken(&|old| old.is_over(now)));
         let place = match place {
-            Some(place) => place,
+            Some(place) => {
+                // Clients that read slowly hold the body. They all hold the same one while it is the same.
+                if let Some(old) = set.places[place].load().as_deref()
+                    && old.body == entry.body
+                {
+                    entry.body = old.body.clone();
+                }
+                place
+            }
             None => {
                 self.evicted.fetch_add(1, Ordering::Relaxed);
                 // The first that was not used; else the first of all, and the others have a chance less.
@@ -141,6 +149,7 @@ impl Store {
             );
             looked += 1;
         }
+        true
     }
 
     /// Under the lock.
@@ -190,5 +199,41 @@ impl Store {
             let _hand = self.lock();
             self.sweep(set, &goes, false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use page::Page;
+
+    use super::super::entry::{Name, Times};
+    use super::*;
+
+    fn entry(page: &Page, body: &[u8]) -> Entry {
+        let name = Name { hash: 7, gzip: false, key: b"key".as_slice().into() };
+        let (parts, ()) = http::Response::new(()).into_parts();
+        let now = Instant::now();
+        let times = Times { asked: now, read: now, ttl: Duration::from_secs(60) };
+        Entry::new((name, [].into()), page.stamp(&[]), (&parts, false), body, times).unwrap()
+    }
+
+    /// A client that reads slowly holds what it was given. A renewal must not make it one more copy for each.
+    #[test]
+    fn a_renewed_object_keeps_the_bytes_of_its_body() {
+        let (page, _file) = Page::sealed().unwrap();
+        let store = Store::new(1 << 20);
+        let body = |store: &Store| {
+            let found = store.find(7, false, |_| true).unwrap();
+            found.as_ref().unwrap().body.clone()
+        };
+        assert!(store.insert(entry(&page, b"body"), Instant::now()));
+        let held = body(&store);
+        assert!(store.insert(entry(&page, b"body"), Instant::now()));
+        assert_eq!(body(&store).as_ptr(), held.as_ptr());
+        assert_eq!(store.entries(), 1);
+        assert!(store.insert(entry(&page, b"news"), Instant::now()));
+        assert_eq!(body(&store), &b"news"[..]);
     }
 }

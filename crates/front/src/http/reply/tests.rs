@@ -206,3 +206,24 @@ async fn plain_answers_are_read_as_hyper_reads_them() {
         }
     }
 }
+
+/// An origin that sends a body after 204. The reactor does not know of it yet when the connection is taken again.
+#[tokio::test]
+async fn what_follows_an_answer_without_a_body_is_not_the_next_answer() {
+    use std::io::{Read as _, Write as _};
+    for (is_head, answer) in [(false, "204 No Content"), (false, "304 Not Modified"), (true, "200 OK")] {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let key = Key::new(listener.local_addr().unwrap(), None);
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut origin = listener.accept().unwrap().0;
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        assert!(origin.read(&mut [0; 64]).unwrap() > 0);
+        write!(origin, "HTTP/1.1 {answer}\r\nContent-Length: 4\r\n\r\n").unwrap();
+        let (parts, reply) = Reply::read(stream, key, is_head, |_| {}).await.unwrap();
+        assert!(reply.is_over() && answer.starts_with(parts.status.as_str()));
+        origin.write_all(b"body").unwrap();
+        // Not a sleep of tokio's: the reactor must not turn.
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(crate::http::pool::take_plain(&key).is_none(), "{answer}");
+    }
+}
