@@ -124,7 +124,7 @@ test-conformance-report: setup ## The whole suite, standard channel, and its off
 	scripts/test conformance --report
 
 bless: ## Regenerate golden files, schemas, CRDs and deploy/00-prereqs.yaml
-	INSTA_UPDATE=always $(CARGO) test -p translate -p source
+	INSTA_UPDATE=always $(CARGO) test -p translate -p workload -p source
 	BLESS=1 $(CARGO) test -p api
 	scripts/generate prereqs
 	scripts/generate docs

@@ -10,9 +10,11 @@ use std::io;
 use std::sync::Arc;
 
 use model::ghost::Config;
+use model::notice::{Notice, each_once};
 use model::routing::{Route, Routing, Vhost};
+use resolve::{EndpointIndex, Resolved, resolve_hosts};
 use router::Router;
-use translate::{EndpointIndex, Notice, Resolved, packing, resolve_hosts};
+use sha2::{Digest, Sha256};
 
 /// Fewer hosts are written as a whole: the file is small.
 const LEAST_HOSTS: usize = 64;
@@ -63,7 +65,8 @@ impl GhostBase {
     pub(crate) const PREFIX: &str = "ghost-base-";
 
     fn new(bytes: Arc<[u8]>, router: Arc<Router>) -> Self {
-        let name = format!("{}{}.json", Self::PREFIX, &packing::hash("", &bytes)[..16]);
+        let hash: String = Sha256::digest(&bytes)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("{}{hash}.json", Self::PREFIX);
         Self { name: name.into(), bytes, router }
     }
 }
@@ -395,11 +398,6 @@ impl Written {
         let before = self.notices.iter().filter(|(name, _)| stays(name)).flat_map(|(_, notices)| notices);
         each_once(before.chain(resolved.notices()))
     }
-}
-
-fn each_once<'n>(notices: impl Iterator<Item = &'n Notice>) -> Vec<Notice> {
-    let mut seen = HashSet::new();
-    notices.filter(|notice| seen.insert(*notice)).cloned().collect()
 }
 
 /// Does a route of this host, or a mirror of one, lead to one of these Services?

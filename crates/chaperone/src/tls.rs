@@ -9,9 +9,10 @@ use std::time::Duration;
 use certificate::{Authorities, Pair, Pem};
 use model::ghost::Group;
 use model::names::{ANY_HOST, socket_parts};
+use model::notice::{Notice, Severity};
 use model::routing::Routing;
 use model::{Listener, ListenerTls, SubjectAltName, TlsHost};
-use translate::{Notice, Severity, TlsGroups, tls_key};
+use resolve::{TlsGroups, tls_key};
 
 use crate::{limits, streams};
 

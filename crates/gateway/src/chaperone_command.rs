@@ -21,10 +21,10 @@ use model::ghost::Config;
 use model::names::certificate_keys;
 use model::routing::Routing;
 use model::{Version, check_version};
+use resolve::EndpointIndex;
 use source::files::Files;
 use source::kubernetes::{EndpointSlices, Pod, Scope, Signal, Store, never_same};
 use tokio::sync::watch;
-use translate::EndpointIndex;
 
 use crate::cli::ChaperoneArguments;
 use crate::external::Externals;

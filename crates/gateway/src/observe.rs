@@ -133,7 +133,7 @@ impl ObserveArguments {
     }
 
     async fn log(&self, to: &str, gateway: &str, source: &Source) -> anyhow::Result<()> {
-        let query = translate::log_query(None);
+        let query = translate::pods::log_query(None);
         let out = match to {
             "json" | "ncsa" => LogFile::stdout(),
             file => LogFile::open(file).with_context(|| file.to_owned())?,
@@ -257,7 +257,7 @@ pub(crate) struct AccessLogArguments {
 }
 
 pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<ExitCode> {
-    let query = translate::log_query(arguments.vsl_query.as_deref());
+    let query = translate::pods::log_query(arguments.vsl_query.as_deref());
     let mut all = log::arguments(Some(&query));
     all.extend(arguments.varnishncsa);
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;

@@ -21,9 +21,10 @@ use chaperone::{
 };
 use dashboard::Board;
 use model::ghost::Config;
+use resolve::EndpointIndex;
 use source::files::{Files, Loaded};
 use tokio::sync::watch;
-use translate::{EndpointIndex, GatewayPlan, Infra, Key, Notice};
+use translate::{GatewayPlan, Infra, Key, Notice};
 
 use crate::cli::ServeArguments;
 use crate::compile_vcl::refused_arguments;

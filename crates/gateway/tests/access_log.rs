@@ -9,7 +9,7 @@ use std::{fs, thread};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use translate::workload::{LOGGING_CONTAINER, Options, objects};
+use workload::{LOGGING_CONTAINER, Options, objects};
 
 use crate::support::processes::{children, is_alive, name};
 use crate::support::{

@@ -16,6 +16,7 @@ mod limits;
 pub mod matches;
 mod miss;
 pub mod names;
+pub mod notice;
 mod paths;
 mod report;
 pub mod routing;

@@ -12,6 +12,10 @@ pub const DEFAULT_CLASS_ANNOTATION: &str = "ingressclass.kubernetes.io/is-defaul
 pub const VARNISH_SERVICE_ANNOTATION: &str = "ingress.varnish-cache.org/varnish-svc";
 /// On a Service: it is a Varnish Service.
 pub const VARNISH_SERVICE_LABEL: (&str, &str) = ("app", "varnish-ingress");
+/// The label by which an EndpointSlice belongs to a Service of its namespace.
+pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// The API group of the Gateway API.
+pub const GATEWAY_API_GROUP: &str = "gateway.networking.k8s.io";
 /// The API group of our own resources.
 pub const API_GROUP: &str = "gateway.varnish-software.com";
 /// SHA-256 over what varnishd or its pod needs at start.

@@ -19,8 +19,8 @@ use model::names::INFRA_HASH_ANNOTATION;
 use model::routing::Routing;
 use serde_json::json;
 use tokio::sync::watch;
-use translate::workload::{self, Access, Objects};
-use translate::{GatewayPlan, Key, packing, tls_secrets};
+use translate::{GatewayPlan, Key};
+use workload::{Access, Objects, packing, tls_secrets};
 
 use crate::Error;
 use crate::apply::Ledger;

@@ -91,7 +91,7 @@ impl Default for Metrics {
         );
         registry.register(
             "translation_seconds",
-            "Time to translate everything",
+            "Time of one translation",
             metrics.translation_seconds.clone(),
         );
         registry.register("apply_seconds", "Time to bring one Gateway", metrics.apply_seconds.clone());
@@ -103,7 +103,7 @@ impl Default for Metrics {
         );
         registry.register(
             "last_translation_timestamp_seconds",
-            "When everything was last translated",
+            "Time of the last translation",
             metrics.last_translation.clone(),
         );
         Self { registry, ..metrics }

@@ -10,7 +10,8 @@ use source::kubernetes::{Cluster, Unreadable};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use translate::status::{ACCEPTED, RESOLVED_REFS, UNSUPPORTED_FIELDS};
-use translate::{Condition, Key, RouteStatus, Snapshot, Statuses, Translation, packing, workload};
+use translate::{Condition, Key, RouteStatus, Snapshot, Statuses, Translation};
+use workload::packing;
 
 use crate::events::Events;
 use crate::gateway::{Actor, Work, written};

@@ -23,8 +23,8 @@ use model::matches::{PathMatch, priority};
 use model::names::ANY_HOST;
 use model::routing::{Route, Routing, Vhost};
 
-pub use self::made::OWNER_KIND;
-pub(crate) use self::made::{Made, owner};
+pub(crate) use self::made::Made;
+pub use self::made::{OWNER_KIND, owner};
 pub(crate) use self::options::Options;
 
 use self::class::Ours;

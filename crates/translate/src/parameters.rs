@@ -2,6 +2,9 @@
 
 mod hot_objects;
 mod limits;
+pub mod pods;
+pub(crate) mod quantity;
+pub mod storage;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -21,10 +24,10 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::pods::Workload;
 use crate::infra::HotObjects;
 use crate::snapshot::{Key, Snapshot};
 use crate::varnishd_args;
-use crate::workload::{Workload, settings, storage};
 
 /// The kind that parametersRefs may name.
 const KIND: &str = "GatewayClassParameters";
@@ -188,7 +191,7 @@ impl<'a> Parameters<'a> {
         problems.extend(refused.into_iter().map(|argument| format!("varnishdExtraArgs: {argument}")));
         let mut varnishd_args = storage::arguments(
             layers.field(|spec| spec.storage.as_ref()),
-            settings::memory_limit(layers),
+            pods::memory_limit(layers),
             &mut problems,
         );
         varnishd_args.extend(extra_args);
@@ -200,7 +203,7 @@ impl<'a> Parameters<'a> {
             hot_objects: hot_objects::hot_objects(
                 layers,
                 arrangement.http_in_front,
-                settings::memory_limit(layers),
+                pods::memory_limit(layers),
                 &mut problems,
             ),
             tls_limits: tls_limits(layers, &mut problems),

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use resolve::{EndpointIndex, resolve};
 use serde_json::{Value, json};
-use translate::{Condition, EndpointIndex, Key, Snapshot, Translation, resolve, translate};
+use translate::{Condition, Key, Snapshot, Translation, translate};
 
 /// Routes by namespace, name, hostname and rules; the first is the oldest.
 fn translated(routes: &[(&str, &str, &str, Value)]) -> Translation {

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use resolve::{EndpointIndex, resolve};
 use serde_json::json;
-use translate::{EndpointIndex, Key, Snapshot, resolve, translate};
+use translate::{Key, Snapshot, translate};
 
 const COUNT: usize = 10_000;
 

@@ -187,7 +187,7 @@ fn what_is_made_of_changes_decides_and_tells_like_what_is_made_anew() {
             }
             let (ghost, notices) = make(&mut files, &world, &mut index, step % 7 == 6);
             let fresh_index = EndpointIndex::new(world.slices.iter().map(AsRef::as_ref));
-            let (mut config, expected) = translate::resolve(&world.routing, &fresh_index);
+            let (mut config, expected) = resolve::resolve(&world.routing, &fresh_index);
             finish(&mut config);
             let fresh = Router::compile(&config).unwrap().router;
             // What is written says the same, for ghost and for the next start.

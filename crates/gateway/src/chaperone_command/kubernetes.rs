@@ -15,10 +15,11 @@ use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
 use model::Report;
 use model::routing::{Routing, Vhost};
+use resolve::{EndpointIndex, TlsGroups};
 use serde_json::json;
 use source::kubernetes::{Pod, Stored};
 use tokio::sync::watch;
-use translate::{EndpointIndex, TlsGroups, packing, workload};
+use workload::packing;
 
 pub(super) use self::kept::Kept;
 use self::kept::KeptConfiguration;

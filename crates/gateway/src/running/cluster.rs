@@ -17,9 +17,10 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use model::names::{CONTROLLER_NAME, GATEWAY_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL, socket_parts};
 use model::routing::Routing;
+use resolve::{EndpointIndex, TlsGroups, resolve, resolve_tls};
 use router::Router;
 use serde::de::DeserializeOwned;
-use translate::{EndpointIndex, TlsGroups, packing, resolve, resolve_tls, workload};
+use workload::packing;
 
 use self::top::Watched;
 use super::qualified;

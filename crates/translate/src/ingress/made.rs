@@ -18,7 +18,6 @@ use super::options::port;
 use crate::listener::GATEWAY_API_GROUP;
 use crate::parameters::{self, Reference};
 use crate::snapshot::{Key, Snapshot};
-use crate::workload;
 
 /// The kind of who owns what such a Gateway owns.
 pub const OWNER_KIND: &str = "IngressClass";
@@ -54,7 +53,7 @@ impl Made {
 }
 
 /// Was this Gateway made for an IngressClass?
-pub(crate) fn owner(gateway: &Gateway) -> Option<&OwnerReference> {
+pub fn owner(gateway: &Gateway) -> Option<&OwnerReference> {
     gateway.metadata.owner_references.iter().flatten().find(|owner| owner.kind == OWNER_KIND)
 }
 

@@ -99,8 +99,8 @@ pub(super) fn own<'a>(
         let namespace = ingress.namespace.as_str();
         let owner = hosts.get(host).or_else(|| hosts.get(&wildcard(host)?));
         let narrowed = below.get(&(namespace, host.clone())).filter(|_| owner.is_none());
-        let stranger = routing.vhosts.get(host).and_then(|vhost| stranger(vhost, namespace));
-        let why = match (owner, stranger) {
+        let foreign = routing.vhosts.get(host).and_then(|vhost| foreign(vhost, namespace));
+        let why = match (owner, foreign) {
             _ if host == ANY_HOST => None,
             (_, Some(route)) => Some(format!("which is that of HTTPRoute {route}")),
             (Some(owner), _) if owner.namespace != namespace => {

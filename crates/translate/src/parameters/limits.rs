@@ -10,7 +10,7 @@ use api::{LimitParameters, ProxyProtocolMode};
 use model::{ClientLimits, ProxyProtocol};
 
 use super::{Layers, network};
-use crate::workload::quantity;
+use crate::parameters::quantity;
 
 /// Why the front does not carry HTTP, and what to do.
 pub(super) const NEEDS_FRONT: &str = "since varnishd owns the plain HTTP ports: set dataPath: Auto and remove userVCLConfigMapRef, logging \

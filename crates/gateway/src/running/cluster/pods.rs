@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, Pod as KubernetesPo
 use kube::Api;
 use model::Report;
 use model::names::{GATEWAY_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL};
-use translate::workload;
 
 use super::{Cluster, of};
 use crate::api_server::{self, is_absent, is_forbidden};

@@ -6,11 +6,11 @@ use gateway_api::gateways::Gateway;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
 use model::names::{
-    CONTROLLER_LABEL, GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY, MANAGED_BY_LABEL,
+    CONTROLLER_LABEL, GATEWAY_API_GROUP, GATEWAY_NAME_LABEL, GATEWAY_NAMESPACE_LABEL, MANAGED_BY,
+    MANAGED_BY_LABEL,
 };
 
 use super::Options;
-use crate::listener::GATEWAY_API_GROUP;
 
 type Map = BTreeMap<String, String>;
 
@@ -20,7 +20,7 @@ pub(super) struct Owner<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     uid: &'a str,
-    /// Of a Gateway that nobody wrote: its IngressClass.
+    /// Of a Gateway without an object of its own: its IngressClass.
     class: Option<&'a OwnerReference>,
     /// Who serves it, unless it is the default controller.
     controller: Option<&'a str>,
@@ -36,7 +36,7 @@ impl<'a> Owner<'a> {
             namespace: metadata.namespace.as_deref().unwrap_or_default(),
             name: metadata.name.as_deref().unwrap_or_default(),
             uid: metadata.uid.as_deref().unwrap_or_default(),
-            class: crate::ingress::owner(gateway),
+            class: translate::ingress_class_of(gateway),
             controller: options.controller.as_deref(),
             labels: infrastructure.and_then(|infrastructure| infrastructure.labels.as_ref()),
             annotations: infrastructure.and_then(|infrastructure| infrastructure.annotations.as_ref()),
@@ -60,7 +60,7 @@ impl<'a> Owner<'a> {
         labels.extend(self.labels.cloned().unwrap_or_default());
         labels.extend(self.pod_labels());
         labels.insert(GATEWAY_NAMESPACE_LABEL.to_owned(), self.namespace.to_owned());
-        // The operator finds by it what it has made: nobody else may say something there.
+        // The operator finds by it what it has made: users may not set it.
         match self.controller {
             Some(controller) => drop(labels.insert(CONTROLLER_LABEL.to_owned(), controller.to_owned())),
             None => drop(labels.remove(CONTROLLER_LABEL)),

@@ -1,4 +1,10 @@
-//! The second half of translation: Services become endpoints, routing.json becomes ghost.json.
+//! The second half of translation, for the data plane: Services become endpoints, routing.json becomes ghost.json.
+//!
+//! Takes the routing that `translate` made, and the EndpointSlices that the caller watches. A pure function, as `translate` is: no
+//! clock, no async, no IO. The chaperone and `serve` call it for each change of endpoints; `check` and `explain` call it once.
+
+mod endpoints;
+mod external;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -8,14 +14,17 @@ use model::names::is_udp_socket;
 use model::routing::{self, Routing};
 use model::{RouteKind, TlsBackend};
 
-use crate::endpoints::{EndpointIndex, Found, Transport};
-use crate::notice::{Notice, each_once};
+use model::notice::{Notice, each_once};
+
+pub use crate::endpoints::EndpointIndex;
+use crate::endpoints::{Found, Transport};
+pub use crate::external::external_slice;
 
 /// Replaces every Service by its endpoints, and tells which Services have none. The same input gives the same bytes.
 pub fn resolve(routing: &Routing, endpoints: &EndpointIndex) -> (Config, Vec<Notice>) {
     let hosts = routing.vhosts.iter().map(|(name, host)| (name.as_str(), host));
     let resolved = resolve_hosts(routing, hosts, endpoints);
-    let notices = each_once(resolved.notices().cloned().collect());
+    let notices = each_once(resolved.notices());
     (resolved.config, notices)
 }
 
@@ -51,7 +60,7 @@ pub fn resolve_hosts<'a>(
             same_as: vhost.same_as.clone(),
         };
         if !resolver.notices.is_empty() {
-            all.insert(host.to_owned(), each_once(std::mem::take(&mut resolver.notices)));
+            all.insert(host.to_owned(), each_once(&std::mem::take(&mut resolver.notices)));
         }
         (host.to_owned(), resolved)
     });
@@ -69,7 +78,7 @@ pub fn resolve_hosts<'a>(
         trace_sampling: routing.trace_sampling.filter(|_| !routing.http_in_front),
         front_trace_sampling: routing.trace_sampling.filter(|_| routing.http_in_front),
         paths: routing.paths,
-        // Whoever writes the base knows its name.
+        // The writer of the base knows its name.
         base: None,
         removed: routing.removed.clone(),
         vhosts,
@@ -101,7 +110,7 @@ pub fn resolve_tls(routing: &Routing, endpoints: &EndpointIndex) -> (TlsGroups, 
         let without = if is_udp_socket(&listener.socket) { Without::Dropped } else { Without::Closed };
         groups.insert(listener.socket.clone(), resolver.raw_groups(&listener.backends, without));
     }
-    (groups, each_once(resolver.notices))
+    (groups, each_once(&resolver.notices))
 }
 
 /// What is asked of the index: namespace, Service, port and port name; and for whom.
@@ -119,11 +128,8 @@ enum Without {
 }
 
 impl Without {
-    fn of(kind: RouteKind) -> Self {
-        Self::Status(match kind {
-            RouteKind::HttpRoute => 500,
-            RouteKind::Ingress | RouteKind::GrpcRoute => 503,
-        })
+    fn for_requests(kind: RouteKind) -> Self {
+        Self::Status(kind.status_without_backend())
     }
 
     fn transport(self) -> Transport {
@@ -218,7 +224,8 @@ impl<'a> Resolver<'a> {
         let namespace = entry.namespace.as_deref().unwrap_or_default();
         let port =
             entry.port.map_or_else(|| entry.port_name.clone().unwrap_or_default(), |port| port.to_string());
-        let asked = (namespace, service, entry.port, entry.port_name.as_deref(), Without::of(entry.kind));
+        let asked =
+            (namespace, service, entry.port, entry.port_name.as_deref(), Without::for_requests(entry.kind));
         let backends = self.backends(asked, weight);
         let name = Some(format!("{namespace}/{service}:{port}"));
         let tls = entry.backend_tls.clone();
@@ -229,8 +236,13 @@ impl<'a> Resolver<'a> {
 
     /// Requests are served whether or not a mirror has endpoints.
     fn mirror(&mut self, from: &'a routing::Mirror, kind: RouteKind) -> Mirror {
-        let asked =
-            (&*from.namespace, &*from.service, from.port, from.port_name.as_deref(), Without::of(kind));
+        let asked = (
+            &*from.namespace,
+            &*from.service,
+            from.port,
+            from.port_name.as_deref(),
+            Without::for_requests(kind),
+        );
         let port =
             from.port.map_or_else(|| from.port_name.clone().unwrap_or_default(), |port| port.to_string());
         let group = Group {
@@ -257,7 +269,7 @@ impl<'a> Resolver<'a> {
         match found {
             Ok(endpoints) => endpoints.clone(),
             Err(notice) => {
-                // Where no request goes, nobody misses the endpoints.
+                // Without requests, missing endpoints do no harm.
                 if weight > 0 {
                     self.notices.push(notice.clone());
                 }

@@ -1,19 +1,18 @@
-//! The Kubernetes objects that run one Gateway.
+//! The Kubernetes objects that run one Gateway, and its configuration as they hold it: [`packing`] for routing.json in ConfigMaps,
+//! [`tls_secrets`] for certificates in Secrets.
 //!
-//! Takes a Gateway and its plan; gives typed objects, complete, as they are to be applied. Guarantees that the same input
+//! Takes a Gateway and its plan; returns typed objects, complete, ready to be applied. Guarantees that the same input
 //! gives the same bytes, and that the pod template changes only with what pods need at their start: neither routes,
 //! certificates and listeners of the front, which change live, nor replicas and the Service. Never asks the cluster anything.
 
 mod access;
 mod deployment;
-mod embedded;
-pub(crate) mod logging;
+mod logging;
 mod metadata;
+pub mod packing;
 mod ports;
-pub(crate) mod quantity;
 mod service;
-pub(crate) mod settings;
-pub(crate) mod storage;
+pub mod tls_secrets;
 
 use gateway_api::gateways::Gateway;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -22,18 +21,14 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde::Serialize;
 
-pub use self::access::binding_name;
-pub use self::settings::{DisruptionBudget, Logging, ServiceSettings, Workload};
-use crate::{GatewayPlan, tls_secrets};
+use translate::pods::CONTAINER;
+pub use translate::pods::{LOGGING_CONTAINER, check_name};
+use translate::{GatewayPlan, storage};
 
-/// The container that runs chaperone and varnishd.
-pub const CONTAINER: &str = "chaperone";
-/// The container that writes the log of requests.
-pub const LOGGING_CONTAINER: &str = "logging";
+pub use self::access::binding_name;
+
 /// The ClusterRole that is bound in other namespaces, unless the options name another.
 pub const CHAPERONE_CLUSTER_ROLE: &str = "varnish-gateway-chaperone";
-/// Kubernetes allows no longer label, and no longer name of a Service.
-const LONGEST_NAME: usize = 63;
 
 /// What the operator decides for all Gateways.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +102,7 @@ pub fn access(gateway: &Gateway, plan: &GatewayPlan, options: &Options) -> Acces
 }
 
 /// The objects of `gateway`. `None`: parameters are missing, or no listener is valid, so that there is nothing to listen
-/// on. Then nothing is to be made, and what is there stays as it is: neither address nor cache is lost for a slip.
+/// on. Then nothing is made, and what is there stays as it is: neither address nor cache is lost for a slip.
 pub fn objects(gateway: &Gateway, plan: &GatewayPlan, options: &Options) -> Option<Objects> {
     let settings = plan.workload.as_ref()?;
     let infra = plan.infra.as_ref()?;
@@ -126,21 +121,6 @@ pub fn objects(gateway: &Gateway, plan: &GatewayPlan, options: &Options) -> Opti
         pod_disruption_budget: deployment::disruption_budget(&owner, settings),
         role_bindings,
     })
-}
-
-/// Whether objects can be named after a Gateway of this name; if not, what to do. The API server takes longer names for a
-/// Gateway than for a Service.
-pub fn check_name(gateway: &str) -> Result<(), String> {
-    let problem = if gateway.len() > LONGEST_NAME {
-        format!("has {} characters, and a Service may have {LONGEST_NAME}", gateway.len())
-    } else if gateway.contains('.') {
-        "holds a dot, which a Service may not have".to_owned()
-    } else if !gateway.starts_with(|c: char| c.is_ascii_lowercase()) {
-        "does not begin with a letter, as a Service must".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(format!("The name {gateway} {problem}: give the Gateway another name"))
 }
 
 /// The storages of the pods' varnishd, with their sizes, for people. `None` where there is nothing to run.
@@ -198,21 +178,6 @@ mod tests {
             "gw-varnish-tls-9999999",
         ] {
             assert_eq!(tls_secret_number("gw", other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn a_name_that_no_service_may_have_is_refused() {
-        for good in ["gw", "gateway-conformance-infra", "a1"] {
-            assert_eq!(check_name(good), Ok(()));
-        }
-        for (bad, part) in [
-            ("a".repeat(64).as_str(), "has 64 characters"),
-            ("shop.example", "holds a dot"),
-            ("1st", "begin with a letter"),
-        ] {
-            let message = check_name(bad).unwrap_err();
-            assert!(message.contains(part) && message.contains("another name"), "{message}");
         }
     }
 }

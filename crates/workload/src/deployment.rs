@@ -17,21 +17,16 @@ use model::names::INFRA_HASH_ANNOTATION;
 
 use super::metadata::Owner;
 use super::ports::Ports;
-use super::settings::Workload;
 use super::{CONTAINER, Options, admin_secret, logging, storage};
-use crate::infra::{HotObjects, Infra, sha256};
+use translate::pods::{PRIVATE_VOLUME, TOKEN_VOLUME, Workload};
+use translate::{HotObjects, Infra, sha256};
 
 pub(super) const WORK_VOLUME: &str = "gateway-work";
 pub(super) const WORK_DIR: &str = "/var/run/varnish";
 /// varnishd's `-n`, as the chaperone makes it.
 pub(super) const VARNISHD_DIR: &str = "/var/run/varnish/varnishd";
 pub(super) const VARNISHD_FOLDER: &str = "varnishd";
-/// Private keys that the chaperone keeps for a restart: in memory, mounted into no other container. Its path is the one
-/// that the chaperone derives from `WORK_DIR`.
-pub(super) const PRIVATE_VOLUME: &str = "gateway-private";
 const PRIVATE_DIR: &str = "/var/run/varnish-private";
-/// The token of the ServiceAccount reads the Secrets with the private keys, so only the chaperone's container has it.
-pub(super) const TOKEN_VOLUME: &str = "gateway-token";
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// What the API server asks for where it mounts tokens by itself.
 const TOKEN_SECONDS: i64 = 3607;
@@ -69,7 +64,7 @@ pub(super) fn deployment(
     Deployment {
         metadata: owner.own(),
         spec: Some(DeploymentSpec {
-            // Absent, so that whoever scales the Deployment keeps the number.
+            // Absent, so that an autoscaler or a user that scales the Deployment keeps the number.
             replicas: settings.replicas,
             revision_history_limit: Some(HISTORY),
             selector: owner.selector(),
@@ -95,7 +90,7 @@ pub(super) fn disruption_budget(owner: &Owner<'_>, settings: &Workload) -> Optio
             min_available: budget.min_available.clone(),
             max_unavailable: budget.max_unavailable.clone(),
             selector: Some(owner.selector()),
-            // A pod that serves nothing must not stand in the way of a node that is to be emptied.
+            // A pod that serves nothing must not prevent the draining of a node.
             unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
         }),
         status: None,

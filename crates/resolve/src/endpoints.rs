@@ -8,11 +8,10 @@ use std::sync::{Arc, Weak};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use model::ghost::Endpoint;
 
-use crate::notice::Notice;
+use model::names::SERVICE_NAME_LABEL;
+use model::notice::Notice;
 
-/// The label by which an EndpointSlice belongs to a Service of its namespace.
-pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
-/// On slices that stand for a name: the name. Empty: nobody has looked it up.
+/// On slices that stand for a name: the name. Empty: it was not looked up yet.
 pub(crate) const EXTERNAL_NAME_ANNOTATION: &str = "gateway.varnish-software.com/external-name";
 
 /// The ready endpoints of all Services. A Service has as many slices as it needs: for more than a hundred pods, for
@@ -33,7 +32,7 @@ pub(crate) struct Slices {
     slices: Vec<Slice>,
     /// About slices and addresses that cannot be used.
     pub(crate) notices: Vec<Notice>,
-    /// The name that the addresses are of. Empty: nobody has looked it up.
+    /// The name that the addresses are of. Empty: it was not looked up yet.
     pub(crate) external_name: Option<String>,
 }
 
@@ -69,7 +68,7 @@ impl Transport {
     }
 }
 
-/// The endpoints of one port, or what stands in the way of there being any.
+/// The endpoints of one port, or why there are none.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Endpoints(Vec<Endpoint>),
@@ -158,7 +157,7 @@ impl EndpointIndex {
         self
     }
 
-    /// With the ports of this machine that are the gateway's own, and trust whoever connects by loopback: no route leads to them.
+    /// With the ports of this machine that are the gateway's own, and trust clients on loopback: no route leads to them.
     pub fn refusing(mut self, own: impl IntoIterator<Item = u16>) -> Self {
         self.own.extend(own);
         self

@@ -1,5 +1,5 @@
 //! `workload/<situation>.in.yaml` holds manifests; the `.out.snap` beside it, the Kubernetes objects of its Gateways and
-//! what their parameters are told. `make bless` writes the latter anew: read the difference as if it were code.
+//! the problems of their parameters. `make bless` writes the latter again: read the difference as if it were code.
 
 #![allow(clippy::unwrap_used, reason = "whatever goes wrong here must fail the test")]
 
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use model::names::INFRA_HASH_ANNOTATION;
 use serde::Serialize;
-use translate::workload::{Objects, Options, objects};
 use translate::{Key, Snapshot, translate};
+use workload::{Objects, Options, objects};
 
 #[test]
 fn every_case_gives_the_objects_that_its_snapshot_says() {
@@ -148,7 +148,8 @@ fn a_gateway_without_a_valid_listener_gets_no_objects() {
 #[test]
 fn an_https_listener_is_in_the_service_and_rolls_no_pods() {
     let made = |https: bool| {
-        let mut snapshot = read_text(include_str!("golden/gateway-https-and-http.in.yaml"));
+        let mut snapshot =
+            read_text(include_str!("../../translate/tests/golden/gateway-https-and-http.in.yaml"));
         let (key, gateway) = snapshot.gateways.iter_mut().next().unwrap();
         let key = key.clone();
         if !https {
@@ -257,8 +258,8 @@ endpoints: [{}]"#,
     let snapshot = read_text(&text);
     let key = Key::new("infra", "shop");
     let plan = &translate(&snapshot).gateways[&key];
-    let index = translate::EndpointIndex::new(snapshot.endpoint_slices.values().map(AsRef::as_ref));
-    let ghost = serde_json::to_string(&translate::resolve(&plan.routing, &index).0).unwrap();
+    let index = resolve::EndpointIndex::new(snapshot.endpoint_slices.values().map(AsRef::as_ref));
+    let ghost = serde_json::to_string(&resolve::resolve(&plan.routing, &index).0).unwrap();
     assert!(ghost.contains("10.99.0.19"), "{ghost}");
     let pod = objects(&snapshot.gateways[&key], plan, &options()).unwrap().deployment.spec.unwrap();
     let volumes = pod.template.spec.unwrap().volumes.unwrap();

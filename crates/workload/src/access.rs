@@ -15,7 +15,7 @@ const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 pub(super) fn service_account(owner: &Owner<'_>) -> ServiceAccount {
     ServiceAccount {
         metadata: owner.own(),
-        // The pods ask for their token themselves; nobody else who uses this account gets one unasked.
+        // The pods ask for their token themselves; no other user of this account gets one unasked.
         automount_service_account_token: Some(false),
         ..ServiceAccount::default()
     }

@@ -4,8 +4,8 @@
 
 use model::names::{CONTROLLER_LABEL, controller_label};
 use translate::snapshot::Controllers;
-use translate::workload::{Options, objects};
 use translate::{Key, Snapshot, translate};
+use workload::{Options, objects};
 
 const MANIFESTS: &str = r#"
 apiVersion: gateway.networking.k8s.io/v1

@@ -1,4 +1,4 @@
-//! What has no status to stand in, yet somebody should hear of.
+//! Messages about objects that have no status to hold them.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,13 +24,11 @@ pub struct Notice {
 }
 
 impl Notice {
-    pub(crate) fn warning(object: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn warning(object: impl Into<String>, message: impl Into<String>) -> Self {
         Self { object: object.into(), severity: Severity::Warning, message: message.into() }
     }
-}
 
-impl Notice {
-    pub(crate) fn info(object: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn info(object: impl Into<String>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Info, ..Self::warning(object, message) }
     }
 }
@@ -42,7 +40,7 @@ impl fmt::Display for Notice {
 }
 
 /// The same notices in the same order, without repetition.
-pub(crate) fn each_once(notices: Vec<Notice>) -> Vec<Notice> {
+pub fn each_once<'n>(notices: impl IntoIterator<Item = &'n Notice>) -> Vec<Notice> {
     let mut seen = HashSet::new();
-    notices.into_iter().filter(|notice| seen.insert(notice.clone())).collect()
+    notices.into_iter().filter(|notice| seen.insert(*notice)).cloned().collect()
 }

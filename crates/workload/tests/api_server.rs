@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 use translate::translate;
-use translate::workload::{Options, objects};
+use workload::{Options, objects};
 
 /// Whether it was done, and what kubectl said.
 fn kubectl(arguments: &[&str], input: &str) -> (bool, String) {

@@ -16,7 +16,7 @@ const LEAST: u64 = 16 * MIB;
 const TRANSIENT: &str = "Transient";
 
 /// The storages that the user wants. If one of them cannot be had as it stands, all are left out: with fewer than the user
-/// thinks of, objects would go where nobody expects them.
+/// thinks of, objects would go to unexpected places.
 pub(crate) fn arguments(
     storages: Option<&Vec<StorageParameters>>,
     memory_limit: Option<u64>,
@@ -63,7 +63,7 @@ fn argument(storage: &StorageParameters) -> Result<(String, u64), String> {
     }
     let size = bytes(&storage.size)
         .filter(|size| *size > 0)
-        .ok_or_else(|| format!("size `{}` is no size: write it as 512Mi or 20Gi", storage.size))?;
+        .ok_or_else(|| format!("size `{}` is not valid: write it as 512Mi or 20Gi", storage.size))?;
     let text = varnish_size(size);
     match (storage.kind, storage.path.as_deref()) {
         (StorageType::Malloc, None) => Ok((format!("{name}=malloc,{text}"), size)),
@@ -89,13 +89,13 @@ pub(crate) fn default_transient(memory_limit: Option<u64>) -> String {
 }
 
 /// Does one of these arguments name the storage of what is not kept?
-pub(crate) fn names_transient(varnishd_args: &[String]) -> bool {
+pub fn names_transient(varnishd_args: &[String]) -> bool {
     let value = |argument: &String| argument.strip_prefix("-s").unwrap_or(argument).trim_start().to_owned();
     varnishd_args.iter().any(|argument| value(argument).starts_with("Transient="))
 }
 
 /// Does one of these arguments name another storage?
-pub(crate) fn names_cache(varnishd_args: &[String]) -> bool {
+pub fn names_cache(varnishd_args: &[String]) -> bool {
     let mut rest = varnishd_args.iter();
     while let Some(argument) = rest.next() {
         let value = match argument.strip_prefix("-s") {
@@ -119,7 +119,7 @@ fn share(memory_limit: Option<u64>, eighths: u64, without_limit: u64) -> u64 {
 }
 
 /// The storages that a pod's varnishd has, for people: `main: malloc, 512m; disk: file /cache/varnish.bin, 20g`.
-pub(crate) fn told(varnishd_args: &[String], defaults: [&str; 2]) -> String {
+pub fn told(varnishd_args: &[String], defaults: [&str; 2]) -> String {
     let arguments: Vec<&str> =
         varnishd_args.windows(2).filter(|pair| pair[0] == "-s").map(|pair| pair[1].as_str()).collect();
     let tell = |argument: &str| {
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_said_and_left_out() {
         for (bad, part) in [
-            (storage(StorageType::Malloc, "256m", None), "`256m` is no size"),
+            (storage(StorageType::Malloc, "256m", None), "`256m` is not valid"),
             (storage(StorageType::Malloc, "2Gi", None), "more than resources.limits.memory (1g)"),
             (storage(StorageType::Malloc, "1Mi", Some("/x")), "only type file has a path"),
             (storage(StorageType::File, "1Mi", None), "needs a path"),

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use model::ghost::Config;
 use model::routing::Routing;
+use resolve::{EndpointIndex, resolve};
 use router::Router;
 use serde_json::json;
-use translate::{EndpointIndex, Key, Snapshot, packing, resolve, translate};
+use translate::{Key, Snapshot, translate};
+use workload::packing;
 
 const COUNT: usize = 5000;
 const HOSTS: usize = 5;

@@ -35,10 +35,10 @@ const PLAIN_LIMIT: usize = 128 * 1024;
 const CHANGED_LIMIT: usize = 48 * 1024;
 /// A ConfigMap takes 1 MiB.
 const PART_LIMIT: usize = 700 * 1024;
-/// Nobody's routing.json: what claims to unpack to more is refused.
+/// Larger than any routing.json: what claims to unpack to more is refused.
 const LARGEST: u64 = 512 * 1024 * 1024;
 
-/// How one routing.json is to be stored.
+/// How one routing.json is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Packed {
     /// `routing.json`.

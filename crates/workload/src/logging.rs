@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::LOGGING_CONTAINER;
 use super::deployment::{VARNISHD_DIR, VARNISHD_FOLDER, WORK_VOLUME, locked_down};
-use super::settings::Logging;
+use translate::pods::{Logging, log_query};
 
 /// For images of others. With `-j` a number that is not known is 0, and any other value is empty.
 const JSON_FORMAT: &str = concat!(
@@ -30,15 +30,6 @@ pub(super) fn varnishd_arguments(logging: &Logging) -> Vec<&'static str> {
         LogMode::VarnishlogJson | LogMode::Varnishncsa => {
             vec!["-p", "vsl_mask=+Timestamp,+ReqAcct,+VCL_call,+VCL_return"]
         }
-    }
-}
-
-/// The same transactions, without those of ghost's own loopback socket.
-pub fn log_query(given: Option<&str>) -> String {
-    let ours = r#"not (ReqStart[3] eq "ghost-reload" or BereqURL ~ "^/.varnish-ghost/")"#;
-    match given {
-        Some(given) => format!("({given}) and {ours}"),
-        None => ours.to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::names::{ADMIN_PORT, HEALTH_PORT, socket_parts};
 use model::routing::Routing;
 
-use crate::infra::{Infra, Socket};
+use translate::{Infra, Socket};
 
 #[derive(Debug)]
 pub(super) struct Ports<'a> {

@@ -10,15 +10,24 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Serialize;
 
-use super::deployment::{PRIVATE_VOLUME, TOKEN_VOLUME};
-use super::{embedded, quantity, storage};
-use crate::parameters::Layers;
+use super::{Layers, embedded, quantity, storage};
 
-/// What varnishd's container asks for where nobody says anything: little, so that many Gateways fit on a small node.
+/// The container that runs chaperone and varnishd.
+pub const CONTAINER: &str = "chaperone";
+/// The container that writes the log of requests.
+pub const LOGGING_CONTAINER: &str = "logging";
+/// Private keys that the chaperone keeps for a restart: in memory, mounted into no other container. Its path is the one
+/// that the chaperone derives from `WORK_DIR`.
+pub const PRIVATE_VOLUME: &str = "gateway-private";
+/// The token of the ServiceAccount reads the Secrets with the private keys, so only the chaperone's container has it.
+pub const TOKEN_VOLUME: &str = "gateway-token";
+/// Kubernetes allows no longer label, and no longer name of a Service.
+const LONGEST_NAME: usize = 63;
+/// What varnishd's container asks for by default: little, so that many Gateways fit on a small node.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "20m"), ("memory", "128Mi")];
 
 /// Volumes and mounts of the gateway itself begin so.
-pub(crate) const OWN_PREFIX: &str = "gateway-";
+const OWN_PREFIX: &str = "gateway-";
 /// Folders that are the gateway's own.
 const OWN_FOLDERS: [&str; 5] = [
     "/var/run/varnish",
@@ -28,16 +37,16 @@ const OWN_FOLDERS: [&str; 5] = [
     "/etc/varnish-gateway",
 ];
 /// Containers that are the gateway's own.
-const OWN_CONTAINERS: [&str; 2] = [super::CONTAINER, super::LOGGING_CONTAINER];
+const OWN_CONTAINERS: [&str; 2] = [CONTAINER, LOGGING_CONTAINER];
 
-/// Everything that parameters say about a Gateway's objects in the cluster. Of no account outside of one.
+/// The settings of a Gateway's objects in the cluster. Unused outside of one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Workload {
     /// The operator's own choice where absent.
     pub image: Option<String>,
     #[serde(skip_serializing_if = "is_usual_engine", serialize_with = "engine")]
     pub engine: Engine,
-    /// Nobody writes it where absent.
+    /// Not written where absent.
     pub replicas: Option<i32>,
     pub resources: ResourceRequirements,
     /// What `-s` says in a pod whose arguments have none.
@@ -75,7 +84,7 @@ impl Workload {
 
 impl Logging {
     /// Our own program, which is in our own image, and has a form of its own.
-    pub(super) fn is_ours(&self) -> bool {
+    pub fn is_ours(&self) -> bool {
         match self.mode {
             LogMode::Json => true,
             LogMode::VarnishlogJson => self.format.is_none() && self.image.is_none(),
@@ -192,7 +201,7 @@ fn resources(layers: Layers<'_>, problems: &mut Vec<String>) -> ResourceRequirem
         && quantity::bytes(&memory.0).is_none()
     {
         problems.push(format!(
-            "resources.limits.memory: `{}` is no size that the cache could be made to fit: write it as 512Mi or 2Gi",
+            "resources.limits.memory: `{}` is not a valid size: write it as 512Mi or 2Gi",
             memory.0
         ));
     }
@@ -202,7 +211,7 @@ fn resources(layers: Layers<'_>, problems: &mut Vec<String>) -> ResourceRequirem
 fn replicas(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<i32> {
     let replicas = *layers.field(|spec| spec.replicas.as_ref())?;
     if replicas < 0 {
-        problems.push(format!("replicas: {replicas} is no number of pods: write 0 or more (it is left out)"));
+        problems.push(format!("replicas: {replicas} is not valid: write 0 or more (the field is ignored)"));
         return None;
     }
     Some(replicas)
@@ -383,5 +392,64 @@ fn service(layers: Layers<'_>, problems: &mut Vec<String>) -> ServiceSettings {
                 TrafficPolicy::Local => "Local",
             }),
         addresses: Vec::new(),
+    }
+}
+
+/// The same transactions, without those of ghost's own loopback socket.
+pub fn log_query(given: Option<&str>) -> String {
+    let ours = r#"not (ReqStart[3] eq "ghost-reload" or BereqURL ~ "^/.varnish-ghost/")"#;
+    match given {
+        Some(given) => format!("({given}) and {ours}"),
+        None => ours.to_owned(),
+    }
+}
+
+/// Whether objects can be named after a Gateway of this name; if not, what to do. The API server takes longer names for a
+/// Gateway than for a Service.
+pub fn check_name(gateway: &str) -> Result<(), UnfitName> {
+    let name = || gateway.to_owned();
+    if gateway.len() > LONGEST_NAME {
+        return Err(UnfitName::TooLong { name: name() });
+    }
+    if gateway.contains('.') {
+        return Err(UnfitName::Dot { name: name() });
+    }
+    if !gateway.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return Err(UnfitName::NoLetter { name: name() });
+    }
+    Ok(())
+}
+
+/// Why a Service cannot have the name of a Gateway.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnfitName {
+    #[error(
+        "The name {name} has {} characters, and a Service may have {LONGEST_NAME}: give the Gateway another name",
+        name.len()
+    )]
+    TooLong { name: String },
+    #[error("The name {name} contains a dot, which a Service may not have: give the Gateway another name")]
+    Dot { name: String },
+    #[error("The name {name} does not begin with a letter, as a Service must: give the Gateway another name")]
+    NoLetter { name: String },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_service_may_have_is_refused() {
+        for good in ["gw", "gateway-conformance-infra", "a1"] {
+            assert_eq!(check_name(good), Ok(()));
+        }
+        for (bad, part) in [
+            ("a".repeat(64).as_str(), "has 64 characters"),
+            ("shop.example", "contains a dot"),
+            ("1st", "begin with a letter"),
+        ] {
+            let message = check_name(bad).unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("another name"), "{message}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::metadata::Owner;
 use super::ports::Ports;
-use super::settings::{ServiceSettings, Workload};
+use translate::pods::{ServiceSettings, Workload};
 
 pub(super) fn service(owner: &Owner<'_>, settings: &Workload, ports: &Ports<'_>) -> Service {
     let ServiceSettings {
