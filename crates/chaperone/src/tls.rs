@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use certificate::{Authorities, Pair, Pem};
 use model::ghost::Group;
+use model::host::HostPattern;
 use model::names::{ANY_HOST, socket_parts};
 use model::notice::{Notice, Severity};
 use model::routing::Routing;
@@ -287,18 +288,8 @@ fn names_of(routing: &Routing, port: u16) -> impl Iterator<Item = Option<&str>> 
 
 /// Does another listener, and not our own, take this host?
 fn goes_before(other: Option<&str>, own: Option<&str>, host: &str) -> bool {
-    let specific = |name: Option<&str>| match name {
-        None => 0,
-        Some(name) if name.starts_with("*.") => name.len(),
-        Some(_) => usize::MAX,
-    };
-    let covers = other.is_some_and(|other| {
-        other == host
-            || other.strip_prefix('*').is_some_and(|parent| {
-                host.strip_prefix('*').unwrap_or(host).ends_with(parent) && host.len() > parent.len()
-            })
-    });
-    covers && specific(other) > specific(own)
+    let (other, own) = (HostPattern::of_optional(other), HostPattern::of_optional(own));
+    other.contains(HostPattern::new(host)) && other.closeness() > own.closeness()
 }
 
 /// Its names are refused, and not another listener's to take. Was there any that is served?

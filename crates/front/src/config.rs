@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use certificate::Pair;
 use model::TlsOptions;
+use model::host::{HostPattern, normal};
 
 use crate::{Backends, ClientValidation, ProxyProtocol, Stream};
 
@@ -125,6 +126,12 @@ pub enum Action {
 }
 
 impl Host {
+    /// The names that it is for.
+    pub fn pattern(&self) -> HostPattern {
+        let pattern = HostPattern::new(&normal(self.hostname.as_deref().unwrap_or_default())).owned();
+        if self.one_label { pattern.of_one_label() } else { pattern }
+    }
+
     /// A host of an HTTPS listener.
     pub fn terminate(hostname: Option<String>, certificates: Vec<Arc<Pair>>) -> Self {
         Self { action: Action::Terminate { certificates }, ..Self::refuse(hostname) }

@@ -84,7 +84,7 @@ pub struct Router {
     /// By socket, the positions of its listeners by the hostname that they ask for.
     pub(crate) sockets: HashMap<Box<[u8]>, HostTable<u32>, RandomState>,
     /// By socket with TLS listeners beside: does one of these take the hostname, and not one of ours?
-    pub(crate) strangers: HashMap<Box<[u8]>, HostTable<bool>, RandomState>,
+    pub(crate) tls_names: HashMap<Box<[u8]>, HostTable<bool>, RandomState>,
     /// Files of the seeds' form name no listeners: there a route without sockets is for every socket.
     pub(crate) other: Option<u32>,
     pub(crate) timeouts: Timeouts,
@@ -276,8 +276,8 @@ impl Router {
 
     /// Does a TLS listener take it, whose connections do not come here?
     fn is_a_strangers(&self, socket: &[u8], host: &[u8]) -> bool {
-        !self.strangers.is_empty()
-            && self.strangers.get(socket).and_then(|listeners| listeners.get(host)).is_some_and(|is| *is)
+        !self.tls_names.is_empty()
+            && self.tls_names.get(socket).and_then(|listeners| listeners.get(host)).is_some_and(|is| *is)
     }
 
     pub(crate) fn listener_for(&self, socket: &[u8], host: &[u8]) -> Option<&ListenerTable> {
