@@ -417,11 +417,9 @@ fn answer(request: &At<'_>, decision: &Decision<'_>) -> String {
         }
         // Which of the groups it is, chance decides.
         Action::Forward { .. } | Action::NoBackend | Action::Unavailable => {
-            let (none, invalid) = match rule.kind() {
-                RouteKind::Ingress => (503, "an invalid backend"),
-                RouteKind::HttpRoute => (500, "an invalid backendRef"),
-                RouteKind::GrpcRoute => (503, "an invalid backendRef"),
-            };
+            let none = rule.kind().status_without_backend();
+            let of_ingress = rule.kind() == RouteKind::Ingress;
+            let invalid = if of_ingress { "an invalid backend" } else { "an invalid backendRef" };
             let total: u64 = rule.groups().iter().map(|g| u64::from(g.weight())).sum();
             let groups = rule.groups().iter().filter(|g| g.weight() > 0).map(|group| {
                 let name = group.name();

@@ -113,6 +113,11 @@ impl RouteKind {
         [Self::HttpRoute, Self::Ingress, Self::GrpcRoute].into_iter().find(|kind| kind.name() == name)
     }
 
+    /// The status of a response where a rule has no backend to ask.
+    pub fn status_without_backend(self) -> u16 {
+        if self == Self::HttpRoute { 500 } else { 503 }
+    }
+
     /// Most routes are: it is not written.
     pub fn is_http_route(&self) -> bool {
         *self == Self::HttpRoute

@@ -59,9 +59,9 @@ pub enum TooLong {
 }
 
 fn no_backend(rule: &Rule) -> Action {
-    match rule.kind() {
-        RouteKind::HttpRoute => Action::NoBackend,
-        RouteKind::Ingress | RouteKind::GrpcRoute => Action::Unavailable,
+    match rule.kind().status_without_backend() {
+        500 => Action::NoBackend,
+        _ => Action::Unavailable,
     }
 }
 

@@ -57,9 +57,8 @@ pub(crate) enum Fate {
 fn identity(from: &ghost::Route) -> String {
     // Both kinds may have the same name.
     let kind = match from.kind {
-        RouteKind::HttpRoute => "",
-        RouteKind::Ingress => "Ingress ",
-        RouteKind::GrpcRoute => "GRPCRoute ",
+        RouteKind::HttpRoute => String::new(),
+        other => format!("{} ", other.name()),
     };
     if let Some(name) = &from.rule_name {
         return format!("{kind}{}#{name}", from.route_name);

@@ -13,7 +13,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::names::is_udp_socket;
 use model::routing::{Mirror, Route, Routing};
-use model::{ExternalName, ExternalNames, ExternalPort, RouteKind, TlsBackend};
+use model::{ExternalName, ExternalNames, ExternalPort, TlsBackend};
 
 use crate::attach::gateway_of;
 use crate::gateway::Gateway;
@@ -175,11 +175,7 @@ impl Judge<'_> {
     }
 
     fn write_route(&mut self, route: &mut Route, told: &mut Told) {
-        let (kind, status) = match route.kind {
-            RouteKind::HttpRoute => ("HTTPRoute", 500),
-            RouteKind::GrpcRoute => ("GRPCRoute", 500),
-            RouteKind::Ingress => ("Ingress", 503),
-        };
+        let (kind, status) = (route.kind.name(), route.kind.status_without_backend());
         let (name, rule) = (route.route_name.clone(), route.rule_index);
         let mut tell = |fault: Fault, effect: String| {
             let message = format!("spec.rules[{rule}]: {} ({effect})", fault.message);
