@@ -18,6 +18,7 @@ mod miss;
 pub mod names;
 pub mod notice;
 mod paths;
+pub mod proxy_protocol;
 mod report;
 pub mod routing;
 pub mod stats;

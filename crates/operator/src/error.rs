@@ -13,6 +13,8 @@ pub enum Error {
     #[error("{0}")]
     Name(String),
     #[error("{0}")]
+    Secret(#[from] varnishadm::Error),
+    #[error("{0}")]
     Json(#[from] serde_json::Error),
     #[error("{0}")]
     Packing(#[from] workload::packing::Error),

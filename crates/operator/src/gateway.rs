@@ -374,7 +374,7 @@ impl Actor {
                 let secret = match self.secret.get() {
                     Some(secret) => secret.clone(),
                     None => {
-                        let new = random_secret()?;
+                        let new = varnishadm::Secret::generate()?.as_bytes().to_vec();
                         self.secret.get_or_init(|| new).clone()
                     }
                 };
@@ -462,14 +462,4 @@ pub(crate) fn written(owned: &Owned, key: &Key, gateway: &Gateway, entry: &str) 
     let is_ours = is_made_by_us(&map.metadata) && gateway_of(map.as_ref()).as_ref() == Some(key);
     let text = map.data.as_ref()?.get(entry)?;
     (is_owned && is_ours).then(|| text.as_str().into())
-}
-
-/// For varnishd's CLI, which nobody outside of the pod can reach.
-fn random_secret() -> Result<Vec<u8>, Error> {
-    use std::io::Read;
-    let mut bytes = [0_u8; 32];
-    let mut random = std::fs::File::open("/dev/urandom").map_err(|e| Error::Name(e.to_string()))?;
-    random.read_exact(&mut bytes).map_err(|e| Error::Name(e.to_string()))?;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{hex}\n").into_bytes())
 }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use model::matches::{PathMatch, PathMatchType};
+use model::matches::{self, PathMatch, PathMatchType};
 use model::{Paths, RouteKind, ghost};
 
 use crate::cache::Cache;
@@ -212,21 +212,8 @@ impl Rule {
 impl Rule {
     /// `PathPrefix /shop, method GET, header x-version`
     pub fn conditions(&self) -> String {
-        let kind = match self.path.kind {
-            PathMatchType::Exact => "Exact",
-            PathMatchType::PathPrefix => "PathPrefix",
-            PathMatchType::RegularExpression => "RegularExpression",
-        };
-        let mut all = format!("{kind} {}", self.path.value);
-        if let Some(method) = &self.method {
-            all.push_str(&format!(", method {method}"));
-        }
-        for header in &self.headers {
-            all.push_str(&format!(", header {}", header.name));
-        }
-        for param in &self.query_params {
-            all.push_str(&format!(", query parameter {}", param.name));
-        }
-        all
+        let headers = self.headers.iter().map(|header| header.name.to_string());
+        let query_params = self.query_params.iter().map(|param| param.name.to_string());
+        matches::in_words(&self.path, self.method.as_deref(), headers, query_params)
     }
 }
