@@ -17,7 +17,7 @@ use front::{SessionKey, Write};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use local_http::client;
 use model::invalidation::{Invalidation, MOST_AT_ONCE, Order};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
@@ -220,16 +220,13 @@ async fn send(
     [greeting, signature]: &[String; 2],
 ) -> Result<StatusCode, Failed> {
     let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::post(PATH)
         .header(hyper::header::HOST, address.to_string())
         .header(hyper::header::CONNECTION, "close")
         .header(GREETING, greeting)
         .header(SIGNATURE, signature)
         .body(Full::new(body))?;
-    // It ends with the sender.
-    tokio::spawn(connection);
-    Ok(sender.send_request(request).await?.status())
+    Ok(client::exchange(stream, request, LARGEST_ANSWER).await?.status())
 }
 
 /// Why does not matter: the peer is not told.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::Request;
 use hyper::http::request::Builder;
-use hyper_util::rt::TokioIo;
+use local_http::client;
 use model::invalidation::{Order, Outcomes};
 use model::names::{
     CONTROL_HOST, CONTROL_TOKEN_HEADER, DRAIN_PATH, ERROR_HEADER, IN_USE_PATH, INVALIDATE_PATH, RELOAD_PATH,
@@ -128,22 +128,17 @@ async fn exchange(
 ) -> Result<Answer, String> {
     let text = |e: &dyn fmt::Display| e.to_string();
     let stream = UnixStream::connect(&control.socket).await.map_err(|e| text(&e))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| text(&e))?;
-    let driver = tokio::spawn(connection);
     let request = request
         .header("Host", CONTROL_HOST)
         .header(CONTROL_TOKEN_HEADER, &*control.token)
         .header("Connection", "close")
         .body(Full::new(body))
         .map_err(|e| text(&e))?;
-    let response = sender.send_request(request).await.map_err(|e| text(&e))?;
+    let response = client::exchange(stream, request, largest).await.map_err(|e| text(&e))?;
     let ok = response.status().is_success();
     let error =
         response.headers().get(ERROR_HEADER).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
-    let body = Limited::new(response.into_body(), largest).collect().await.map_err(|e| text(&e))?;
-    driver.abort();
-    Ok((ok, error, body.to_bytes()))
+    Ok((ok, error, response.into_body()))
 }
 
 fn parse(body: &[u8]) -> Option<GhostStatus> {

@@ -1,4 +1,4 @@
-//! A stream whose reader may not stall for ever: whoever takes nothing gives his place to others.
+//! A stream whose reader may not stall for ever: a client that takes no bytes for too long is disconnected.
 
 use std::io;
 use std::pin::Pin;
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_takes_nothing_is_left() {
+    async fn a_client_that_takes_nothing_is_disconnected() {
         let (ours, mut theirs) = duplex(8);
         let mut ours = Patient::new(ours, Duration::from_secs(1));
         ours.write_all(b"12345678").await.unwrap();
