@@ -90,7 +90,7 @@ fn find_routes(gateways: &[Arc<Watched>], wanted: &str, limit: usize, offset: us
         let traffic = lock(&watched.traffic);
         for row in found.rows.iter_mut().filter(|row| row.gateway == watched.name) {
             let kind = RouteKind::named(&row.kind).unwrap_or_default();
-            row.traffic = traffic.of(&(kind, row.route.clone(), row.rule));
+            row.traffic = traffic.columns(&(kind, row.route.clone(), row.rule));
         }
     }
     found

@@ -147,7 +147,7 @@ impl Traffic {
         self.total.columns()
     }
 
-    pub(crate) fn of(&self, rule: &Rule) -> Option<Columns> {
+    pub(crate) fn columns(&self, rule: &Rule) -> Option<Columns> {
         self.rules.get(rule).map(Series::columns)
     }
 
@@ -344,10 +344,10 @@ mod tests {
         let point = traffic.total.over(1);
         assert_eq!((point.rate, point.hits, point.mean), (20.0, Some(0.5), Some(3.0)));
         assert_eq!(point.p95, Some(4.8));
-        assert_eq!(traffic.of(&rule("a/b")).unwrap().rate, [20.0]);
+        assert_eq!(traffic.columns(&rule("a/b")).unwrap().rate, [20.0]);
         // A new child counts from zero; a rule that is new has no past.
         traffic.take(Some(&sample(at(3), &[("a/b", 4), ("a/c", 1)])));
-        assert_eq!(traffic.of(&rule("a/b")).unwrap().rate, [20.0, 4.0]);
+        assert_eq!(traffic.columns(&rule("a/b")).unwrap().rate, [20.0, 4.0]);
         let busy: Vec<_> = traffic.busiest(1, 10).into_iter().map(|(rule, _)| rule.1.as_str()).collect();
         assert_eq!(busy, ["a/b", "a/c"]);
         // One that goes takes its numbers along; what is left is no news.

@@ -423,7 +423,7 @@ impl Reader<'_> {
             }
             Endpoints::Cluster(slices) => {
                 let Some(routing) = &self.routing else { return };
-                self.slices = slices.of(&routing.service_namespaces()).await;
+                self.slices = slices.of_namespaces(&routing.service_namespaces()).await;
                 let unlisted = slices.unlisted();
                 // A namespace that we may not read must not hold back the others.
                 self.knows_endpoints |= unlisted.iter().all(|(_, is_forbidden)| *is_forbidden);

@@ -49,7 +49,7 @@ pub(crate) async fn ban(arguments: BanArguments, log: LogFormat) -> anyhow::Resu
 async fn run(mut wanted: Wanted, target: Target, log: LogFormat) -> anyhow::Result<ExitCode> {
     wanted.hostname = wanted.hostname.map(|host| host.to_ascii_lowercase());
     if let Err(why) = wanted.check() {
-        return Ok(misuse(&why));
+        return Ok(misuse(&why.to_string()));
     }
     match target::find_to_change(&target)? {
         Found::Serve(dir) => local::run(&wanted, &target, &dir, log).await,
@@ -67,7 +67,7 @@ async fn run(mut wanted: Wanted, target: Target, log: LogFormat) -> anyhow::Resu
 
 impl Wanted {
     /// What the API server would refuse is refused for `serve`, too.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), invalidation::Invalid> {
         invalidation::check(&self.invalidation())
     }
 

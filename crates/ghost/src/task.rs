@@ -114,7 +114,7 @@ impl Task {
         &self.table
     }
 
-    pub(crate) fn decision(&self) -> Option<&Decision<'static>> {
+    pub(crate) fn decision(&self) -> Option<&Decision<'_>> {
         self.decision.as_ref()
     }
 

@@ -192,7 +192,7 @@ impl Actor {
         ledger: &mut Ledger,
     ) -> Result<(), Error> {
         let Work { gateway, plan } = work.as_ref();
-        workload::check_name(&self.key.name).map_err(Error::Name)?;
+        workload::check_name(&self.key.name).map_err(|e| Error::Name(e.to_string()))?;
         let nothing = Runtime::new(generation(work));
         // Without parameters the routing is not what its owner wants; without VCL, access rules may be missing. Where both are
         // known from before, routes and certificates go on changing.

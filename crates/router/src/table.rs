@@ -210,9 +210,9 @@ impl Router {
                 // As among listeners: names with certificates of their own are each other's strangers.
                 let below =
                     self.base.as_ref().and_then(|base| base.router.listeners[at].certificates.as_ref());
-                match certificates.of(host.as_bytes(), below) {
+                match certificates.set_of(host.as_bytes(), below) {
                     None => return Decision::not_found(Some(&table.listener)),
-                    of_host if of_host != certificates.of(name.as_bytes(), below) => {
+                    of_host if of_host != certificates.set_of(name.as_bytes(), below) => {
                         return Decision::misdirected(Some(&table.listener));
                     }
                     _ => {}

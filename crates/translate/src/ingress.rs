@@ -51,7 +51,7 @@ pub(crate) fn translate(
     let mut patterns = Meter::new(MOST_BYTES_OF_ROUTES);
     for one in &ours {
         let generation = one.object.metadata.generation.unwrap_or_default();
-        let taken = varnishes.of(one).and_then(|varnish| {
+        let taken = varnishes.choose(one).and_then(|varnish| {
             let gateway = gateways.get(&varnish).ok_or_else(|| gone(&varnish))?;
             let merged = merged.entry(varnish.clone()).or_default();
             let taken = merged.take(one, gateway, snapshot, &mut patterns);

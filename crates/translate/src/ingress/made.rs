@@ -89,7 +89,7 @@ fn meant(
         }
     };
     let key = Key::new(namespace.unwrap_or(&snapshot.ingress_settings.namespace), &class_key.name);
-    workload::check_name(&key.name).map_err(|_| {
+    pods::check_name(&key.name).map_err(|_| {
         format!(
             "asks for a Service of the class's name, which {} cannot be: use up to 63 lower-case letters, digits and `-`",
             key.name

@@ -51,7 +51,7 @@ pub(super) async fn of_gateway(
         return Ok(pods.collect());
     };
     let pods = pods.iter().map(|pod| {
-        let name = of(&pod.metadata.name).to_owned();
+        let name = text(&pod.metadata.name).to_owned();
         let (current, refused, since, engine) = told(reports.remove(&name));
         let ready = is_ready(pod);
         Pod { ready, current: current && ready, refused, trouble: trouble(pod), since, engine, name }
