@@ -187,7 +187,7 @@ impl Feed {
         Ok(())
     }
 
-    /// A new child reads the file: it must be the one that was good, whoever wrote to it since. Where it is, nothing is written:
+    /// A new child reads the file: it must be the one that was good, even if it was changed since. If it is, nothing is written:
     /// a full directory must not keep a child from starting.
     pub(crate) async fn restore(&self) -> Result<(), Error> {
         let Some(good) = &self.good_ghost else { return Ok(()) };
@@ -205,7 +205,7 @@ impl Feed {
         self.ghost_config.with_file_name(&*base.name)
     }
 
-    /// ghost serves it: nobody asks for other bases any more.
+    /// ghost serves it: other bases are no longer needed.
     async fn is_good(&mut self, ghost: &Ghost) {
         let before = self.good_ghost.replace(ghost.clone());
         let base = ghost.base.as_ref();

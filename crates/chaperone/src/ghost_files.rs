@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 /// Fewer hosts are written as a whole: the file is small.
 const LEAST_HOSTS: usize = 64;
 
-/// What ghost reads, and the router that is made of it: the front's, and that of whoever explains decisions.
+/// The file that ghost reads, and the router that is made of it, for the front and for `explain`.
 #[derive(Debug, Clone)]
 pub struct Ghost {
     /// Of ghost.json.
@@ -111,7 +111,7 @@ fn prints(hosts: &BTreeMap<String, Vhost>, hasher: &RandomState) -> Box<[u64]> {
     hosts.values().map(|host| print(host, hasher)).collect()
 }
 
-/// Of what the host says. Nobody who does not know the keys of the hasher finds two hosts with the same.
+/// A hash of what the host says. Without the keys of the hasher, nobody can construct two hosts with the same.
 fn print(host: &Vhost, hasher: &RandomState) -> u64 {
     struct Hashing<H>(H);
     impl<H: std::hash::Hasher> io::Write for Hashing<H> {
@@ -392,7 +392,7 @@ impl Written {
         Some(Changes { hosts: changed, removed })
     }
 
-    /// What is to be told of hosts that have not changed, and of those that have.
+    /// The notices of hosts that have not changed, and of those that have.
     fn notices_with(&self, resolved: &Resolved, changes: &Changes<'_>) -> Vec<Notice> {
         let stays = |name: &String| !changes.hosts.contains(name.as_str()) && !changes.removed.contains(name);
         let before = self.notices.iter().filter(|(name, _)| stays(name)).flat_map(|(_, notices)| notices);

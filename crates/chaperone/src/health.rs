@@ -160,7 +160,7 @@ mod tests {
     async fn a_socket_that_takes_connections_and_says_nothing_is_not_ready() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("control.sock");
-        // The kernel takes the connection, and nobody answers.
+        // The kernel takes the connection, and no process answers.
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let control = reload::Control { socket: socket.into(), token: "".into() };
         let state = State { serving: true, control: Some(control), ..State::default() };

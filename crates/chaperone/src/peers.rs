@@ -44,6 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const OLDEST: u64 = 60;
 const MOST_PEERS: usize = 256;
 const LARGEST: usize = 1 << 20;
+/// Of a peer's response, of which the status alone counts.
+const LARGEST_ANSWER: usize = 64 << 10;
 /// Of writes in one message, the last one excepted. JSON may double what they take, and one write has less than 128 KiB.
 const MOST_BYTES: usize = LARGEST / 4;
 /// Messages that are carried out at once; others wait, or are refused with their connection.
@@ -222,7 +224,6 @@ async fn send(
     let stream = TcpStream::connect(address).await?;
     let request = Request::post(PATH)
         .header(hyper::header::HOST, address.to_string())
-        .header(hyper::header::CONNECTION, "close")
         .header(GREETING, greeting)
         .header(SIGNATURE, signature)
         .body(Full::new(body))?;

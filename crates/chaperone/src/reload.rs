@@ -55,7 +55,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LARGEST_ANSWER: usize = 1 << 20;
 /// Half a kilobyte for each of 100,000 rules.
 const LARGEST_STATS: usize = 64 << 20;
-/// Whoever looks at numbers looks again soon.
+/// A reader of numbers asks again soon.
 const PATIENCE_FOR_STATS: Duration = Duration::from_secs(5);
 
 /// Makes ghost read its file again.
@@ -131,7 +131,6 @@ async fn exchange(
     let request = request
         .header("Host", CONTROL_HOST)
         .header(CONTROL_TOKEN_HEADER, &*control.token)
-        .header("Connection", "close")
         .body(Full::new(body))
         .map_err(|e| text(&e))?;
     let response = client::exchange(stream, request, largest).await.map_err(|e| text(&e))?;

@@ -171,7 +171,7 @@ async fn send_all<T, S: IntoIterator<Item = Value>>(
                 tally.spans_dropped.fetch_add(count, Ordering::Relaxed);
                 if !std::mem::replace(&mut failing, true) {
                     let endpoint = &collector.exporter.endpoint;
-                    tracing::warn!("spans are not taken by {endpoint}, and dropped: {why}");
+                    tracing::warn!("{endpoint} does not accept spans, and they are dropped: {why}");
                 }
             }
         }
@@ -201,7 +201,6 @@ async fn exchange(
     let mut request = Request::post(&endpoint.path)
         .header("Host", endpoint.authority())
         .header("Content-Type", "application/json")
-        .header("Connection", "close")
         .body(Full::new(Bytes::from(body)))
         .map_err(|e| text(&e))?;
     for (name, value) in headers {

@@ -47,7 +47,7 @@ impl Pairs {
         self.add_tls_listeners(&mut front, routing, groups, &backends, bind, &mut notices);
         add_http_listeners(&mut front, routing, bind);
         streams::add(&mut front, routing, groups, bind, &mut notices);
-        // Where clients cannot be checked, there is no HTTPS: nobody comes in unchecked. TLSRoutes ask for nothing.
+        // Where client certificates cannot be checked, there is no HTTPS: no client gets in unchecked. TLSRoutes do not check any.
         for (port, validation) in &routing.client_validation {
             match client_validation(routing, validation) {
                 Ok(validation) => drop(front.client_validation.insert(*port, validation)),
@@ -84,7 +84,7 @@ impl Pairs {
             let options = listener.tls.as_ref().map(|tls| tls.options.clone()).unwrap_or_default();
             let mut hosts = Vec::new();
             let own = listener.hostname.as_deref();
-            // The most specific listener of the port takes a name, whoever else has a route for it.
+            // The most specific listener of the port takes a name, even if another listener has a route for it.
             let is_ours = |host: &&TlsHost| {
                 !names_of(routing, port).any(|other| goes_before(other, own, &host.hostname))
             };
@@ -361,7 +361,7 @@ fn without_pair(listener: &str, host: Option<&String>, names: &[String]) -> Opti
     Some(warning(
         format!("listener {listener}{host}"),
         format!(
-            "is not served, for want of a certificate: put a good pair into Secret {}",
+            "is not served, because it has no valid certificate: put a certificate and its key into Secret {}",
             names.join(" or ")
         ),
     ))
@@ -501,7 +501,9 @@ mod tests {
         assert_eq!(config.listeners, []);
         assert_eq!(
             texts(&notices),
-            ["listener a is not served, for want of a certificate: put a good pair into Secret d/a"]
+            [
+                "listener a is not served, because it has no valid certificate: put a certificate and its key into Secret d/a"
+            ]
         );
     }
 

@@ -1,8 +1,8 @@
-//! Secrets of one start: by them ghost knows who speaks to it.
+//! Secrets of one start: ghost accepts orders from the processes that know them.
 
 use std::sync::Arc;
 
-/// 256 random bits as text. Empty where there is no randomness to be had: an empty one opens nothing.
+/// 256 random bits as text. Empty where the operating system gives none: ghost accepts no empty token.
 pub(crate) fn generate() -> Arc<str> {
     let text = varnishadm::random_text();
     text.inspect_err(|e| tracing::error!("cannot read /dev/urandom: {e}")).unwrap_or_default().into()

@@ -163,7 +163,7 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
             Ok(read) => read,
             Err(why) => return answer::error(StatusCode::INTERNAL_SERVER_ERROR, &why),
         };
-        // Not held meanwhile: whoever reports must not wait for us.
+        // Not held meanwhile: reporters must not wait for us.
         let state = watched.state.borrow().clone();
         let names = names::of_front(&state.configuration.tls);
         let arrangement = arrangement(&state.configuration.tls);

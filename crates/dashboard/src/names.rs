@@ -111,8 +111,11 @@ pub fn of_routing(routing: &Routing) -> Vec<Name> {
 }
 
 fn answer(what: &str, groups: &[String], route: Option<String>) -> Goes {
-    let to =
-        if groups.is_empty() { "nobody (the connection is closed)".to_owned() } else { groups.join(" or ") };
+    let to = if groups.is_empty() {
+        "no backend (the connection is closed)".to_owned()
+    } else {
+        groups.join(" or ")
+    };
     Goes::ByTlsRoute { route, answer: format!("{what} {to}") }
 }
 

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 struct Server {
     board: Arc<Board>,
-    /// `None`: whoever reaches the socket is our own user.
+    /// `None`: every client of the socket is our own user.
     door: Option<Arc<Door>>,
     streams: Arc<Semaphore>,
     scrapes: Arc<Scrapes>,

@@ -56,7 +56,7 @@ impl Config {
         tcp.chain(self.datagrams.iter().map(|listener| listener.socket.as_str()))
     }
 
-    /// Opens the sockets of listeners on other ports than their own. Clients and origins are told of the listeners' own.
+    /// Opens the sockets of listeners on other ports than their own. Clients and origins see the listeners' own ports.
     pub fn open_on(&mut self, port_of: impl Fn(u16) -> u16) {
         for listener in &mut self.listeners {
             listener.port = port_of(listener.port);
@@ -121,7 +121,7 @@ pub enum Action {
     Http,
     /// One of the endpoints gets the bytes as they come, whatever they are. The port has this one host.
     Relay(Stream),
-    /// The listener takes the name, and no route does: refused as a name that nobody has.
+    /// The listener takes the name, and no route does: refused as an unknown name.
     Refuse,
 }
 

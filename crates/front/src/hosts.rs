@@ -1,4 +1,4 @@
-//! The name that a client asks for → what to do with it.
+//! The name that a client asks for in its TLS handshake → what to do with it.
 
 use std::collections::BTreeMap;
 

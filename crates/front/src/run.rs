@@ -259,7 +259,7 @@ impl Ports {
                     Arc::new(self.terminator()?.server(certificates, http, validation, &host.options)?);
                 if carries_http { Service::Https(server) } else { Service::Terminate(server) }
             }
-            // What the endpoints speak is not known here, and nobody could tell them what a client has shown.
+            // What the endpoints speak is not known here, and there is no way to pass on what a client has shown.
             Action::Forward { certificates, backends } => {
                 let server = self.terminator()?.server(certificates, &[], None, &host.options)?;
                 Service::Forward(Arc::new(server), Arc::new(Targets::new(backends)))

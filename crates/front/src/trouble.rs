@@ -1,4 +1,4 @@
-//! Endpoints of TLSRoutes that are not reached, each told once.
+//! Endpoints of TLSRoutes that are not reached, each reported once.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -81,7 +81,6 @@ fn main() -> ExitCode {
         Command::Ban(arguments) => run(invalidate_command::ban(arguments, cli.log)),
         Command::AccessLog(arguments) => run(observe::access_log(arguments)),
         Command::Tied(arguments) => tied::run(&arguments),
-        Command::Crds(arguments) if arguments.apply => run(crds::apply()),
         Command::Crds(_) => crds::print(),
     };
     done.unwrap_or_else(|e| {

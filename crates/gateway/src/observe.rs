@@ -1,4 +1,4 @@
-//! What others are told of each request: access logs, and spans for OpenTelemetry.
+//! Reports about each request: access logs, and spans for OpenTelemetry.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -220,7 +220,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// What waits is written, if somebody reads.
+    /// Waiting lines are written, if there is a reader.
     pub(crate) async fn wait(self) {
         if let (Some(log), Some(written)) = (self.observer.access_log(), self.written) {
             log.close();
@@ -275,7 +275,7 @@ pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<
         _ = tokio::signal::ctrl_c() => {}
     }
     drop(lines);
-    // What waits is written, if somebody reads.
+    // Waiting lines are written, if there is a reader.
     let _ = tokio::time::timeout(FINISHING, writing).await;
     Ok(ExitCode::SUCCESS)
 }

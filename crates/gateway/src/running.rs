@@ -1,4 +1,4 @@
-//! What runs, for whoever asks from the command line: a `serve` by its socket, a cluster by its API server.
+//! What runs, for commands that ask: a `serve` by its socket, a cluster by its API server.
 
 #[cfg(feature = "kubernetes")]
 mod cluster;

@@ -38,7 +38,7 @@ static BANS: LazyLock<Bans<Kept>> = LazyLock::new(Bans::default);
 static OWNERS: LazyLock<Owners> = LazyLock::new(Owners::default);
 static KNOWN: LazyLock<Known<Parameters>> = LazyLock::new(Known::default);
 
-/// Where nobody says what the index may take: this part of all storages, and so much at least.
+/// The default size of the index: this part of all storages, and so much at least.
 const SHARE_OF_STORAGES: u64 = 4;
 const LEAST_BUDGET: usize = 16 << 20;
 
@@ -131,7 +131,7 @@ impl Drop for Watching {
             // SAFETY: the handle is ours, and given back once.
             unsafe { ffi::gs_unsubscribe(watching.1) };
             hot::withdraw(None);
-            // Nobody tells us any more when they die.
+            // varnishd does not report their end any more.
             MAP.clear();
             RECENT.clear();
             BANS.clear();

@@ -188,7 +188,7 @@ fn a_purge_is_remembered_and_what_is_forgotten_may_have_been_one() {
     assert!(!since(1000.5, 1001.0), "the fetch began after it");
     recent.note(3, 1062.0);
     assert!(since(999.0, 1063.0));
-    // Nobody knows any more what was purged then.
+    // It is no longer known what was purged then.
     recent.note(3, 1200.0);
     assert!(since(999.0, 1300.0));
     assert!(!since(1100.0, 1300.0), "the fetch began after all that was forgotten");

@@ -160,7 +160,7 @@ cases! {
     x_cache_says_what_the_cache_did_unless_switched_off
 }
 
-/// varnishtest's exit code for a case that this machine cannot run, say for want of IPv6.
+/// varnishtest's exit code for a case that this machine cannot run, for example without IPv6.
 const SKIPPED: i32 = 77;
 const SECONDS_FOR_ONE: &str = "300";
 /// varnishtest gives up where a log grows larger.

@@ -76,7 +76,7 @@ pub const ERROR_HEADER: &str = "x-ghost-error";
 pub const LISTENER_HEADER: &str = "X-Gateway-Listener";
 /// Set on requests for user VCL: `namespace/name` of the HTTPRoute that was chosen.
 pub const ROUTE_HEADER: &str = "X-Gateway-Route";
-/// While it is there at the end of vcl_recv, the request passes the cache by.
+/// While it is there at the end of vcl_recv, the request bypasses the cache.
 pub const PASS_HEADER: &str = "X-Ghost-Pass";
 /// On objects in the cache, for bans: the client's host in lower case and without port. Clients never see it.
 pub const CACHE_HOST_HEADER: &str = "x-cache-host";

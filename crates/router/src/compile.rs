@@ -88,7 +88,7 @@ impl Router {
     }
 
     /// The same for a file with a base that is compiled already: what is in the base is not looked at again. `None` where
-    /// the two differ by more than hosts, or by wildcards of Ingresses; then both are to be compiled as one.
+    /// the two differ by more than hosts, or by wildcards of Ingresses; then the caller compiles both as one.
     pub fn compile_over(config: &Config, base: &Arc<Self>) -> Result<Option<Compiled>, WrongVersion> {
         check_version("ghost.json", config.version)?;
         let hosts = || config.vhosts.keys().chain(&config.removed);
@@ -246,7 +246,7 @@ impl Policies {
 fn policy_problem(route: &Route, error: &Excess) -> Problem {
     let object = format!("HTTPRoute {}, rule {}", route.route_name, route.rule_index);
     let message =
-        format!("its cache policy is left out, so its requests pass the cache by: bypass_headers: {error}");
+        format!("its cache policy is left out, so its requests bypass the cache: bypass_headers: {error}");
     Problem { object, message }
 }
 
@@ -256,7 +256,7 @@ impl Building {
         for listener in &config.listeners {
             let id = new.add_listener(&listener.name, &listener.socket, Certificates::new(listener));
             new.by_name.insert(listener.name.clone(), id);
-            new.sockets.entry(listener.socket.clone()).or_default().insert(hostname, id);
+            new.sockets.entry(listener.socket.clone()).or_default().insert(listener_pattern(listener), id);
         }
         if config.listeners.is_empty() {
             let routes = config.vhosts.values().flat_map(|v| v.routes.iter().chain(&v.default_route));
@@ -370,7 +370,7 @@ impl Building {
         });
         let listeners = listeners.collect();
         let sockets = sockets.iter().map(|(socket, listeners)| {
-            let listeners = listeners.iter().map(|(hostname, id)| (hostname.as_str(), *id));
+            let listeners = listeners.iter().map(|(hostname, id)| (hostname.borrowed(), *id));
             (socket.as_bytes().into(), HostTable::new(listeners))
         });
         let (sockets, paths) = (sockets.collect(), paths.finish());

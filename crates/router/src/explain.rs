@@ -11,7 +11,7 @@ use crate::precedence;
 use crate::rule::Rule;
 use crate::table::Router;
 
-/// The decision, and what became of every rule.
+/// The decision, and the verdict on every rule.
 #[derive(Debug)]
 pub struct Explanation<'r> {
     pub decision: Decision<'r>,
@@ -27,7 +27,7 @@ pub struct Candidate<'r> {
     pub verdict: Verdict,
 }
 
-/// What became of a rule.
+/// The verdict on a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Chosen,

@@ -128,7 +128,7 @@ impl Group {
         self.turn.is_some()
     }
 
-    /// Goes on with the turns of an older configuration, so that a change of endpoints does not begin them anew.
+    /// Goes on with the turns of an older configuration, so that a change of endpoints does not restart them.
     pub(crate) fn take_over(&mut self, older: &Turns) {
         if self.turn.is_some()
             && let Some(turn) = older.0.get(&self.name)

@@ -7,19 +7,18 @@ use model::host::{HostPattern, parents};
 
 use crate::dictionary::Dictionary;
 
-/// Values by hostname. `*.example.com` stands for names of any depth below example.com, never for example.com itself;
-/// [`one_label`] of it for those of exactly one label more.
+/// Values by [`HostPattern`].
 #[derive(Debug, Clone)]
 pub struct HostTable<T> {
     exact: Dictionary<T>,
-    /// By what follows the star.
+    /// Wildcards for one label, by parent.
     one_label: Dictionary<T>,
-    /// By what follows `*.`.
+    /// Wildcards for any number of labels, by parent.
     wildcard: Dictionary<T>,
     any: Option<T>,
 }
 
-/// A hostname as tables have it: lower case, `*` for every host.
+/// A hostname in lower case; [`ANY_HOST`](model::names::ANY_HOST) for an empty one.
 pub(crate) fn normal_hostname(hostname: &str) -> String {
     if hostname.is_empty() { model::names::ANY_HOST.to_owned() } else { model::host::normal(hostname) }
 }
@@ -33,7 +32,7 @@ pub(crate) fn listener_pattern(listener: &model::Listener) -> HostPattern {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Covered {
     exact: HashSet<Box<[u8]>, RandomState>,
-    /// By what follows `*.`.
+    /// By parent.
     wildcard: HashSet<Box<[u8]>, RandomState>,
     any: bool,
 }

@@ -34,7 +34,7 @@ pub struct Rule {
     /// Most rules have none.
     pub(crate) edits: Option<Box<Edits>>,
     pub(crate) redirect: Option<Box<Redirect>>,
-    /// Without one every request passes the cache by.
+    /// Without one every request bypasses the cache.
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) upstream: Option<Box<Upstream>>,
     cors: Option<Box<Cors>>,
@@ -55,7 +55,7 @@ pub(crate) enum Fate {
 /// What a rule is known by in cache keys. Not its position: a rule that is put before others would give them each other's
 /// objects.
 fn identity(from: &ghost::Route) -> String {
-    // Both kinds may have the same name.
+    // Routes of several kinds may have the same name.
     let kind = match from.kind {
         RouteKind::HttpRoute => String::new(),
         other => format!("{} ", other.name()),
@@ -85,7 +85,7 @@ impl Rule {
             PathMatchType::RegularExpression => Some(Pattern::compile(&path.value)?),
             PathMatchType::Exact | PathMatchType::PathPrefix => None,
         };
-        let values = |list: &[model::matches::ValueMatch]| {
+        let values = |list: &[matches::ValueMatch]| {
             list.iter().map(ValueMatcher::compile).collect::<Result<Box<[_]>, _>>()
         };
         let filters = from.filters.as_deref();

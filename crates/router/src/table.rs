@@ -190,7 +190,7 @@ impl Router {
     pub fn decide(&self, request: &impl Request, random: u64) -> Decision<'_> {
         let host = NormalHost::new(request.host());
         if let Some(name) = request.server_name()
-            // Whoever was let in by this very name is right here.
+            // A client that was let in by this very name is right here.
             && NormalHost::new(name).as_bytes() != host.as_bytes()
             && self.is_a_strangers(request.socket(), host.as_bytes())
         {
@@ -207,7 +207,7 @@ impl Router {
                 return Decision::misdirected(Some(&table.listener));
             }
             if let Some(certificates) = &table.certificates {
-                // As among listeners: names with certificates of their own are each other's strangers.
+                // As among listeners: hosts with different certificates must not share a connection.
                 let below =
                     self.base.as_ref().and_then(|base| base.router.listeners[at].certificates.as_ref());
                 match certificates.set_of(host.as_bytes(), below) {
@@ -249,7 +249,7 @@ impl Router {
         let mut too_long = None;
         let found = self.paths.find(&of_host.paths, &self.rules, path, |rule| {
             rule.accepts(request, query).unwrap_or_else(|what| {
-                // Nobody can tell whether it is this rule's: no other one may take it.
+                // It is unknown whether it is this rule's: no other one may take it.
                 too_long = Some(what);
                 true
             })
@@ -298,7 +298,7 @@ impl Router {
         self.listeners.iter().map(|table| &table.listener)
     }
 
-    /// Goes on where an older configuration is: endpoints that take turns do not begin anew.
+    /// Goes on where an older configuration is: endpoints that take turns do not start again.
     pub fn take_over(&mut self, older: &Self) {
         let base = self.base().cloned();
         // The base's last: all rules that lead to one Service take the same turns.

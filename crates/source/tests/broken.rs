@@ -10,7 +10,7 @@ use resolve::EndpointIndex;
 use serde_json::{Value, json};
 use translate::{Key, Snapshot, Translation};
 
-/// What belongs to nobody in particular: two Gateways, of which `a` shares the first.
+/// What belongs to no tenant: two Gateways, of which `a` shares the first.
 fn shared() -> Vec<Value> {
     let all = json!({"namespaces": {"from": "All"}});
     vec![

@@ -1,16 +1,14 @@
 //! Services of type ExternalName: names that pods look up by DNS.
 //!
-//! Whoever may write such a Service decides which hosts pods talk to, so a Gateway uses them only where its parameters say so.
+//! The author of such a Service decides which hosts pods talk to, so a Gateway uses them only where its parameters say so.
 //! [`enforce`] takes the finished routing: what the Gateway does not use is taken out, and the status of its route says so; what it uses
-//! is listed in the routing. [`slices`] is for whoever looks the names up: their addresses as EndpointSlices.
+//! is listed in the routing. `resolve::external_slice` makes EndpointSlices of the addresses that were looked up.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use api::ExternalNames as Mode;
 use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::names::is_udp_socket;
 use model::routing::{Mirror, Route, Routing};
 use model::{ExternalName, ExternalNames, ExternalPort, TlsBackend};

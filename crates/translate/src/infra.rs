@@ -52,7 +52,7 @@ pub struct Socket {
 }
 
 impl Infra {
-    /// SHA-256 over the JSON of everything here, in hexadecimal: changes when varnishd must start anew.
+    /// SHA-256 over the JSON of everything here, in hexadecimal: changes when varnishd must restart.
     pub fn hash(&self) -> String {
         sha256(self)
     }

@@ -1,4 +1,4 @@
-//! A VarnishCacheInvalidation as ghost is asked for it, and what became of it in words.
+//! A VarnishCacheInvalidation as an order for ghost, and its result in words.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;
@@ -96,7 +96,7 @@ pub fn summary(kind: InvalidationType, outcomes: &[Outcome]) -> String {
     summary_of(method(kind), outcomes)
 }
 
-/// The same, for whoever has the order.
+/// The same, for callers that have the order.
 pub fn summary_of(method: Method, outcomes: &[Outcome]) -> String {
     let failed: Vec<&str> = outcomes.iter().filter_map(|outcome| outcome.error.as_deref()).collect();
     if let Some(first) = failed.first() {

@@ -4,8 +4,8 @@
 //! object harms only itself, and that everything which is not carried out is said in a status or a notice. Never
 //! knows who runs the Gateway: the `Programmed` conditions are added by whoever does.
 //!
-//! [`resolve`] is the second half, called by whoever watches endpoints: routing.json and EndpointSlices in,
-//! ghost.json out.
+//! The crate `resolve` is the second half, called by the process that watches endpoints: routing.json and EndpointSlices in,
+//! ghost.json out. The crate `workload` makes the Kubernetes objects that run a Gateway.
 
 mod addresses;
 mod attach;
@@ -15,7 +15,6 @@ mod cache_policy;
 mod certificates;
 mod claims;
 mod client_validation;
-mod endpoints;
 mod external_name;
 pub mod features;
 mod gateway;

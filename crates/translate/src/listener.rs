@@ -143,7 +143,7 @@ impl<'a> Listener<'a> {
 
     /// Adds the listeners of ListenerSets behind those that are there. The first of a conflict is served.
     ///
-    /// Those that are not served are compared with nothing and count towards no limit: whoever adds many of them costs others
+    /// Those that are not served are compared with nothing and count towards no limit: a user that adds many of them costs others
     /// little time and no place.
     pub(crate) fn join(
         listeners: &mut Vec<Self>,
@@ -250,7 +250,7 @@ impl<'a> Listener<'a> {
         self.protocol == Protocol::Https || (self.protocol == Protocol::Tls && !passes_through(self.spec))
     }
 
-    /// What clients must show cannot be checked: nobody may come in.
+    /// What clients must show cannot be checked: no client may get in.
     pub(crate) fn distrust(&mut self, unresolved: Fault, none_is_valid: bool) {
         if none_is_valid && self.fault.is_none() {
             let message = format!("No CA certificate for clients can be used: {}", unresolved.message);

@@ -1,5 +1,5 @@
 //! `golden/<resource>-<situation>.in.yaml` holds manifests; the `.out.snap` beside it, all that `translate` and
-//! `resolve` make of them. `make bless` writes the latter anew: read the difference as if it were code.
+//! `resolve` make of them. `make bless` writes the latter again: read the difference as if it were code.
 
 #![allow(clippy::unwrap_used, reason = "whatever goes wrong here must fail the test")]
 

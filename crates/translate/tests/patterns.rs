@@ -1,4 +1,4 @@
-//! Budgets of regular expressions: what exceeds them is refused in its own status, and nobody else is harmed.
+//! Budgets of regular expressions: what exceeds them is refused in its own status, and harms no other object.
 
 #![allow(clippy::unwrap_used, reason = "whatever goes wrong here must fail the test")]
 

@@ -98,7 +98,7 @@ impl World {
                 vhosts.insert(name, Vhost { routes, ..Vhost::default() });
             }
         }
-        // Nobody shares the routes of a host that is gone, or that shares others'.
+        // No host shares the routes of a host that is gone, or that shares others'.
         let real: Vec<String> =
             vhosts.iter().filter(|(_, host)| host.same_as.is_none()).map(|(name, _)| name.clone()).collect();
         vhosts.retain(|_, host| host.same_as.as_ref().is_none_or(|of| real.contains(of)));

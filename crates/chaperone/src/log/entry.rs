@@ -191,7 +191,7 @@ fn millis(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e3
 }
 
-/// Where somebody comes from may be told; what he asked for there is his own.
+/// The page that a client comes from may be logged; its query may be private.
 fn without_query(mut url: String, with_query: bool) -> String {
     if !with_query && let Some(at) = url.find('?') {
         url.truncate(at);
@@ -199,7 +199,7 @@ fn without_query(mut url: String, with_query: bool) -> String {
     url
 }
 
-/// Civil time out of days since 1970, by the calendar of 400 years that begins in March.
+/// In UTC, with microseconds. A time that no calendar has is the first one.
 fn rfc3339(micros: u64) -> String {
     let time = i64::try_from(micros).ok().and_then(|micros| Timestamp::from_microsecond(micros).ok());
     format!("{:.6}", time.unwrap_or_default())

@@ -143,7 +143,7 @@ fn filters(filters: &Filters) -> Vec<String> {
 
 fn cache(policy: &CachePolicy) -> String {
     let mut all = vec![match (policy.forced_ttl_seconds, policy.default_ttl_seconds) {
-        (Some(seconds), _) => format!("{seconds} s, whatever the origin says"),
+        (Some(seconds), _) => format!("{seconds} s, always (forcedTTL)"),
         (None, Some(seconds)) => format!("{seconds} s, unless the origin says otherwise"),
         (None, None) => "as the origin says".to_owned(),
     }];

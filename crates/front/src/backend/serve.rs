@@ -1,4 +1,4 @@
-//! The unix socket, and whoever of varnishd's threads comes to it.
+//! The unix socket for backends, and the connections that varnishd's threads make to it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -8,8 +8,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -185,7 +185,7 @@ async fn listen(shared: &Arc<Shared>, socket: &Path) {
     }
 }
 
-/// varnishd may run as another user: the file is open to all, and whoever comes is looked at.
+/// varnishd may run as another user: the file is open to all, and each peer is checked.
 fn bind(socket: &Path) -> io::Result<(UnixListener, Admitted)> {
     if let Err(e) = std::fs::remove_file(socket)
         && e.kind() != io::ErrorKind::NotFound

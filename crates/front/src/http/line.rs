@@ -173,7 +173,7 @@ fn escape(mut bytes: &[u8], to: &mut Vec<u8>) {
     }
 }
 
-/// Civil time from seconds since 1970, by the calendar of 400 years that begins in March: `2026-11-16T00:20:59.`
+/// `2026-11-16T00:20:59.` in UTC. A time that no calendar has is the first one.
 fn civil(seconds: u64) -> [u8; 20] {
     let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     let time = Offset::UTC.to_datetime(time.unwrap_or_default());

@@ -30,7 +30,7 @@ use crate::external;
 
 pub(crate) struct Cluster {
     client: Client,
-    /// Nobody has named it: there was no `serve`.
+    /// The user has not named it: there was no `serve`.
     guessed: bool,
     /// All where absent.
     namespace: Option<String>,

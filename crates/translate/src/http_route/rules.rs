@@ -129,7 +129,7 @@ impl Rules {
 
     fn add(&mut self, key: &Key, index: usize, spec: &HttpRouteRules, context: &mut Context<'_>) {
         let path = format!("spec.rules[{index}]");
-        // References are judged also where the rule is dropped, so that one look shows all that is to be done.
+        // References are judged also where the rule is dropped, so that one look shows all that must be corrected.
         let mut backends = backends::resolve(key, &path, spec, context, &mut self.unresolved);
 
         let rule = Rule::new(key, index, spec, context.kind);

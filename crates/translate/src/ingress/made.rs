@@ -1,4 +1,4 @@
-//! Varnishes that IngressClasses ask for: each is a Gateway that nobody wrote.
+//! Varnishes that IngressClasses ask for: each is a Gateway without an object of its own.
 //!
 //! It stands in no cluster and in no file. What it owns belongs to the IngressClass, and goes with it.
 
@@ -17,6 +17,7 @@ use super::class::is_ours;
 use super::options::port;
 use crate::listener::GATEWAY_API_GROUP;
 use crate::parameters::{self, Reference};
+use crate::pods;
 use crate::snapshot::{Key, Snapshot};
 
 /// The kind of who owns what such a Gateway owns.

@@ -37,7 +37,7 @@ pub(super) fn names(ours: &Ours<'_>, hosts: &[Host]) -> Vec<(String, Key)> {
 }
 
 /// Entries without a Secret give no certificate. Their hosts have HTTPS where a listener of the Gateway has a certificate for
-/// them; all others are told.
+/// them; all others are reported.
 pub(super) fn without_secret(ours: &Ours<'_>, hosts: &[Host], listeners: &[model::Listener]) -> Vec<Fault> {
     let entries = ours.object.spec.as_ref().and_then(|spec| spec.tls.as_deref()).unwrap_or_default();
     let has_https = |host: &str| {
@@ -77,7 +77,7 @@ pub(super) struct Claim<'a> {
     pub(super) secret: Key,
 }
 
-/// Those claims that are for names of the Ingress's own namespace; the others are told. A wildcard that is nobody's rule is
+/// Those claims that are for names of the Ingress's own namespace; the others are reported. A wildcard without a rule is
 /// narrowed to the hosts of the namespace that it covers.
 pub(super) fn own<'a>(
     claims: Vec<Claim<'a>>,
@@ -139,7 +139,7 @@ pub(super) fn own<'a>(
 
 /// An HTTPRoute of another namespace that has the host, too. One of the same namespace may stand beside its Ingress: that is
 /// how one is moved to the other.
-fn stranger<'a>(vhost: &'a Vhost, namespace: &str) -> Option<&'a str> {
+fn foreign<'a>(vhost: &'a Vhost, namespace: &str) -> Option<&'a str> {
     let own = |route: &str| route.split_once('/').is_some_and(|(of_route, _)| of_route == namespace);
     vhost.routes.iter().map(|route| route.route_name.as_str()).find(|route| !own(route))
 }

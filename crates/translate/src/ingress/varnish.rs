@@ -118,7 +118,7 @@ fn named(text: &str, own_namespace: &str) -> Result<Key, Fault> {
         return Err(Fault {
             reason: "UnknownVarnishService",
             message: format!(
-                "annotation {VARNISH_SERVICE_ANNOTATION}: `{text}` is no name of a Service: write `name` or \
+                "annotation {VARNISH_SERVICE_ANNOTATION}: `{text}` is not the name of a Service: write `name` or \
                  `namespace/name`"
             ),
         });

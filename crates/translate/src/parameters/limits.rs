@@ -172,7 +172,7 @@ impl<'a> Reader<'a, '_> {
         seconds
     }
 
-    /// Of UDP sessions, whoever carries HTTP. One that stays for long takes a port from new clients.
+    /// Of UDP sessions, in both arrangements. One that stays for long takes a port from new clients.
     fn udp_time(
         &mut self,
         name: &str,

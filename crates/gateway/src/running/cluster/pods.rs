@@ -7,7 +7,7 @@ use kube::Api;
 use model::Report;
 use model::names::{GATEWAY_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL};
 
-use super::{Cluster, of};
+use super::{Cluster, text};
 use crate::api_server::{self, is_absent, is_forbidden};
 use crate::running::Pod;
 
@@ -135,7 +135,7 @@ fn container_trouble(container: &ContainerStatus) -> Option<String> {
     }
     if state.running.is_some() && !container.ready && container.restart_count > 0 {
         let ended = ended.unwrap_or_default();
-        return Some(format!("container {name}: started anew {} times{ended}", container.restart_count));
+        return Some(format!("container {name}: restarted {} times{ended}", container.restart_count));
     }
     None
 }

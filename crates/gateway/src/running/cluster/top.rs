@@ -14,7 +14,7 @@ use kube::Client;
 use model::stats::Stats;
 
 use super::summed::{Summed, SummedStreams};
-use super::{Cluster, of, pods};
+use super::{Cluster, pods, text};
 use crate::api_server;
 use crate::running::scrape;
 

@@ -1,7 +1,7 @@
 //! Endpoints that a Service names itself, by an annotation of ours that only files may have.
 //!
 //! In a cluster Kubernetes writes the EndpointSlices; on one machine they would be the user's to write. What the annotation says becomes
-//! EndpointSlices beside the Service, so that nobody after us knows of it.
+//! EndpointSlices beside the Service, so that no later stage knows of it.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -67,7 +67,7 @@ pub(super) fn check(service: &Value, violations: &mut Violations) {
     }
 }
 
-/// The EndpointSlices that the annotation stands for: one for each kind of address and each port. None where it makes no sense: the
+/// The EndpointSlices that the annotation stands for: one for each kind of address and each port. None where it is invalid: the
 /// Service is refused then.
 pub(super) fn slices(service: &Value) -> Vec<Value> {
     if (text(service, "apiVersion"), text(service, "kind")) != ("v1", "Service") {
