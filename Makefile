@@ -124,7 +124,7 @@ test-conformance-report: setup ## The whole suite, standard channel, and its off
 	scripts/test conformance --report
 
 bless: ## Regenerate golden files, schemas, CRDs and deploy/00-prereqs.yaml
-	INSTA_UPDATE=always $(CARGO) test -p translate -p source
+	INSTA_UPDATE=always $(CARGO) test -p translate -p workload -p source
 	BLESS=1 $(CARGO) test -p api
 	scripts/generate prereqs
 	scripts/generate docs
@@ -162,6 +162,7 @@ deploy-render: ## Render deploy/ from the chart, and write the chart's README
 lint: ## Formatting, clippy, the chart and what is generated, without a warning
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -p gateway --no-default-features -- -D warnings
 	scripts/generate prereqs --check
 	scripts/generate docs --check
 	scripts/tool helm lint --strict --quiet charts/varnish-gateway

@@ -1,4 +1,4 @@
-//! Headers about caching, whoever sends them.
+//! Headers about caching, of clients and origins.
 #![no_main]
 
 #[path = "../properties.rs"]

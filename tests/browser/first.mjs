@@ -173,7 +173,7 @@ async function withManyRoutes(browser, endpoint) {
 
 async function withFailures(browser, endpoint) {
   const [port, closed] = [await freePort(), await freePort()];
-  // Somebody else has this port.
+  // Another process has this port.
   const taken = await listening(createServer());
   const listeners = [`{name: http, protocol: HTTP, port: ${port}}`, `{name: taken, protocol: HTTP, port: ${taken}}`];
   const { url, stop } = await start(

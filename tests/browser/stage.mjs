@@ -11,7 +11,7 @@ export const dir = mkdtempSync(join(tmpdir(), "vg-browser-"));
 chmodSync(dir, 0o755);
 mkdirSync(join(dir, "manifests"));
 
-// What is to be called at the end, the last first.
+// Functions to call at the end, the last first.
 export const ended = [];
 
 export const freePort = () =>
@@ -31,7 +31,7 @@ export const until = async (what, test) => {
   throw new Error(`waited in vain: ${what}`);
 };
 
-// In one piece, whoever looks.
+// In one piece, for every reader.
 export const write = (name, text) => {
   writeFileSync(join(dir, "aside"), text);
   renameSync(join(dir, "aside"), join(dir, "manifests", name));

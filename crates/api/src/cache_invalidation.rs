@@ -55,7 +55,7 @@ pub struct VarnishCacheInvalidationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), inner(length(min = 1, max = 256), regex(pattern = schema::URL_PART)))]
     pub tags: Option<Vec<String>>,
-    /// How long after its end this object stays to be looked at; 1h where absent.
+    /// How long after its end this object stays to be looked at. Default: 1h.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION))]
     pub ttl: Option<String>,

@@ -138,7 +138,7 @@ pub struct GatewayClassParametersSpec {
     /// A ConfigMap with VCL of your own, run after the generated VCL of the same subroutine.
     #[serde(default, rename = "userVCLConfigMapRef", skip_serializing_if = "Option::is_none")]
     pub user_vcl_config_map_ref: Option<UserVclConfigMapRef>,
-    /// A container beside varnishd that writes requests to its standard output. None where absent.
+    /// A container beside varnishd that writes requests to its standard output. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<LoggingParameters>,
     /// Which process owns the ports. `Auto`, the default: the front owns all ports, requests
@@ -180,13 +180,13 @@ pub struct GatewayClassParametersSpec {
     /// How the paths of requests are read before they are routed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<PathParameters>,
-    /// Whether answers say in `X-Cache` what the cache did: HIT, MISS, PASS or STALE. They do where absent.
+    /// Whether answers say in `X-Cache` what the cache did: HIT, MISS, PASS or STALE. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_status_header: Option<bool>,
     /// What is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<MetricsParameters>,
-    /// Spans of requests for OpenTelemetry. None where absent: what clients send as `traceparent` is handed on all the same.
+    /// Spans of requests for OpenTelemetry. Default: none; what clients send as `traceparent` is handed on all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<TracingParameters>,
     /// The page of each pod, on its loopback: `kubectl port-forward POD 9000`.
@@ -217,7 +217,7 @@ pub struct GatewayClassParametersSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::open")]
     pub affinity: Option<Embedded>,
-    /// Which pods go first where nodes are full: the name of a PriorityClass. The cluster's default where absent.
+    /// Which pods go first where nodes are full: the name of a PriorityClass. Default: the cluster's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), extend("pattern" = schema::HOSTNAME))]
     pub priority_class_name: Option<String>,
@@ -241,11 +241,11 @@ pub struct GatewayClassParametersSpec {
 pub struct UserVclConfigMapRef {
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The Gateway's own namespace where absent.
+    /// Default: the Gateway's own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), extend("pattern" = schema::LABEL))]
     pub namespace: Option<String>,
-    /// The key in the ConfigMap, `user.vcl` where absent.
+    /// The key in the ConfigMap. Default: `user.vcl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), extend("pattern" = "^[-._a-zA-Z0-9]+$"))]
     pub key: Option<String>,
@@ -255,23 +255,23 @@ pub struct UserVclConfigMapRef {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TimeoutParameters {
-    /// For the TCP connection to an endpoint; 3s500ms where absent.
+    /// For the TCP connection to an endpoint. Default: 3s500ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub connect: Option<String>,
-    /// From the request's last byte to the answer's first; 60s where absent.
+    /// From the request's last byte to the answer's first. Default: 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub first_byte: Option<String>,
-    /// Between two reads of the answer's body; 60s where absent.
+    /// Between two reads of the answer's body. Default: 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub idle: Option<String>,
-    /// A WebSocket on which nothing moves is closed after this time; 5m where absent. A change restarts varnishd.
+    /// A WebSocket on which nothing moves is closed after this time. Default: 5m. A change restarts varnishd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub upgrade_idle: Option<String>,
-    /// How long requests may take to finish once their pod has to end; 30s where absent. A change restarts varnishd.
+    /// How long requests may take to finish once their pod has to end. Default: 30s. A change restarts varnishd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub drain: Option<String>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
-/// What became of a policy, by each Gateway that it has to do with.
+/// The status of a policy, for each Gateway that it concerns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyStatus {

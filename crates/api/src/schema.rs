@@ -27,24 +27,21 @@ pub(crate) const URL_PART: &str = "^[!#-~]+$";
 /// A Kubernetes quantity as people write it.
 const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?([KMGTPE]i|[mkMGTPE])?$";
 
-/// `x-kubernetes-validations`: each CEL rule with what to say to whoever breaks it.
+/// `x-kubernetes-validations`: each CEL rule with its message.
 pub(crate) fn rules(rules: &[(&str, &str)]) -> Value {
     rules.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect()
 }
 
 /// The rule for a time that must not be zero.
 pub(crate) fn not_zero() -> Value {
-    rules(&[(
-        "duration(self) > duration('0s')",
-        "a duration of zero makes no sense here: write a longer one",
-    )])
+    rules(&[("duration(self) > duration('0s')", "the duration must be longer than zero")])
 }
 
 /// The rule for a time that must not be zero, and not long.
 pub(crate) fn up_to_one_hour() -> Value {
     rules(&[(
         "duration(self) > duration('0s') && duration(self) <= duration('1h')",
-        "must be longer than zero, and 1h at most",
+        "the duration must be longer than zero, and 1h at most",
     )])
 }
 

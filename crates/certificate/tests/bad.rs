@@ -60,7 +60,7 @@ fn names_and_dates_can_be_asked_for() {
     assert!(pair.in_order());
 }
 
-/// Whoever has a clock may warn; that a pair is for another host is between the client and the certificate.
+/// Callers with a clock may warn; that a pair is for another host is between the client and the certificate.
 #[test]
 fn an_expired_pair_and_one_for_another_host_are_pairs() {
     let mut expired = params(&["shop.example.com"]);

@@ -15,7 +15,7 @@ impl Backoff {
         Self { first, longest, next: first, last: None }
     }
 
-    /// The pause before the next try. After a quiet time twice as long as the longest pause it begins anew.
+    /// The pause before the next try. After a quiet time twice as long as the longest pause it starts again with the shortest.
     pub(crate) fn pause(&mut self) -> Duration {
         if self.last.is_some_and(|last| last.elapsed() > self.longest * 2) {
             self.reset();

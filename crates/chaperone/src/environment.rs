@@ -16,7 +16,7 @@ pub struct Environment {
     /// `GATEWAY_NAME`: the Gateway in that namespace whose pod this is; configuration comes from the API server then, and
     /// not from files.
     pub gateway_name: Option<String>,
-    /// `POD_NAME`: under which the operator is told what is served.
+    /// `POD_NAME`: the name under which the pod reports to the operator.
     pub pod_name: Option<String>,
     /// `VARNISH_ADMIN_PORT`, by default 6082, on loopback.
     pub admin_address: SocketAddr,

@@ -32,7 +32,7 @@ pub enum Error {
     StartChild { output: String },
     #[error("{} is used by another process (see {}): end it, or choose another directory", dir.display(), lock.display())]
     Taken { dir: PathBuf, lock: PathBuf },
-    #[error("{} was removed: varnishd starts anew in a new one", dir.display())]
+    #[error("{} was removed: varnishd restarts in a new one", dir.display())]
     Removed { dir: PathBuf },
     #[error("varnishd ended: {output}")]
     Ended { output: String },

@@ -53,7 +53,7 @@ pub enum Event {
         serving: bool,
     },
     /// What was refused before is no longer asked for, or was taken.
-    Mended,
+    Recovered,
     /// It serves without one of its sockets, which is tried again.
     NotListening {
         socket: String,
@@ -118,7 +118,7 @@ pub struct State {
     /// Some good configuration is served. A later failure to reload does not change it.
     pub serving: bool,
     pub draining: bool,
-    /// There is nothing to serve, and somebody wants that to be no reason for being ready.
+    /// There is nothing to serve, and the settings say that such a pod is not ready.
     pub idle: bool,
     /// The newest configuration is not served, and why.
     pub refused: Option<String>,
@@ -181,7 +181,7 @@ impl State {
 
 type Listener = dyn Fn(&Event) + Send + Sync;
 
-/// Hands events to whoever listens, and keeps the state that follows from them.
+/// Hands events to listeners, and keeps the state that follows from them.
 #[derive(Clone)]
 pub struct Reporter {
     listener: Arc<Listener>,
@@ -255,7 +255,7 @@ impl Reporter {
         });
     }
 
-    /// What fails is tried again and again: the same reason is told once.
+    /// A failing operation is retried again and again: the same reason is reported once.
     pub fn tell(&self, event: &Event) {
         self.state.borrow().tally.note(event);
         let mut new = true;
@@ -267,7 +267,7 @@ impl Reporter {
             }
             Event::Restarted => state.serving = true,
             Event::Reloaded { .. } | Event::VclReloaded { .. } => state.refused = None,
-            Event::Mended => new = state.refused.take().is_some(),
+            Event::Recovered => new = state.refused.take().is_some(),
             Event::Refused { why, .. } | Event::CannotStart { why, .. } => {
                 new = state.refused.replace(why.clone()).as_ref() != Some(why);
             }

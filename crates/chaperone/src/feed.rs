@@ -204,7 +204,7 @@ impl Feed {
         Ok(())
     }
 
-    /// A new child reads the file: it must be the one that was good, whoever wrote to it since. Where it is, nothing is written:
+    /// A new child reads the file: it must be the one that was good, even if it was changed since. If it is, nothing is written:
     /// a full directory must not keep a child from starting.
     pub(crate) async fn restore(&self) -> Result<(), Error> {
         let Some(good) = &self.good_ghost else { return Ok(()) };
@@ -228,7 +228,7 @@ impl Feed {
         there.is_ok_and(|there| there.is_file() && there.len() == base.bytes.len() as u64)
     }
 
-    /// ghost serves it: other bases are not needed any more.
+    /// ghost serves it: other bases are no longer needed.
     async fn is_good(&mut self, ghost: &Ghost) {
         self.is_uncertain = false;
         let before = self.good_ghost.replace(ghost.clone());

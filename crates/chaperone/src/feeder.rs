@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use certificate::Pem;
 use model::ghost::Config;
+use model::notice::Notice;
 use model::routing::Routing;
-use translate::{EndpointIndex, Notice, TlsGroups, resolve_tls};
+use resolve::{EndpointIndex, TlsGroups, resolve_tls};
 
 use crate::feed::Desired;
 use crate::ghost_files::{Ghost, GhostError, GhostFiles};

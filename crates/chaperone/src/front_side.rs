@@ -159,7 +159,7 @@ impl FrontSide {
         });
     }
 
-    /// ghost names no others any more; those go once nobody can be under way by them.
+    /// ghost names no others any more; those are removed once no request can be using them.
     pub(crate) fn keep_backends(&mut self, profiles: &Arc<front::Profiles>) {
         let now = Instant::now();
         self.retired.retain(|name, _| !profiles.contains_key(name));
@@ -218,7 +218,7 @@ fn peers(router: &Router) -> front::Peers {
 /// Of a backend of a TLSRoute, TCPRoute or UDPRoute.
 fn unreached(service: &str, endpoint: Option<SocketAddr>, why: &str) -> String {
     match (service, endpoint) {
-        ("", _) => "a connection of a TLSRoute, TCPRoute or UDPRoute was closed: its backendRef leads nowhere; the route's \
+        ("", _) => "a connection of a TLSRoute, TCPRoute or UDPRoute was closed: its backendRef is invalid; the route's \
                     status says why"
             .to_owned(),
         (service, None) => {

@@ -11,14 +11,16 @@ use std::sync::Arc;
 
 use model::SharedMap;
 use model::ghost::Config;
+use model::notice::{Notice, each_once};
 use model::routing::{Route, Routing, Vhost};
+use resolve::{EndpointIndex, Resolved, resolve_hosts};
 use router::Router;
-use translate::{EndpointIndex, Notice, Resolved, packing, resolve_hosts};
+use sha2::{Digest, Sha256};
 
 /// Fewer hosts are written as a whole: the file is small.
 const LEAST_HOSTS: usize = 64;
 
-/// What ghost reads, and the router that is made of it: the front's, and that of whoever explains decisions.
+/// The file that ghost reads, and the router that is made of it, for the front and for `explain`.
 #[derive(Debug, Clone)]
 pub struct Ghost {
     /// Of ghost.json.
@@ -64,7 +66,8 @@ impl GhostBase {
     pub(crate) const PREFIX: &str = "ghost-base-";
 
     fn new(bytes: Arc<[u8]>, router: Arc<Router>) -> Self {
-        let name = format!("{}{}.json", Self::PREFIX, &packing::hash("", &bytes)[..16]);
+        let hash: String = Sha256::digest(&bytes)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("{}{hash}.json", Self::PREFIX);
         Self { name: name.into(), bytes, router }
     }
 }
@@ -109,7 +112,7 @@ fn prints(hosts: &SharedMap<String, Vhost>, hasher: &RandomState) -> Box<[u64]> 
     hosts.values().map(|host| print(host, hasher)).collect()
 }
 
-/// Of what the host says. Nobody who does not know the keys of the hasher finds two hosts with the same.
+/// A hash of what the host says. Without the keys of the hasher, nobody can construct two hosts with the same.
 fn print(host: &Vhost, hasher: &RandomState) -> u64 {
     struct Hashing<H>(H);
     impl<H: std::hash::Hasher> io::Write for Hashing<H> {
@@ -390,17 +393,12 @@ impl Written {
         Some(Changes { hosts: changed, removed })
     }
 
-    /// What is to be told of hosts that have not changed, and of those that have.
+    /// The notices of hosts that have not changed, and of those that have.
     fn notices_with(&self, resolved: &Resolved, changes: &Changes<'_>) -> Vec<Notice> {
         let stays = |name: &String| !changes.hosts.contains(name.as_str()) && !changes.removed.contains(name);
         let before = self.notices.iter().filter(|(name, _)| stays(name)).flat_map(|(_, notices)| notices);
         each_once(before.chain(resolved.notices()))
     }
-}
-
-fn each_once<'n>(notices: impl Iterator<Item = &'n Notice>) -> Vec<Notice> {
-    let mut seen = HashSet::new();
-    notices.filter(|notice| seen.insert(*notice)).cloned().collect()
 }
 
 /// Does a route of this host, or a mirror of one, lead to one of these Services?

@@ -3,17 +3,14 @@
 //!
 //! ghost answers by a thread of its own: a varnishd whose threads are all busy lives, and one whose child hangs does not.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::{Method, Response, StatusCode};
+use local_http::server::{self, Incoming, Limits};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -27,51 +24,31 @@ use crate::{Error, State, reload};
 const ANSWERING: Duration = Duration::from_secs(2);
 /// A reload of many routes, or a machine that swaps, may keep ghost for a while: only after this time is it taken for dead.
 const SILENCE: Duration = Duration::from_secs(30);
-/// The longest that a connection lasts: whoever reads slowly keeps no place for ever.
-const LONGEST: Duration = Duration::from_secs(60);
 
 /// Answers probes until the future is dropped.
 pub async fn serve(address: SocketAddr, reporter: Reporter, peers: Option<Arc<Peers>>) -> Result<(), Error> {
     let failed = |source| Error::Port { socket: "health".to_owned(), address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let (scrapes, pulse) = (Arc::new(Scrapes::default()), Arc::new(Pulse::default()));
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, most likely: others need the time more than we do.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let (reporter, scrapes, pulse) = (reporter.clone(), Arc::clone(&scrapes), Arc::clone(&pulse));
-        let peers = peers.clone();
-        tokio::spawn(async move {
-            let answer = service_fn(|request: Request<Incoming>| {
-                let path = request.uri().path().to_owned();
-                let state = reporter.state().borrow().clone();
-                let (watched, scrapes, pulse) = (reporter.state(), Arc::clone(&scrapes), Arc::clone(&pulse));
-                let peers = peers.clone().filter(|_| request.method() == Method::POST);
-                async move {
-                    Ok::<_, Infallible>(match (path.as_str(), peers) {
-                        (peers::PATH, Some(peers)) => heard(&peers, request, &watched).await,
-                        ("/metrics", _) => plain(scrapes.text(&[(None, watched)]).await),
-                        _ => respond(&path, &state, &pulse).await,
-                    })
-                }
-            });
-            let conversation = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(Duration::from_secs(5))
-                .serve_connection(TokioIo::new(stream), answer);
-            let _ = tokio::time::timeout(LONGEST, conversation).await;
-        });
-    }
+    server::serve(listener, Limits::PROBES, move |request: Incoming| {
+        let (watched, scrapes, pulse) = (reporter.state(), Arc::clone(&scrapes), Arc::clone(&pulse));
+        let peers = peers.clone().filter(|_| request.method() == Method::POST);
+        async move {
+            let path = request.uri().path().to_owned();
+            let state = watched.borrow().clone();
+            match (path.as_str(), peers) {
+                (peers::PATH, Some(peers)) => heard(&peers, request, &watched).await,
+                ("/metrics", _) => plain(scrapes.text(&[(None, watched)]).await),
+                _ => respond(&path, &state, &pulse).await,
+            }
+        }
+    })
+    .await;
+    Ok(())
 }
 
 /// What a peer says is carried out.
-async fn heard(
-    peers: &Peers,
-    request: Request<Incoming>,
-    state: &watch::Receiver<State>,
-) -> Response<Full<Bytes>> {
+async fn heard(peers: &Peers, request: Incoming, state: &watch::Receiver<State>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     *response.status_mut() = peers.hear(request, state).await;
     response
@@ -183,7 +160,7 @@ mod tests {
     async fn a_socket_that_takes_connections_and_says_nothing_is_not_ready() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("control.sock");
-        // The kernel takes the connection, and nobody answers.
+        // The kernel takes the connection, and no process answers.
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let control = reload::Control { socket: socket.into(), token: "".into() };
         let state = State { serving: true, control: Some(control), ..State::default() };

@@ -20,7 +20,7 @@ pub fn hot_limits(enabled: bool, bytes: Option<u64>, max_object_bytes: Option<u6
     }
 }
 
-/// The page of one Gateway; none where nothing is to be hot.
+/// The page of one Gateway; none where hot objects are off.
 #[derive(Debug)]
 pub(crate) struct Hot {
     made: Option<(OwnedFd, Arc<Page>)>,

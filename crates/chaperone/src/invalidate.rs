@@ -12,7 +12,7 @@ use crate::{Error, State, reload};
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Carries all of them out, few requests for many. Of each: what became of its paths, then of its tags.
+/// Carries all of them out, few requests for many. Returns for each: the results of its paths, then of its tags.
 pub async fn invalidate(state: &watch::Receiver<State>, all: &[Invalidation]) -> Vec<Vec<Outcome>> {
     let deadline = Instant::now() + PATIENCE;
     let mut outcomes: Vec<Vec<Outcome>> = all.iter().map(|_| Vec::new()).collect();
@@ -79,7 +79,7 @@ async fn send(
     deadline: Instant,
 ) -> Result<Vec<Vec<Outcome>>, String> {
     loop {
-        // Not within the call below: nobody must wait for ghost to change the state.
+        // Not within the call below: changing the state must not wait for ghost.
         let control = state.borrow().control.clone();
         let why = match control {
             None => "varnishd does not run".to_owned(),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use model::notice::{Notice, Severity};
 use model::routing::Routing;
-use translate::{Notice, Severity};
 
 const LONGEST: f64 = 86_400.0 * 365.0;
 

@@ -1,7 +1,7 @@
 //! Requests as varnishd logs them: its program `varnishncsa` reads the log, and we read `varnishncsa`.
 //!
 //! Whatever bytes clients send, an [`Entry`] is text. Secrets are not in it: neither Authorization nor cookies are asked for,
-//! and the query only where somebody wants it.
+//! and the query only if the settings ask for it.
 
 mod entry;
 
@@ -22,7 +22,7 @@ pub use entry::{Entry, Trace};
 
 /// A line is cut there; varnishd cuts headers long before.
 const LONGEST: u64 = 256 << 10;
-/// After `varnishncsa` has ended, before it is started anew.
+/// After `varnishncsa` has exited, before it is restarted.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Of what it says on its way out: so many lines, each so long.
 const LAST_WORDS: usize = 3;
@@ -58,7 +58,7 @@ pub struct Readers(Mutex<Vec<Reader>>);
 enum Reader {
     Starting,
     Process(u32),
-    /// It ended, or never began: nobody is to wait for it.
+    /// It exited, or never started: callers must not wait for it.
     Failed,
 }
 
@@ -89,7 +89,7 @@ fn has_the_log(process: u32) -> bool {
     maps.lines().any(|line| line.contains("/_.vsm_child/_.Log.") && !line.ends_with("(deleted)"))
 }
 
-/// The place of one of them. Whoever leaves it has failed.
+/// The place of one of them. A task that leaves it has failed.
 struct Place<'a> {
     readers: &'a Readers,
     at: usize,

@@ -21,9 +21,9 @@ use crate::tally::{BOUNDS_MILLIS, Reloads};
 use crate::varnishstat::{self, Counter};
 use crate::{State, engine, stats};
 
-/// Whoever asks again within this time gets what the last one got.
+/// A scrape within this time gets the same text as the last one.
 const FRESH: Duration = Duration::from_secs(1);
-/// So long somebody waits for another's scrape, and for his own. Prometheus waits 10 seconds.
+/// The longest wait for another scrape, and for one's own. Prometheus waits 10 seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The label `gateway`, where there are several, and the varnishd.
@@ -213,7 +213,7 @@ fn spans(to: &mut Families, state: &State) {
     for (result, count) in [("exported", exported), ("dropped", dropped)] {
         to.counter(
             "varnish_gateway_spans_total",
-            "Spans of requests, by what became of them",
+            "Spans of requests by result",
             &[("result", result)],
             count,
         );

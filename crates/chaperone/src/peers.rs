@@ -17,7 +17,7 @@ use front::{SessionKey, Write};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use local_http::client;
 use model::invalidation::{Invalidation, MOST_AT_ONCE, Order};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
@@ -44,6 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const OLDEST: u64 = 60;
 const MOST_PEERS: usize = 256;
 const LARGEST: usize = 1 << 20;
+/// Of a peer's response, of which the status alone counts.
+const LARGEST_ANSWER: usize = 64 << 10;
 /// Of writes in one message, the last one excepted. JSON may double what they take, and one write has less than 128 KiB.
 const MOST_BYTES: usize = LARGEST / 4;
 /// Messages that are carried out at once; others wait, or are refused with their connection.
@@ -220,16 +222,12 @@ async fn send(
     [greeting, signature]: &[String; 2],
 ) -> Result<StatusCode, Failed> {
     let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::post(PATH)
         .header(hyper::header::HOST, address.to_string())
-        .header(hyper::header::CONNECTION, "close")
         .header(GREETING, greeting)
         .header(SIGNATURE, signature)
         .body(Full::new(body))?;
-    // It ends with the sender.
-    tokio::spawn(connection);
-    Ok(sender.send_request(request).await?.status())
+    Ok(client::exchange(stream, request, LARGEST_ANSWER).await?.status())
 }
 
 /// Why does not matter: the peer is not told.

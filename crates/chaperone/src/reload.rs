@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::Request;
 use hyper::http::request::Builder;
-use hyper_util::rt::TokioIo;
+use local_http::client;
 use model::invalidation::{Order, Outcomes};
 use model::names::{
     CONTROL_HOST, CONTROL_TOKEN_HEADER, DRAIN_PATH, ERROR_HEADER, IN_USE_PATH, INVALIDATE_PATH, RELOAD_PATH,
@@ -57,7 +57,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LARGEST_ANSWER: usize = 1 << 20;
 /// Half a kilobyte for each of 100,000 rules.
 const LARGEST_STATS: usize = 64 << 20;
-/// Whoever looks at numbers looks again soon.
+/// A reader of numbers asks again soon.
 const PATIENCE_FOR_STATS: Duration = Duration::from_secs(5);
 
 /// Makes ghost read its file again.
@@ -149,22 +149,16 @@ async fn exchange(
         let sent = stream.async_io(Interest::WRITABLE, || page::hand_over(&stream, b"\r\n", file)).await;
         sent.map_err(|e| text(&e))?;
     }
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| text(&e))?;
-    let driver = tokio::spawn(connection);
     let request = request
         .header("Host", CONTROL_HOST)
         .header(CONTROL_TOKEN_HEADER, &*control.token)
-        .header("Connection", "close")
         .body(Full::new(body))
         .map_err(|e| text(&e))?;
-    let response = sender.send_request(request).await.map_err(|e| text(&e))?;
+    let response = client::exchange(stream, request, largest).await.map_err(|e| text(&e))?;
     let ok = response.status().is_success();
     let error =
         response.headers().get(ERROR_HEADER).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
-    let body = Limited::new(response.into_body(), largest).collect().await.map_err(|e| text(&e))?;
-    driver.abort();
-    Ok((ok, error, body.to_bytes()))
+    Ok((ok, error, response.into_body()))
 }
 
 fn parse(body: &[u8]) -> Option<GhostStatus> {

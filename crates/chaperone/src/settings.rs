@@ -1,4 +1,4 @@
-//! What one varnishd is started with. Whoever changes any of it starts another.
+//! The settings that one varnishd is started with. A change of any of them starts another.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub struct Settings {
     pub upgrade_idle: Duration,
     /// A WebSocket is closed after this time, whatever moves on it.
     pub upgrade_total: Duration,
-    /// How long to go on serving, not ready, once we are asked to stop: whoever sends us requests has to hear of it.
+    /// How long to go on serving, not ready, once we are asked to stop: load balancers need time to notice.
     pub drain_delay: Duration,
     /// How long requests may take to finish once we are asked to stop.
     pub drain_timeout: Duration,

@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::Request;
-use hyper_util::rt::TokioIo;
+use local_http::client;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -171,7 +171,7 @@ async fn send_all<T, S: IntoIterator<Item = Value>>(
                 tally.spans_dropped.fetch_add(count, Ordering::Relaxed);
                 if !std::mem::replace(&mut failing, true) {
                     let endpoint = &collector.exporter.endpoint;
-                    tracing::warn!("spans are not taken by {endpoint}, and dropped: {why}");
+                    tracing::warn!("{endpoint} does not accept spans, and they are dropped: {why}");
                 }
             }
         }
@@ -197,22 +197,15 @@ async fn exchange(
     body: String,
 ) -> Result<(), String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| text(&e))?;
-    let driver = tokio::spawn(connection);
     let Exporter { endpoint, headers, .. } = &collector.exporter;
     let mut request = Request::post(&endpoint.path)
         .header("Host", endpoint.authority())
         .header("Content-Type", "application/json")
-        .header("Connection", "close")
         .body(Full::new(Bytes::from(body)))
         .map_err(|e| text(&e))?;
     for (name, value) in headers {
         request.headers_mut().insert(name.clone(), value.clone());
     }
-    let response = sender.send_request(request).await.map_err(|e| text(&e))?;
-    let status = response.status();
-    let _ = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
-    driver.abort();
+    let status = client::exchange(stream, request, LARGEST_ANSWER).await.map_err(|e| text(&e))?.status();
     if status.is_success() { Ok(()) } else { Err(format!("it answered {status}")) }
 }

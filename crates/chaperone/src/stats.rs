@@ -1,4 +1,4 @@
-//! What ghost counts, for whoever shows it.
+//! The counters of ghost, for the parts that show them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub async fn read(state: &watch::Receiver<State>) -> Option<Sample> {
     Some(Sample { at: Instant::now(), stats: Arc::new(stats) })
 }
 
-/// The numbers of each second, as long as somebody holds what comes back; less often where there are thousands of routes.
+/// The numbers of each second, as long as the returned receiver is held; less often where there are thousands of routes.
 /// Begins to read with the call; `None` while varnishd is not there.
 pub fn watch(state: watch::Receiver<State>) -> watch::Receiver<Option<Sample>> {
     let (to, samples) = watch::channel(None);

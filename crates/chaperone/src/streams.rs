@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use model::ghost::Group;
 use model::names::socket_parts;
+use model::notice::{Notice, Severity};
 use model::routing::Routing;
 use model::{StreamListener, TlsBackend};
-use translate::{Notice, Severity, TlsGroups};
+use resolve::TlsGroups;
 
 /// Adds them to the configuration, after all others: a port that HTTP or TLS has is theirs.
 pub(crate) fn add(

@@ -76,7 +76,7 @@ struct Supervisor {
     front_proof: Arc<str>,
     /// We were asked to stop, and go on serving until then.
     drain_at: Option<Instant>,
-    /// Nobody else uses the work directory as long as this is open.
+    /// No other process uses the work directory as long as this is open.
     lock: Option<fs::File>,
 }
 
@@ -96,7 +96,7 @@ struct Running {
     secret: Secret,
     admin: Admin,
     control: Control,
-    /// Sockets that it had to go without, since somebody else has the port.
+    /// Sockets that it had to go without, since another process has the port.
     missing: Vec<ListenSocket>,
 }
 
@@ -227,7 +227,7 @@ impl Supervisor {
             let ours = directories::vmod_dir(&self.settings.work_dir);
             admin.param_set("vmod_path", &format!("{}:{known}", ours.display())).await?;
         }
-        // Whoever takes a large answer slowly, without the cache, does not have it all in our memory. Varnish 7.1 does not know how.
+        // A client that reads a large uncached answer slowly does not have it all in our memory. Varnish 7.1 does not know how.
         if !self.settings.extra_args.iter().any(|argument| argument.contains("transit_buffer")) {
             let bytes = storage::transit_buffer(&with_storages(&self.settings.extra_args));
             let _ = admin.param_set("transit_buffer", &format!("{bytes}b")).await;
@@ -375,7 +375,7 @@ impl Supervisor {
                 let applied = self.apply_vcl(running, &desired).await.and(routes);
                 retry_at = match &applied {
                     Ok(()) => {
-                        self.reporter.tell(&Event::Mended);
+                        self.reporter.tell(&Event::Recovered);
                         self.reporter.fed(desired.tag.clone(), desired.front_sockets());
                         None
                     }
@@ -394,7 +394,7 @@ impl Supervisor {
                 }
             };
             let lost = match done {
-                // What has gone wrong does not mend itself: everything anew.
+                // An error of this kind does not go away by itself: varnishd is restarted.
                 Err(e @ (Error::StartChild { .. } | Error::Removed { .. })) => return End::Died(e),
                 Err(Error::Admin(e)) if e.is_disconnected() => true,
                 Err(e) => {
@@ -465,7 +465,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Not ready from now on; whoever is being served is served to the end, within limits.
+    /// Not ready from now on; requests that are being served are finished, within limits.
     async fn drain(&mut self, control: &Control) -> End {
         if *self.shutdown.borrow() == Shutdown::Now {
             return End::Shutdown;
@@ -499,7 +499,7 @@ impl Supervisor {
     }
 }
 
-/// Who is told of requests hears of the first one, too.
+/// Readers of the log must see the first request, too.
 async fn await_log_readers(settings: &Settings, readers: Arc<Readers>) {
     let all = async {
         while !readers.are_there(settings.log_readers) {
@@ -508,7 +508,7 @@ async fn await_log_readers(settings: &Settings, readers: Arc<Readers>) {
     };
     if tokio::time::timeout(FINDING_LOG, all).await.is_err() {
         let name = &settings.name;
-        tracing::warn!("{name}: who reads varnishd's log is late, and may not hear of the first requests");
+        tracing::warn!("{name}: a reader of varnishd's log started late, and may miss the first requests");
     }
 }
 
@@ -547,7 +547,7 @@ fn lock(work_dir: &Path) -> Result<fs::File, Error> {
     }
 }
 
-/// Whoever is about to drain only hears that it must be now.
+/// A process that is about to drain only learns that it must drain now.
 async fn asked(shutdown: &mut watch::Receiver<Shutdown>, drain_at: Option<Instant>) {
     match drain_at {
         None => asked_to_stop(shutdown).await,
@@ -567,7 +567,7 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 async fn asked_to_stop(shutdown: &mut watch::Receiver<Shutdown>) {
-    // Whoever could ask is gone: that is asking, too.
+    // The sender is gone, which also asks us to stop.
     let _ = shutdown.wait_for(|s| *s > Shutdown::Run).await;
 }
 

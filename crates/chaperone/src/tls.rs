@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use certificate::{Authorities, Pair, Pem};
 use model::ghost::Group;
+use model::host::HostPattern;
 use model::names::{ANY_HOST, socket_parts};
+use model::notice::{Notice, Severity};
 use model::routing::Routing;
 use model::{Listener, ListenerTls, SubjectAltName, TlsHost};
-use translate::{Notice, Severity, TlsGroups, tls_key};
+use resolve::{TlsGroups, tls_key};
 
 use crate::{limits, streams};
 
@@ -45,7 +47,7 @@ impl Pairs {
         self.add_tls_listeners(&mut front, routing, groups, &backends, bind, &mut notices);
         add_http_listeners(&mut front, routing, bind);
         streams::add(&mut front, routing, groups, bind, &mut notices);
-        // Where clients cannot be checked, there is no HTTPS: nobody comes in unchecked. TLSRoutes ask for nothing.
+        // Where client certificates cannot be checked, there is no HTTPS: no client gets in unchecked. TLSRoutes do not check any.
         for (port, validation) in &routing.client_validation {
             match client_validation(routing, validation) {
                 Ok(validation) => drop(front.client_validation.insert(*port, validation)),
@@ -82,7 +84,7 @@ impl Pairs {
             let options = listener.tls.as_ref().map(|tls| tls.options.clone()).unwrap_or_default();
             let mut hosts = Vec::new();
             let own = listener.hostname.as_deref();
-            // The most specific listener of the port takes a name, whoever else has a route for it.
+            // The most specific listener of the port takes a name, even if another listener has a route for it.
             let is_ours = |host: &&TlsHost| {
                 !names_of(routing, port).any(|other| goes_before(other, own, &host.hostname))
             };
@@ -286,18 +288,8 @@ fn names_of(routing: &Routing, port: u16) -> impl Iterator<Item = Option<&str>> 
 
 /// Does another listener, and not our own, take this host?
 fn goes_before(other: Option<&str>, own: Option<&str>, host: &str) -> bool {
-    let specific = |name: Option<&str>| match name {
-        None => 0,
-        Some(name) if name.starts_with("*.") => name.len(),
-        Some(_) => usize::MAX,
-    };
-    let covers = other.is_some_and(|other| {
-        other == host
-            || other.strip_prefix('*').is_some_and(|parent| {
-                host.strip_prefix('*').unwrap_or(host).ends_with(parent) && host.len() > parent.len()
-            })
-    });
-    covers && specific(other) > specific(own)
+    let (other, own) = (HostPattern::of_optional(other), HostPattern::of_optional(own));
+    other.contains(HostPattern::new(host)) && other.closeness() > own.closeness()
 }
 
 /// Its names are refused, and not another listener's to take. Was there any that is served?
@@ -369,7 +361,7 @@ fn without_pair(listener: &str, host: Option<&String>, names: &[String]) -> Opti
     Some(warning(
         format!("listener {listener}{host}"),
         format!(
-            "is not served, for want of a certificate: put a good pair into Secret {}",
+            "is not served, because it has no valid certificate: put a certificate and its key into Secret {}",
             names.join(" or ")
         ),
     ))
@@ -509,7 +501,9 @@ mod tests {
         assert_eq!(config.listeners, []);
         assert_eq!(
             texts(&notices),
-            ["listener a is not served, for want of a certificate: put a good pair into Secret d/a"]
+            [
+                "listener a is not served, because it has no valid certificate: put a certificate and its key into Secret d/a"
+            ]
         );
     }
 

@@ -1,19 +1,11 @@
-//! Secrets of one start: by them ghost knows who speaks to it.
+//! Secrets of one start: ghost accepts orders from the processes that know them.
 
-use std::fs::File;
-use std::io::Read;
 use std::sync::Arc;
 
-/// 256 random bits as text. Empty where there is no randomness to be had: an empty one opens nothing.
+/// 256 random bits as text. Empty where the operating system gives none: ghost accepts no empty token.
 pub(crate) fn generate() -> Arc<str> {
-    let mut bytes = [0; 32];
-    match File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes)) {
-        Ok(()) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
-        Err(e) => {
-            tracing::error!("/dev/urandom cannot be read: {e}");
-            "".into()
-        }
-    }
+    let text = varnishadm::random_text();
+    text.inspect_err(|e| tracing::error!("cannot read /dev/urandom: {e}")).unwrap_or_default().into()
 }
 
 #[cfg(test)]

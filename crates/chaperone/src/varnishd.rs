@@ -182,7 +182,7 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     // Discarding a VCL waits for idle connections to hosts that have died, up to backend_idle_timeout (60 s). The
     // manager must not take that for a dead child.
     add(&["-p", "cli_timeout=120"]);
-    // Whoever waited for an answer that turns out to be for one client alone goes to the origin at once, and not three by three.
+    // Clients that waited for an answer that turns out to be private go to the origin at once, and not three at a time.
     add(&["-p", "rush_exponent=1000"]);
     // Ours must not cost a client the room for its own: the default is 64.
     add(&["-p", "http_max_hdr=128"]);

@@ -7,7 +7,7 @@ use varnishadm::{Admin, LoadState};
 
 use crate::Error;
 
-/// Ours begin so; a VCL that somebody else loaded by hand is left alone.
+/// Our VCLs have this prefix; a VCL that a user loaded by hand is left alone.
 const PREFIX: &str = "gateway_";
 /// The C compiler is slow on a busy machine.
 const COMPILING: Duration = Duration::from_secs(300);

@@ -90,7 +90,7 @@ fn find_routes(gateways: &[Arc<Watched>], wanted: &str, limit: usize, offset: us
         let traffic = lock(&watched.traffic);
         for row in found.rows.iter_mut().filter(|row| row.gateway == watched.name) {
             let kind = RouteKind::named(&row.kind).unwrap_or_default();
-            row.traffic = traffic.of(&(kind, row.route.clone(), row.rule));
+            row.traffic = traffic.columns(&(kind, row.route.clone(), row.rule));
         }
     }
     found
@@ -163,7 +163,7 @@ pub(crate) fn explained(board: &Board, query: &Query) -> Answer {
             Ok(read) => read,
             Err(why) => return answer::error(StatusCode::INTERNAL_SERVER_ERROR, &why),
         };
-        // Not held meanwhile: whoever reports must not wait for us.
+        // Not held meanwhile: reporters must not wait for us.
         let state = watched.state.borrow().clone();
         let names = names::of_front(&state.configuration.tls);
         let arrangement = arrangement(&state.configuration.tls);

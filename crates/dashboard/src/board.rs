@@ -26,7 +26,7 @@ const GATHER: Duration = Duration::from_millis(300);
 /// varnishd's counters are read so often, and rest so many times as long as reading took…
 const EVERY: Duration = Duration::from_secs(2);
 const REST: u32 = 50;
-/// … while somebody has looked within so many milliseconds.
+/// … while a client has looked within so many milliseconds.
 const LOOKED_AT: u64 = 30_000;
 
 /// How it behaves.
@@ -50,9 +50,9 @@ pub struct Board {
     reloads: Mutex<BTreeMap<String, Reloads>>,
     /// Counts changes of what is shown.
     pub(crate) version: watch::Sender<u64>,
-    /// Milliseconds since 1970 when somebody last asked.
+    /// Milliseconds since 1970 of the last request.
     asked: AtomicU64,
-    /// Somebody asks after a pause.
+    /// A request came after a pause.
     asks: Notify,
     /// Numbers of each second, as JSON.
     pub(crate) samples: broadcast::Sender<Arc<str>>,
@@ -69,7 +69,7 @@ struct Reloads {
 pub(crate) struct Watched {
     pub(crate) name: String,
     pub(crate) state: watch::Receiver<State>,
-    /// Of the configuration that somebody asked for last.
+    /// Of the configuration that was asked for last.
     read: Mutex<Option<Read>>,
     pub(crate) traffic: Mutex<Traffic>,
     pub(crate) streams: Mutex<StreamTraffic>,
@@ -81,7 +81,7 @@ pub(crate) struct Watched {
 struct Read {
     of: Configuration,
     config: Arc<Config>,
-    /// Compiled once somebody wants it.
+    /// Compiled on first use.
     router: Option<Arc<Router>>,
 }
 
@@ -142,7 +142,7 @@ impl Board {
         self.changed();
     }
 
-    /// Gateways that are not served as they are to be, and why. Of those that run only the problems count; the others are shown.
+    /// Gateways that are not served as configured, and why. Of those that run only the problems count; the others are shown.
     pub fn lack(&self, all: Vec<Gateway>) {
         let all = all.into_iter().map(|gateway| (gateway.name.clone(), gateway)).collect();
         *lock(&self.lacking) = all;
@@ -196,7 +196,7 @@ impl Board {
         self.journal.record(gateway, severity, kind, &format!("{what}: {summary}"));
     }
 
-    /// Somebody looks.
+    /// Notes that a client looks.
     pub(crate) fn look(&self) {
         let was_looked_at = self.is_looked_at();
         self.asked.store(now(), Ordering::Relaxed);
@@ -237,7 +237,7 @@ impl Board {
     }
 
     fn gateway(&self, watched: &Watched) -> Gateway {
-        // Not held while it is read: whoever reports must not wait for us.
+        // Not held while it is read: reporters must not wait for us.
         let state = watched.state.borrow().clone();
         let config = watched.config(&state.configuration);
         let reloads = lock(&self.reloads).get(&watched.name).cloned().unwrap_or_default();
@@ -297,7 +297,7 @@ fn parse(of: &Configuration) -> Config {
     of.routes().unwrap_or_default()
 }
 
-/// Tells what a new configuration brought, and whoever looks to look again.
+/// Reports what a new configuration brought, and makes clients look again.
 async fn follow(board: Arc<Board>, name: String, mut state: watch::Receiver<State>) {
     let mut last: Option<(Configuration, Shown)> = None;
     loop {
@@ -335,7 +335,7 @@ async fn follow(board: Arc<Board>, name: String, mut state: watch::Receiver<Stat
     }
 }
 
-/// The busiest rules, whose numbers go to whoever looks.
+/// The busiest rules, whose numbers go to clients.
 const MOST_RULES: usize = 200;
 
 /// Takes the numbers of each second.
@@ -364,7 +364,7 @@ async fn measure(board: Arc<Board>, watched: Weak<Watched>) {
     }
 }
 
-/// Reads varnishd's own counters while somebody looks.
+/// Reads varnishd's own counters while a client looks.
 async fn look(board: Arc<Board>, watched: Weak<Watched>) {
     loop {
         let begun = Instant::now();

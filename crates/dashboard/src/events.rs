@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use crate::answer::{self, Answer};
 use crate::board::Board;
 
-/// Whoever is between us may close what is silent.
+/// Proxies between us may close connections that are silent.
 const ALIVE: Duration = Duration::from_secs(15);
 /// A client that takes nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);

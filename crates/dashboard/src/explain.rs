@@ -14,7 +14,7 @@ use crate::names::{self, Goes, Name};
 /// Rules beyond this many are only counted: a large gateway has thousands.
 const SHOWN: usize = 40;
 
-/// A request that nobody sends.
+/// A request that is only decided, not sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     pub host: String,
@@ -88,9 +88,9 @@ pub fn explain(
         ..Explained::default()
     };
     if !router::is_host(asked.host.as_bytes()) {
-        let answer = format!("400, `{}` is no host", asked.host);
+        let answer = format!("400, `{}` is not a valid host", asked.host);
         let way = Some(own_way(arrangement, "the Host header is not valid"));
-        return Explained { way, ..without_route("whatever the listener", None, answer) };
+        return Explained { way, ..without_route("any listener", None, answer) };
     }
     if let Some((protocol, port)) = socket_parts(socket)
         && protocol != "http"
@@ -417,11 +417,9 @@ fn answer(request: &At<'_>, decision: &Decision<'_>) -> String {
         }
         // Which of the groups it is, chance decides.
         Action::Forward { .. } | Action::NoBackend | Action::Unavailable => {
-            let (none, invalid) = match rule.kind() {
-                RouteKind::Ingress => (503, "an invalid backend"),
-                RouteKind::HttpRoute => (500, "an invalid backendRef"),
-                RouteKind::GrpcRoute => (503, "an invalid backendRef"),
-            };
+            let none = rule.kind().status_without_backend();
+            let of_ingress = rule.kind() == RouteKind::Ingress;
+            let invalid = if of_ingress { "an invalid backend" } else { "an invalid backendRef" };
             let total: u64 = rule.groups().iter().map(|g| u64::from(g.weight())).sum();
             let groups = rule.groups().iter().filter(|g| g.weight() > 0).map(|group| {
                 let name = group.name();

@@ -1,4 +1,4 @@
-//! What happened last: a ring of bounded length, and whoever listens hears the rest.
+//! The last events: a ring of bounded length. Listeners get the events that follow.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,7 +83,7 @@ impl Journal {
         if ring.entries.len() > KEPT {
             ring.entries.pop_front();
         }
-        // Under the lock, so that nobody hears of them in another order. Nobody listens: that is no error.
+        // Under the lock, so that all listeners get them in the same order. No listener is no error.
         let _ = self.0.news.send(entry);
     }
 

@@ -16,7 +16,6 @@ mod explain;
 mod flows;
 mod journal;
 pub mod names;
-mod patient;
 mod purge;
 mod server;
 mod stream_traffic;

@@ -1,5 +1,6 @@
 //! Names in TLS handshakes: what the front of one Gateway does with each, for `explain`.
 
+use model::host::HostPattern;
 use model::names::{ANY_HOST, socket_parts};
 use model::routing::Routing;
 use router::NormalHost;
@@ -13,6 +14,13 @@ pub struct Name {
     /// A wildcard stands for exactly one label.
     pub one_label: bool,
     pub goes: Goes,
+}
+
+impl Name {
+    fn pattern(&self) -> HostPattern<&str> {
+        let pattern = HostPattern::new(&self.hostname);
+        if self.one_label { pattern.of_one_label() } else { pattern }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,8 +111,11 @@ pub fn of_routing(routing: &Routing) -> Vec<Name> {
 }
 
 fn answer(what: &str, groups: &[String], route: Option<String>) -> Goes {
-    let to =
-        if groups.is_empty() { "nobody (the connection is closed)".to_owned() } else { groups.join(" or ") };
+    let to = if groups.is_empty() {
+        "no backend (the connection is closed)".to_owned()
+    } else {
+        groups.join(" or ")
+    };
     Goes::ByTlsRoute { route, answer: format!("{what} {to}") }
 }
 
@@ -112,17 +123,8 @@ fn answer(what: &str, groups: &[String], route: Option<String>) -> Goes {
 pub(crate) fn find<'a>(names: &'a [Name], port: u16, host: &str) -> Option<&'a Goes> {
     let host = NormalHost::new(host.as_bytes());
     let host = host.as_bytes();
-    let closeness = |name: &Name| match name.hostname.strip_prefix('*') {
-        Some("") => Some(0),
-        Some(suffix) => {
-            let label = host.strip_suffix(suffix.as_bytes()).filter(|label| !label.is_empty())?;
-            (!name.one_label || !label.contains(&b'.')).then_some(suffix.len())
-        }
-        None => (name.hostname.as_bytes() == host).then_some(usize::MAX),
-    };
-    let here = names.iter().filter(|name| name.port == port);
-    let near = here.filter_map(|name| Some((closeness(name)?, name.goes != Goes::Nowhere, name)));
-    near.max_by_key(|(closeness, good, _)| (*closeness, *good)).map(|(_, _, name)| &name.goes)
+    let here = names.iter().filter(|name| name.port == port && name.pattern().matches(host));
+    here.max_by_key(|name| (name.pattern().closeness(), name.goes != Goes::Nowhere)).map(|name| &name.goes)
 }
 
 #[cfg(test)]

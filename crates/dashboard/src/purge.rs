@@ -37,7 +37,7 @@ pub(crate) async fn purge(board: &Board, body: &[u8]) -> Answer {
     invalidation.hostname =
         invalidation.hostname.map(|host| host.to_ascii_lowercase()).filter(|h| !h.is_empty());
     if let Err(why) = translate::invalidation::check(&invalidation) {
-        return bad(&why);
+        return bad(&why.to_string());
     }
     if invalidation.paths.is_empty() && invalidation.tags.is_empty() {
         return bad("nothing to purge: give paths or tags");

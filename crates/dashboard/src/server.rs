@@ -1,16 +1,13 @@
 //! Sockets: one that browsers reach, behind the door; and one of the file system, for our own user.
 
-use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chaperone::metrics::Scrapes;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use hyper::{Method, StatusCode};
+use local_http::server::{self, Incoming, Limits};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
@@ -18,23 +15,21 @@ use crate::answer::{self, Answer};
 use crate::api::{self, Query};
 use crate::board::Board;
 use crate::door::Door;
-use crate::patient::Patient;
 use crate::{assets, events, purge};
 
 /// Connections at a time.
 const MOST: usize = 128;
 /// Of these, streams of events: each costs for as long as it lasts.
 const MOST_STREAMS: usize = 32;
-/// The most bytes of a request's head.
-const LARGEST_HEAD: usize = 16 << 10;
+/// The same for the socket of our own user.
+const MOST_LOCAL: usize = 1024;
+/// For the body of a question.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// With a reader who takes nothing.
-const STALLED: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 struct Server {
     board: Arc<Board>,
-    /// `None`: whoever reaches the socket is our own user.
+    /// `None`: every client of the socket is our own user.
     door: Option<Arc<Door>>,
     streams: Arc<Semaphore>,
     scrapes: Arc<Scrapes>,
@@ -50,50 +45,27 @@ impl Server {
 /// Answers browsers until it is dropped.
 pub async fn serve(listener: TcpListener, door: Door, board: Arc<Board>) {
     let server = Server::new(board, Some(door));
-    let places = Arc::new(Semaphore::new(MOST));
-    loop {
-        // It is closed by nobody.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let server = server.clone();
-                tokio::spawn(async move {
-                    server.converse(stream).await;
-                    drop(place);
-                });
-            }
-            // Out of file descriptors, most likely: others need the time more than we do.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
-    }
+    server::serve(listener, Limits { connections: MOST, lifetime: None }, server.answers()).await;
 }
 
 /// Answers the command line of our own user until it is dropped.
 pub async fn serve_local(listener: UnixListener, board: Arc<Board>) {
     let server = Server::new(board, None);
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let server = server.clone();
-                tokio::spawn(async move { server.converse(stream).await });
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
-    }
+    server::serve(listener, Limits { connections: MOST_LOCAL, lifetime: None }, server.answers()).await;
 }
 
 impl Server {
-    async fn converse(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
-        let service = service_fn(|request| async { Ok::<_, Infallible>(self.answer(request).await) });
-        let _ = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
-            .max_buf_size(LARGEST_HEAD)
-            .serve_connection(TokioIo::new(Patient::new(stream, STALLED)), service)
-            .await;
+    fn answers(
+        self,
+    ) -> impl Fn(Incoming) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Clone + Send + Sync + 'static
+    {
+        move |request| {
+            let server = self.clone();
+            Box::pin(async move { server.answer(request).await })
+        }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer(&self, request: Incoming) -> Answer {
         let (head, body) = request.into_parts();
         if let Some(door) = &self.door
             && let Err(refusal) = door.check(&head.method, &head.uri, &head.headers)
@@ -154,7 +126,7 @@ impl Server {
         answered.await.unwrap_or_else(|e| answer::error(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()))
     }
 
-    async fn act(&self, body: Incoming) -> Answer {
+    async fn act(&self, body: hyper::body::Incoming) -> Answer {
         if self.door.is_some() && !self.board.options.allow_actions {
             return answer::error(
                 StatusCode::FORBIDDEN,

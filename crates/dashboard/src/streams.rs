@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use model::names::{is_udp_socket, socket_parts};
 use model::routing::Routing;
-use translate::TlsGroups;
+use resolve::TlsGroups;
 
 use crate::explain::{Explained, Faults};
 

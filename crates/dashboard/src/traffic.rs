@@ -101,7 +101,7 @@ impl Traffic {
         };
         self.in_flight = sample.stats.in_flight;
         self.per_route = sample.stats.per_route;
-        // Without one before it nobody knows in which time these were counted.
+        // Without a sample before it, it is unknown in which time these were counted.
         let Some(before) = self.before.replace(sample.clone()) else { return };
         let seconds = sample.at.saturating_duration_since(before.at).as_secs_f64().max(0.001);
         self.flows.take(&before.stats, &sample.stats, seconds);
@@ -147,7 +147,7 @@ impl Traffic {
         self.total.columns()
     }
 
-    pub(crate) fn of(&self, rule: &Rule) -> Option<Columns> {
+    pub(crate) fn columns(&self, rule: &Rule) -> Option<Columns> {
         self.rules.get(rule).map(Series::columns)
     }
 
@@ -298,7 +298,7 @@ fn below(buckets: &[u32; BUCKETS], share: f64) -> Option<f64> {
         let here = f64::from(*here);
         if seen + here >= wanted && here > 0.0 {
             let from = if place == 0 { 0.0 } else { BOUNDS_MICROS[place - 1] as f64 };
-            // Of those beyond the last bound nobody knows how long they took.
+            // For requests beyond the last bound it is unknown how long they took.
             let to = BOUNDS_MICROS.get(place).map_or(from, |bound| *bound as f64);
             return Some((from + (to - from) * (wanted - seen) / here) / 1000.0);
         }
@@ -344,10 +344,10 @@ mod tests {
         let point = traffic.total.over(1);
         assert_eq!((point.rate, point.hits, point.mean), (20.0, Some(0.5), Some(3.0)));
         assert_eq!(point.p95, Some(4.8));
-        assert_eq!(traffic.of(&rule("a/b")).unwrap().rate, [20.0]);
+        assert_eq!(traffic.columns(&rule("a/b")).unwrap().rate, [20.0]);
         // A new child counts from zero; a rule that is new has no past.
         traffic.take(Some(&sample(at(3), &[("a/b", 4), ("a/c", 1)])));
-        assert_eq!(traffic.of(&rule("a/b")).unwrap().rate, [20.0, 4.0]);
+        assert_eq!(traffic.columns(&rule("a/b")).unwrap().rate, [20.0, 4.0]);
         let busy: Vec<_> = traffic.busiest(1, 10).into_iter().map(|(rule, _)| rule.1.as_str()).collect();
         assert_eq!(busy, ["a/b", "a/c"]);
         // One that goes takes its numbers along; what is left is no news.

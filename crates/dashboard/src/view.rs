@@ -14,12 +14,12 @@ pub use crate::traffic::{ByWay, Columns, Point};
 pub(crate) use gateway::{arrangement, gateway, streams};
 pub(crate) use routes::rows;
 
-/// A Gateway by the configuration that it is to have, for whoever has no varnishd of it.
+/// A Gateway by its desired configuration, for callers without a varnishd.
 pub fn of_config(name: &str, state: &chaperone::State, config: &model::ghost::Config) -> Gateway {
     gateway(name, state, config)
 }
 
-/// All its rows. Nobody has tried its endpoints.
+/// All its rows. Its endpoints have not been tried.
 pub fn all_rows(name: &str, config: &model::ghost::Config, in_front: bool) -> Vec<Row> {
     rows(name, config, in_front, &|_| Health::Untried).collect()
 }
@@ -280,7 +280,7 @@ pub struct Row {
     /// What its filters do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
-    /// The way of its requests in the Front arrangement: `cache`, for those that the cache may answer, or `direct`; `own` where
+    /// The data path of its requests in the Front arrangement: `cache`, for those that the cache may answer, or `direct`; `own` where
     /// the gateway answers. Otherwise `varnishd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub way: Option<String>,

@@ -54,7 +54,7 @@ pub(crate) fn resolver(settings: &Settings) -> Result<TokioResolver, NetError> {
     options.attempts = ATTEMPTS;
     // Pods with IPv6 addresses alone reach few names without AAAA records, and most others have no way to those of AAAA records.
     options.ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
-    // A name is asked for when its answer is to be renewed.
+    // A name is looked up when its answer expires.
     options.cache_size = 0;
     options.use_hosts_file = ResolveHosts::Never;
     builder.build()

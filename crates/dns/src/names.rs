@@ -112,7 +112,7 @@ async fn run(settings: &Settings, wanted: &mut watch::Receiver<Wanted>, to: &wat
             if resolver.is_none() {
                 resolver = lookup::resolver(settings)
                     .inspect_err(|error| {
-                        tracing::warn!("DNS cannot be asked: {error}; check /etc/resolv.conf");
+                        tracing::warn!("cannot query DNS: {error}; check /etc/resolv.conf");
                     })
                     .ok();
             }

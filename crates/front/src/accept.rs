@@ -1,4 +1,4 @@
-//! One port: its socket, and whoever comes to it.
+//! One port: its socket, and the connections that it accepts.
 
 use std::future::Future;
 use std::io::{self, ErrorKind};

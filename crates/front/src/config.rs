@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use certificate::Pair;
 use model::TlsOptions;
+use model::host::{HostPattern, normal};
 
 use crate::{Backends, ClientValidation, ProxyProtocol, Stream};
 
@@ -55,7 +56,7 @@ impl Config {
         tcp.chain(self.datagrams.iter().map(|listener| listener.socket.as_str()))
     }
 
-    /// Opens the sockets of listeners on other ports than their own. Clients and origins are told of the listeners' own.
+    /// Opens the sockets of listeners on other ports than their own. Clients and origins see the listeners' own ports.
     pub fn open_on(&mut self, port_of: impl Fn(u16) -> u16) {
         for listener in &mut self.listeners {
             listener.port = port_of(listener.port);
@@ -120,11 +121,17 @@ pub enum Action {
     Http,
     /// One of the endpoints gets the bytes as they come, whatever they are. The port has this one host.
     Relay(Stream),
-    /// The listener takes the name, and no route does: refused as a name that nobody has.
+    /// The listener takes the name, and no route does: refused as an unknown name.
     Refuse,
 }
 
 impl Host {
+    /// The names that it is for.
+    pub fn pattern(&self) -> HostPattern {
+        let pattern = HostPattern::new(&normal(self.hostname.as_deref().unwrap_or_default())).owned();
+        if self.one_label { pattern.of_one_label() } else { pattern }
+    }
+
     /// A host of an HTTPS listener.
     pub fn terminate(hostname: Option<String>, certificates: Vec<Arc<Pair>>) -> Self {
         Self { action: Action::Terminate { certificates }, ..Self::refuse(hostname) }

@@ -129,7 +129,7 @@ async fn exchange(
     }
 }
 
-/// Brings the bytes to where they belong. An error means that nobody was there; how a connection ends is between its ends.
+/// Brings the bytes to their destination. An error means that no backend was reached; how a connection ends is between its ends.
 async fn carry(
     greeted: Greeted,
     client: SocketAddr,
@@ -243,7 +243,7 @@ async fn refuse(stream: &mut TcpStream, found: Option<&Service>, services: &Serv
         // We and rustls read the name differently: a client that plays tricks.
         Some(_) => Failure::Misbehaved,
     };
-    // Where bytes are passed on, TLS is not ours to speak: whom nobody takes, the connection is closed. The conformance suite
+    // Where bytes are passed on, TLS is not ours to speak: for a name that no route has, the connection is closed. The conformance suite
     // wants it so.
     let routed = |s: &Service| matches!(s, Service::Passthrough(_) | Service::Forward(..) | Service::Refused);
     if why != Failure::UnknownName || !services.values().any(routed) {

@@ -1,4 +1,4 @@
-//! What happened so far. Plain atomics, so that reading costs nobody anything.
+//! Counters of the front. Plain atomics, so that reading them slows nothing down.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -195,7 +195,7 @@ impl Failure {
     }
 }
 
-/// Why nobody took a client's bytes.
+/// Why a client's bytes reached no backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpstreamFailure {
     /// varnishd was not there.

@@ -1,4 +1,4 @@
-//! What the front tells, and what it is told.
+//! Events that the front reports, and orders that it gets.
 
 use std::net::SocketAddr;
 

@@ -78,7 +78,7 @@ impl Gate {
         new
     }
 
-    /// Waits for room. None only if the semaphore was closed, which nobody does.
+    /// Waits for room. None only if the semaphore was closed, which never happens.
     pub(crate) async fn enter(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.connections).acquire_owned().await.ok()
     }

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use crate::Failure;
 use crate::sniff::{Hello, sniff};
 
-/// A fatal alert as a record of its own: unrecognized_name (RFC 6066). Nobody has the name, or nobody has a certificate for it.
+/// A fatal alert as a record of its own: unrecognized_name (RFC 6066). No listener has the name, or none has a certificate for it.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 /// decode_error: we and rustls read the name differently.
 const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];

@@ -1,84 +1,35 @@
-//! The name that a client asks for → what to do with it.
+//! The name that a client asks for in its TLS handshake → what to do with it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-/// What is found by name: an exact hostname before the longest wildcard before none.
+use model::host::{HostPattern, normal};
+use router::HostTable;
+
+/// Values by hostname: an exact one before the longest wildcard before none.
 #[derive(Debug)]
-pub(crate) struct Hosts<T> {
-    exact: HashMap<String, T>,
-    /// By what follows `*.`
-    wild: HashMap<String, T>,
-    /// The same of wildcards that stand for exactly one label. They go before others of their length.
-    narrow: HashMap<String, T>,
-    any: Option<T>,
-}
-
-/// A hostname as the configuration has it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Name {
-    pub(crate) hostname: Option<String>,
-    pub(crate) one_label: bool,
-}
+pub(crate) struct Hosts<T>(HostTable<T>);
 
 impl<T> Hosts<T> {
     /// Of two with the same hostname the first stays.
-    pub(crate) fn new(hosts: impl IntoIterator<Item = (Name, T)>) -> Self {
-        let mut table =
-            Self { exact: HashMap::new(), wild: HashMap::new(), narrow: HashMap::new(), any: None };
-        for (Name { hostname, one_label }, value) in hosts {
-            let hostname = hostname.map(|name| normal(&name)).filter(|name| !name.is_empty() && name != "*");
-            match hostname {
-                None => {
-                    table.any.get_or_insert(value);
-                }
-                Some(name) => {
-                    let (map, key) = match name.strip_prefix("*.") {
-                        Some(parent) if one_label => (&mut table.narrow, parent.to_owned()),
-                        Some(parent) => (&mut table.wild, parent.to_owned()),
-                        None => (&mut table.exact, name),
-                    };
-                    map.entry(key).or_insert(value);
-                }
-            }
+    pub(crate) fn new(hosts: impl IntoIterator<Item = (HostPattern, T)>) -> Self {
+        let mut first = BTreeMap::new();
+        for (pattern, value) in hosts {
+            first.entry(pattern).or_insert(value);
         }
-        table
+        let (patterns, values): (Vec<_>, Vec<_>) = first.into_iter().unzip();
+        Self(HostTable::new(patterns.iter().map(HostPattern::borrowed).zip(values)))
     }
 
     pub(crate) fn find(&self, name: Option<&str>) -> Option<&T> {
-        let named = name.and_then(|name| self.find_named(&normal(name)));
-        named.or(self.any.as_ref())
+        match name {
+            Some(name) => self.0.get(normal(name).as_bytes()),
+            None => self.0.any(),
+        }
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
-        self.exact.values().chain(self.wild.values()).chain(self.narrow.values()).chain(&self.any)
+        self.0.values()
     }
-
-    fn find_named(&self, name: &str) -> Option<&T> {
-        if let Some(found) = self.exact.get(name) {
-            return Some(found);
-        }
-        if let Some((_, parent)) = name.split_once('.')
-            && let Some(found) = self.narrow.get(parent)
-        {
-            return Some(found);
-        }
-        if self.wild.is_empty() {
-            return None;
-        }
-        let mut rest = name;
-        while let Some((_, parent)) = rest.split_once('.') {
-            if let Some(found) = self.wild.get(parent) {
-                return Some(found);
-            }
-            rest = parent;
-        }
-        None
-    }
-}
-
-/// Lower case, without the dot of a full name.
-pub(crate) fn normal(name: &str) -> String {
-    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -89,8 +40,8 @@ mod tests {
         Hosts::new(names.iter().map(|name| (named(name), (*name).to_owned())))
     }
 
-    fn named(name: &str) -> Name {
-        Name { hostname: (name != "any").then(|| name.to_owned()), one_label: false }
+    fn named(name: &str) -> HostPattern {
+        HostPattern::new(&normal(if name == "any" { "" } else { name })).owned()
     }
 
     fn found(hosts: &Hosts<String>, name: &str) -> String {
@@ -115,14 +66,15 @@ mod tests {
         let some = hosts(&["*.example.com", "shop.example.org"]);
         assert_eq!(found(&some, "example.com"), "nothing");
         assert_eq!(found(&some, "shop.example.org.evil.test"), "nothing");
-        assert_eq!(found(&some, ".example.com"), "*.example.com");
+        // As in the router: a star stands for a label, and an empty one is none.
+        assert_eq!(found(&some, ".example.com"), "nothing");
         assert_eq!(found(&some, ""), "nothing");
         assert!(some.find(None).is_none());
     }
 
     #[test]
     fn a_wildcard_of_one_label_takes_no_deeper_names() {
-        let narrow = |name: &str| Name { one_label: true, ..named(name) };
+        let narrow = |name: &str| named(name).of_one_label();
         let both =
             Hosts::new([(narrow("*.example.com"), 1), (named("*.com"), 2), (named("*.example.com"), 3)]);
         assert_eq!(both.find(Some("a.example.com")), Some(&1));

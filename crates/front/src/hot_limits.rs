@@ -21,7 +21,7 @@ impl HotLimits {
     /// No hot objects.
     pub const OFF: Self = Self { enabled: false, bytes: 0, max_object_bytes: 0 };
 
-    /// The bytes that hot objects take where nobody says: a sixteenth of the container's memory.
+    /// The bytes of hot objects by default: a sixteenth of the container's memory.
     pub fn default_bytes(memory: Option<u64>) -> u64 {
         memory
             .map_or(Self::DEFAULT_BYTES, |memory| (memory / Self::SHARE_OF_MEMORY).min(Self::MOST_BY_DEFAULT))

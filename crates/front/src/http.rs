@@ -81,7 +81,7 @@ pub use model::event::Write;
 const MOST_WRITES: usize = 1024;
 const MOST_WRITES_OF_NAMESPACE: usize = 256;
 
-/// A write that peers are to be told of, and its place in the queue.
+/// A write that peers must learn of, and its place in the queue.
 #[derive(Debug)]
 pub struct Told {
     pub write: Write,
@@ -204,7 +204,7 @@ impl Http {
         self
     }
 
-    /// Nobody can tell which objects of this host have ended: all hot ones do. Those of other hosts, and so of other tenants, stay.
+    /// It is unknown which objects of this host have ended: all hot ones do. Those of other hosts, and so of other tenants, stay.
     fn end_hot(&self, host: &http::header::HeaderValue) {
         if let Some(hot) = &self.hot {
             hot.end_host(host.as_bytes());

@@ -73,7 +73,7 @@ pub(crate) fn spawn_on(number: usize, task: impl Future<Output = ()> + Send + 's
     }
 }
 
-/// Carries on with `task` on the thread that has the fewest. Sockets that it takes along must be registered anew, there.
+/// Carries on with `task` on the thread that has the fewest. Sockets that it takes along must be registered again, there.
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     let Some(lane) = lanes().iter().min_by_key(|lane| lane.load.load(Ordering::Relaxed)) else {
         // No thread was to be had: it is done here.

@@ -26,6 +26,7 @@ mod lanes;
 mod observe;
 pub mod proxy;
 mod relay;
+mod reported;
 mod run;
 pub mod sniff;
 mod stream;

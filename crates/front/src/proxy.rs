@@ -5,21 +5,19 @@
 
 mod received;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use model::proxy_protocol::{self, AUTHORITY, SIGNATURE, put};
+
+pub use model::proxy_protocol::FIXED;
 
 pub use self::received::received;
-
-const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-
-/// The part of a header that says how long the rest is.
-pub const FIXED: usize = 16;
 
 /// The longest header that is read, with its fixed part.
 pub const MAXIMUM: usize = 4096;
 
 mod tlv {
     pub(super) const ALPN: u8 = 0x01;
-    pub(super) const AUTHORITY: u8 = 0x02;
     pub(super) const SSL: u8 = 0x20;
     pub(super) const SSL_VERSION: u8 = 0x21;
     pub(super) const SSL_CN: u8 = 0x22;
@@ -79,44 +77,13 @@ pub enum Error {
 impl Header {
     /// The bytes to send. Values that would not fit (64 KiB) are left out.
     pub fn encode(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(128);
-        let family = match self.addresses {
-            None => 0x00,
-            Some((source, destination)) => {
-                match (source.ip().to_canonical(), destination.ip().to_canonical()) {
-                    (IpAddr::V4(source_ip), IpAddr::V4(destination_ip)) => {
-                        body.extend_from_slice(&source_ip.octets());
-                        body.extend_from_slice(&destination_ip.octets());
-                        0x11
-                    }
-                    (source_ip, destination_ip) => {
-                        body.extend_from_slice(&v6(source_ip).octets());
-                        body.extend_from_slice(&v6(destination_ip).octets());
-                        0x21
-                    }
-                }
-            }
-        };
-        if let Some((source, destination)) = self.addresses {
-            body.extend_from_slice(&source.port().to_be_bytes());
-            body.extend_from_slice(&destination.port().to_be_bytes());
-        }
-        if let Some(alpn) = &self.alpn {
-            put(&mut body, tlv::ALPN, alpn);
-        }
-        if let Some(authority) = &self.authority {
-            put(&mut body, tlv::AUTHORITY, authority.as_bytes());
-        }
-        if let Some(tls) = &self.tls {
-            put(&mut body, tlv::SSL, &tls.encode());
-        }
-        let mut header = Vec::with_capacity(FIXED + body.len());
-        header.extend_from_slice(&SIGNATURE);
-        header.push(if self.addresses.is_some() { 0x21 } else { 0x20 });
-        header.push(family);
-        header.extend_from_slice(&u16::try_from(body.len()).unwrap_or(0).to_be_bytes());
-        header.extend_from_slice(&body);
-        header
+        let tls = self.tls.as_ref().map(Tls::encode);
+        let values = [
+            self.alpn.as_deref().map(|alpn| (tlv::ALPN, alpn)),
+            self.authority.as_ref().map(|authority| (AUTHORITY, authority.as_bytes())),
+            tls.as_deref().map(|tls| (tlv::SSL, tls)),
+        ];
+        proxy_protocol::encode(self.addresses, values.into_iter().flatten())
     }
 
     /// The header at the beginning of `bytes` and how long it is; none while there are too few bytes to say.
@@ -150,7 +117,7 @@ impl Header {
         while let Some((kind, value)) = next_tlv(&mut bytes)? {
             match kind {
                 tlv::ALPN => self.alpn = Some(value.to_vec()),
-                tlv::AUTHORITY => self.authority = Some(text(value)?),
+                AUTHORITY => self.authority = Some(text(value)?),
                 tlv::SSL => self.tls = Tls::decode(value)?,
                 _ => {}
             }
@@ -207,24 +174,6 @@ pub fn length(bytes: &[u8]) -> Result<Option<usize>, Error> {
     }
     let length = FIXED + usize::from(u16::from_be_bytes([high, low]));
     if length > MAXIMUM { Err(Error::TooLong) } else { Ok(Some(length)) }
-}
-
-fn v6(ip: IpAddr) -> Ipv6Addr {
-    match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    }
-}
-
-fn put(bytes: &mut Vec<u8>, kind: u8, value: &[u8]) {
-    let Ok(length) = u16::try_from(value.len()) else { return };
-    // The whole body has a length of 16 bits too.
-    if bytes.len() + 3 + value.len() > usize::from(u16::MAX) {
-        return;
-    }
-    bytes.push(kind);
-    bytes.extend_from_slice(&length.to_be_bytes());
-    bytes.extend_from_slice(value);
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Error> {

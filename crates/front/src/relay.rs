@@ -66,7 +66,7 @@ where
         }
     })
     .await?;
-    // In a box: most of the time nobody lingers.
+    // In a box: most connections do not linger.
     Box::pin(linger(&mut up, client, upstream, LINGER, LINGER_TOTAL)).await
 }
 

@@ -17,7 +17,7 @@ use crate::addresses::Addresses;
 use crate::backends::Targets;
 use crate::connection::{Service, Services};
 use crate::gate::Gate;
-use crate::hosts::{Hosts, Name};
+use crate::hosts::Hosts;
 use crate::stream::udp::{self, AllSessions};
 use crate::stream::{Stream, Target, Transport};
 use crate::terminate::Terminator;
@@ -237,7 +237,7 @@ impl Ports {
                     (self.shared.reporter)(Event::CannotListen { socket: socket.to_owned(), why });
                     Service::Nothing
                 });
-                (Name { hostname: host.hostname.clone(), one_label: host.one_label }, service)
+                (host.pattern(), service)
             })
             .collect();
         Hosts::new(made)
@@ -259,7 +259,7 @@ impl Ports {
                     Arc::new(self.terminator()?.server(certificates, http, validation, &host.options)?);
                 if carries_http { Service::Https(server) } else { Service::Terminate(server) }
             }
-            // What the endpoints speak is not known here, and nobody could tell them what a client has shown.
+            // What the endpoints speak is not known here, and there is no way to pass on what a client has shown.
             Action::Forward { certificates, backends } => {
                 let server = self.terminator()?.server(certificates, &[], None, &host.options)?;
                 Service::Forward(Arc::new(server), Arc::new(Targets::new(backends)))

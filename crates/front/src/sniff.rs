@@ -19,7 +19,7 @@ pub enum Error {
     NotTls,
     #[error("a ClientHello whose lengths do not fit")]
     Lengths,
-    #[error("a ClientHello that names its host twice, or with what is no hostname")]
+    #[error("a ClientHello that names its host twice, or with an invalid hostname")]
     Name,
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use certificate::Pair;
 use model::TlsOptions;
+use model::host::normal;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::UnixTime;
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
@@ -11,7 +12,6 @@ use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, SignatureAlgorithm};
 
 use crate::ClientValidation;
-use crate::hosts::normal;
 use crate::tls_options;
 use crate::validate::Clients;
 

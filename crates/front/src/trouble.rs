@@ -1,52 +1,36 @@
-//! Endpoints of TLSRoutes that are not reached, each told once.
+//! Endpoints of TLSRoutes that are not reached, each reported once.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
 
 use crate::Event;
+use crate::reported::Reported;
 use crate::run::Reporter;
 
-/// More are not remembered: the oldest news are then told again.
-const MOST: usize = 10_000;
-
-/// What was last told of each Service and endpoint. Told again once it is well, or fails for another reason.
+/// By Service and endpoint.
 pub(crate) struct Trouble {
     reporter: Reporter,
-    told: Mutex<HashMap<(String, Option<SocketAddr>), String>>,
+    reported: Reported<(String, Option<SocketAddr>)>,
 }
 
 impl Trouble {
     pub(crate) fn new(reporter: Reporter) -> Self {
-        Self { reporter, told: Mutex::default() }
+        Self { reporter, reported: Reported::default() }
     }
 
     pub(crate) fn ill(&self, service: &str, endpoint: Option<SocketAddr>, why: String) {
-        let news = {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.len() >= MOST {
-                told.clear();
-            }
-            let before = told.insert((service.to_owned(), endpoint), why.clone());
-            before.is_none_or(|before| before != why)
-        };
-        if news {
+        if self.reported.is_news((service.to_owned(), endpoint), &why) {
             (self.reporter)(Event::Unreached { service: service.to_owned(), endpoint, why });
         }
     }
 
     pub(crate) fn well(&self, service: &str, endpoint: SocketAddr) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if !told.is_empty() {
-            told.remove(&(service.to_owned(), Some(endpoint)));
-            told.remove(&(service.to_owned(), None));
-        }
+        self.reported.works(|| [(service.to_owned(), Some(endpoint)), (service.to_owned(), None)]);
     }
 
     /// With a new configuration everything is news.
     pub(crate) fn forget(&self) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.reported.clear();
     }
 }
 

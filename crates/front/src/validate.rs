@@ -24,7 +24,7 @@ pub struct ClientValidation {
 pub enum ClientMode {
     /// AllowValidOnly: they are refused.
     ValidOnly,
-    /// AllowInsecureFallback: they are served, and varnishd is told.
+    /// AllowInsecureFallback: they are served, and varnishd learns that they are not verified.
     InsecureFallback,
 }
 
@@ -49,7 +49,7 @@ impl Clients {
         }
     }
 
-    /// What varnishd is told of a chain that a client showed.
+    /// What varnishd learns of a chain that a client showed.
     pub(crate) fn describe(&self, chain: &[CertificateDer<'_>]) -> Option<proxy::ClientCertificate> {
         let [end_entity, intermediates @ ..] = chain else { return None };
         let verified = match self.mode {

@@ -91,7 +91,7 @@ fn names_are_lower_case_and_without_their_last_dot() {
     assert_eq!(sniff(&made(&[(10, &[0, 0]), (0, &server_name(b"a_b.test"))])), named("a_b.test"));
     assert_eq!(sniff(&made(&[])), NAMELESS);
     assert_eq!(sniff(&made(&[(0, &server_name(b"::1"))])), NAMELESS);
-    // A kind of name that nobody has defined.
+    // A kind of name that no RFC defines.
     assert_eq!(sniff(&made(&[(0, &[0, 4, 9, 0, 1, b'x'])])), NAMELESS);
 }
 

@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     let (asked, body) = request.into_parts();
                     let response = answer(&name, served.fetch_add(1, Ordering::Relaxed) + 1, &asked);
                     async move {
-                        // To the end: whoever is answered while still sending sees a broken connection.
+                        // To the end: a client that is answered while still sending sees a broken connection.
                         let _ = body.collect().await;
                         Ok::<_, Infallible>(response)
                     }

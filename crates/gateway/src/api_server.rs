@@ -1,4 +1,4 @@
-//! What an API server's refusal means to whoever sits at the command line.
+//! What an API server's refusal means to the user of the command line.
 
 use std::error::Error as _;
 

@@ -21,10 +21,10 @@ use model::ghost::Config;
 use model::names::certificate_keys;
 use model::routing::Routing;
 use model::{Version, check_version};
+use resolve::EndpointIndex;
 use source::files::Files;
 use source::kubernetes::{EndpointSlices, Pod, Scope, Signal, Store, never_same};
 use tokio::sync::watch;
-use translate::EndpointIndex;
 
 use crate::cli::ChaperoneArguments;
 use crate::external::Externals;
@@ -47,7 +47,7 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
     let reporter = Reporter::new({
         let (board, name) = (Arc::clone(&board), name.clone());
         move |event| {
-            // Whoever reads the line finds it on the page.
+            // Readers of the line find it on the page.
             board.tell(&name, event);
             tell("chaperone", event);
         }
@@ -100,7 +100,7 @@ pub(crate) async fn run(arguments: ChaperoneArguments) -> anyhow::Result<ExitCod
         Some(name) => format!("Gateway {}/{name}", environment.namespace),
         None => "chaperone".to_owned(),
     };
-    // Not in our own task: whoever is slow there holds up no reload.
+    // Not in our own task: a slow reader there must not hold up a reload.
     let state = reporter.state();
     let mut reports = observe::reports_of_pod(&name, &environment);
     settings.observer = reports.as_ref().map(observe::Reports::observer);
@@ -378,7 +378,7 @@ struct Reader<'a> {
     feeder: Feeder,
     /// The newest endpoints.
     index: EndpointIndex,
-    /// What was wrong at the last look, so that it is told once.
+    /// What was wrong at the last look, so that it is reported once.
     told: HashSet<String>,
     reporter: Reporter,
     externals: Externals,
@@ -423,7 +423,7 @@ impl Reader<'_> {
             }
             Endpoints::Cluster(slices) => {
                 let Some(routing) = &self.routing else { return };
-                self.slices = slices.of(&routing.service_namespaces()).await;
+                self.slices = slices.of_namespaces(&routing.service_namespaces()).await;
                 let unlisted = slices.unlisted();
                 // A namespace that we may not read must not hold back the others.
                 self.knows_endpoints |= unlisted.iter().all(|(_, is_forbidden)| *is_forbidden);
@@ -486,13 +486,13 @@ impl Reader<'_> {
             wrong.extend(front.of_listeners.iter().map(ToString::to_string));
             desired = Desired::new(ghost.map(|(ghost, _)| ghost), self.vcl.clone(), front, None);
         }
-        // Not within the call below: whoever looks at the state must let go before it is told anything.
+        // Not within the call below: readers of the state must let go before it changes.
         let serving = self.reporter.state().borrow().serving;
         for message in wrong.iter().filter(|message| !self.told.contains(*message)) {
             self.reporter.tell(&Event::Refused { why: message.clone(), serving });
         }
         if wrong.is_empty() && !self.told.is_empty() {
-            self.reporter.tell(&Event::Mended);
+            self.reporter.tell(&Event::Recovered);
         }
         self.told = wrong.into_iter().collect();
         Ok(desired)
@@ -528,7 +528,7 @@ fn read_routing(path: &Path, namespace: &str, wrong: &mut Vec<String>) -> anyhow
     Ok(routing)
 }
 
-/// A newer operator may write fields that we do not know: they are told, and ignored.
+/// A newer operator may write fields that we do not know: they are reported, and ignored.
 fn parse_routing(
     text: &[u8],
     namespace: &str,

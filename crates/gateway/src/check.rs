@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use resolve::EndpointIndex;
 use source::files::Files;
 use translate::vcl;
-use translate::{EndpointIndex, GatewayPlan, Key};
+use translate::{GatewayPlan, Key};
 
 use crate::cli::{CheckArguments, Varnish};
 use crate::compile_vcl::{Compiled, compile, refused_arguments};
@@ -30,7 +31,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     for (key, plan) in &translation.gateways {
         let endpoints = with_names(plan, &endpoints);
         notices.extend(input::ghost(plan, &endpoints).1);
-        notices.extend(translate::resolve_tls(&plan.routing, &endpoints).1);
+        notices.extend(resolve::resolve_tls(&plan.routing, &endpoints).1);
         let arrangement = plan.routing.arrangement();
         writeln!(to, "note: Gateway {key}: data path {} ({})", arrangement.name(), arrangement.why())?;
         bad += usize::from(!check_vcl(&mut to, key, plan, &arguments.varnish)?);
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
 fn with_names(plan: &GatewayPlan, endpoints: &EndpointIndex) -> EndpointIndex {
     let external = plan.routing.external_names.iter().flat_map(|external| &external.services);
     let slices: Vec<_> =
-        external.map(|(service, name)| translate::external_slice(service, name, None)).collect();
+        external.map(|(service, name)| resolve::external_slice(service, name, None)).collect();
     endpoints.clone().replacing(&slices)
 }
 

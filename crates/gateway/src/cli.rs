@@ -22,7 +22,8 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 all went well; 1 something failed, was rejected, or does not serve; 2 the command line makes no sense.
+const EXIT_CODES: &str =
+    "Exit codes: 0 success; 1 something failed, was rejected, or does not serve; 2 invalid usage.
 `varnish-gateway COMMAND --help` has examples.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -38,7 +39,7 @@ pub(crate) enum Command {
     /// Run the gateway on this machine, configured by manifests in files.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
-    /// Run a caching proxy on this machine, by one line. `--print` shows the manifests that `serve` would need for the same.
+    /// Run a caching proxy on this machine, configured by arguments. `--print` shows the manifests that `serve` would need for the same.
     #[command(after_help = PROXY_EXAMPLES)]
     Proxy(ProxyArguments),
     /// Run one varnishd and its front, configured by environment variables (docs/reference/chaperone.md).
@@ -47,7 +48,7 @@ pub(crate) enum Command {
     /// Run the Gateways of a cluster, configured by environment variables (docs/reference/operator.md).
     #[command(after_help = OPERATOR_EXAMPLES)]
     Operator(OperatorArguments),
-    /// Validate every object, print its status, and compile the VCL. Exits with 1 if something would be rejected.
+    /// Validate every object, print its status, and compile the VCL. Exits with 1 if any object would be rejected.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArguments),
     /// Explain which route, rule and backend would serve a request, and why the others would not; from files, or from a running gateway.
@@ -68,7 +69,7 @@ pub(crate) enum Command {
     /// Write every request of a varnishd to standard output, as one line of JSON. A pod's sidecar runs it.
     #[command(after_help = ACCESS_LOG_EXAMPLES)]
     AccessLog(AccessLogArguments),
-    /// Become another program that ends with its parent. For this program's own use.
+    /// Run another program that exits with its parent. For internal use.
     #[command(hide = true)]
     Tied(TiedArguments),
     /// Print the CustomResourceDefinitions of the gateway's own kinds, for `kubectl apply --server-side -f -`.
@@ -154,8 +155,8 @@ pub(crate) struct Varnish {
     /// The daemon of the cache engine, if not the one in PATH.
     #[arg(long, value_name = "FILE")]
     pub(crate) varnishd: Option<PathBuf>,
-    /// The cache engine whose programs are run: varnish (varnishd, varnishstat, …) or vinyl (vinyld, vinylstat, …). By default what is
-    /// in PATH, varnishd first.
+    /// The cache engine whose programs are run: varnish (varnishd, varnishstat, …) or vinyl (vinyld, vinylstat, …). By default the one in PATH,
+    /// varnishd first.
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<Engine>,
     /// libvmod_ghost.so, if it is neither beside this program nor in varnishd's vmod path.
@@ -262,24 +263,24 @@ impl ServeArguments {
     }
 }
 
-/// A page for people, on loopback unless somebody says otherwise.
+/// A page for people, on loopback by default.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Dashboard")]
 pub(crate) struct DashboardArguments {
-    /// Where the dashboard is, or `off`. Default: 127.0.0.1:9000, and the next free port where that is taken.
+    /// Address of the dashboard, or `off`. Default: 127.0.0.1:9000, or the next free port if it is in use.
     #[arg(long = "dashboard", value_name = "ADDRESS:PORT|off", env = "DASHBOARD_ADDR", value_parser = dashboard_at)]
     pub(crate) at: Option<DashboardAt>,
-    /// Let the dashboard take objects out of the cache. Without it, it is for reading only.
+    /// Let the dashboard remove objects from the cache. Without it, the dashboard is read-only.
     #[arg(long, env = "DASHBOARD_ALLOW_ACTIONS")]
     pub(crate) allow_actions: bool,
-    /// A name, beside localhost, under which browsers may ask for it. May be given several times.
+    /// A name, beside localhost, by which browsers may reach the dashboard. May be given several times.
     #[arg(long = "dashboard-host", value_name = "NAME", env = "DASHBOARD_HOSTS", value_delimiter = ',')]
     pub(crate) hosts: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DashboardAt {
-    /// Nobody said anything.
+    /// The default.
     Usual,
     Here(SocketAddr),
     Off,
@@ -308,7 +309,7 @@ pub(crate) struct OperatorArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct CrdsArguments {
-    /// Write them into the cluster instead, unless those there are of a newer release.
+    /// Apply them to the cluster instead, unless the cluster has those of a newer release.
     #[arg(long)]
     pub(crate) apply: bool,
 }
@@ -332,7 +333,7 @@ pub(crate) struct ExplainArguments {
     /// Ask a running `serve` or a cluster instead of files. The same as leaving -f out.
     #[arg(long, conflicts_with = "files")]
     pub(crate) running: bool,
-    /// The request's Host. Without it only listeners of TCP and UDP have an answer, by --port.
+    /// The request's Host. Without it, --port selects a TCP or UDP listener.
     #[arg(long, required_unless_present = "port")]
     pub(crate) host: Option<String>,
     /// Path and query.
@@ -343,10 +344,10 @@ pub(crate) struct ExplainArguments {
     /// A request header, `Name: value`. May be given several times.
     #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
-    /// Only this port. Listeners of TCP and UDP are asked by it.
+    /// Only this port. Required for TCP and UDP listeners.
     #[arg(long)]
     pub(crate) port: Option<u16>,
-    /// Of all namespaces of a cluster.
+    /// All namespaces of a cluster.
     #[arg(short = 'A', long, conflicts_with = "files")]
     pub(crate) all_namespaces: bool,
     #[command(flatten)]
@@ -357,7 +358,7 @@ pub(crate) struct ExplainArguments {
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Of all namespaces of a cluster.
+    /// All namespaces of a cluster.
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
     /// A table for people, or one JSON object for machines.
@@ -375,7 +376,7 @@ pub(crate) enum Output {
 pub(crate) struct TopArguments {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Of all namespaces of a cluster.
+    /// All namespaces of a cluster.
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
     /// Seconds between two updates; numbers are the mean over this time.
@@ -387,7 +388,7 @@ pub(crate) struct TopArguments {
     /// The most routes to show.
     #[arg(short, long, value_name = "NUMBER", default_value_t = 30)]
     pub(crate) limit: usize,
-    /// A table for people, or one JSON object a look for machines.
+    /// A table for people, or one JSON object per update for machines.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
 }
@@ -418,7 +419,7 @@ pub(crate) struct PurgeArguments {
     /// Path and query, as clients send them. All variants are removed.
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<String>,
-    /// A tag that origins gave by Surrogate-Key or xkey. May be given several times.
+    /// A tag from the origin's Surrogate-Key or xkey header. May be given several times.
     #[arg(long = "tag", value_name = "TAG")]
     pub(crate) tags: Vec<String>,
     #[command(flatten)]
@@ -443,16 +444,16 @@ pub(crate) struct Target {
     /// The Gateway. Default: all of a `serve`; in a cluster those of the namespace, and for `purge` and `ban` the only one.
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub(crate) gateway: Option<String>,
-    /// Of the `serve`, where it was given one.
+    /// The --state-dir of the `serve`, if it has one.
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// A cluster, by another kubeconfig than kubectl's own.
+    /// Use this kubeconfig to reach a cluster.
     #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// A cluster, by the name that kubeconfig has for it.
+    /// Use this context of the kubeconfig.
     #[arg(long, value_name = "NAME", conflicts_with = "state_dir")]
     pub(crate) context: Option<String>,
-    /// A cluster, and the Gateway's namespace.
+    /// Ask a cluster, for Gateways of this namespace.
     #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "state_dir")]
     pub(crate) namespace: Option<String>,
 }
@@ -467,12 +468,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     text.parse()
         .map_err(|_| ())
         .and_then(|s| Duration::try_from_secs_f64(s).map_err(|_| ()))
-        .map_err(|()| "a number of seconds is needed".to_owned())
+        .map_err(|()| "must be a number of seconds".to_owned())
 }
 
 /// `127.0.0.1:9000`, `:9000` and `9000` (on loopback), `off`.
 fn dashboard_at(text: &str) -> Result<DashboardAt, String> {
-    let wrong = || "an address and a port are needed, as 127.0.0.1:9000, or `off`".to_owned();
+    let wrong = || "must be an address and a port such as 127.0.0.1:9000, or `off`".to_owned();
     let (host, port) = match text.trim() {
         "" => return Ok(DashboardAt::Usual),
         "off" | "none" => return Ok(DashboardAt::Off),
@@ -486,11 +487,11 @@ fn dashboard_at(text: &str) -> Result<DashboardAt, String> {
 }
 
 fn path(text: &str) -> Result<String, String> {
-    if text.starts_with('/') { Ok(text.to_owned()) } else { Err("a path begins with `/`".to_owned()) }
+    if text.starts_with('/') { Ok(text.to_owned()) } else { Err("must begin with `/`".to_owned()) }
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("a header is `Name: value`")?;
+    let (name, value) = text.split_once(':').ok_or("must be `Name: value`")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 

@@ -31,7 +31,9 @@ pub(crate) fn init(format: LogFormat, aside: bool) {
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
     }
     if level.is_none() {
-        tracing::warn!("LOG_LEVEL=`{given}` is no level: write debug, info, warn or error; it is info now");
+        tracing::warn!(
+            "LOG_LEVEL=`{given}` is not a log level: write debug, info, warn or error; using info"
+        );
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) fn print() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[cfg(feature = "kubernetes")]
 /// helm installs CRDs once, and never again: an upgrade does it by this.
 pub(crate) async fn apply() -> anyhow::Result<ExitCode> {
     let client = source::kubernetes::connect().await?;

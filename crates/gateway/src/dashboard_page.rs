@@ -17,7 +17,7 @@ use crate::serve::control;
 /// The usual port, and how many after it are tried.
 const USUAL: u16 = 9000;
 const TRIED: u16 = 10;
-/// Between tries to get an address that somebody asked for.
+/// Between tries to get an address that the user asked for.
 const RETRY: Duration = Duration::from_secs(5);
 
 pub(crate) fn board(arguments: &DashboardArguments) -> Arc<Board> {

@@ -74,7 +74,7 @@ async fn of_files(arguments: &ExplainArguments, asked: &Asked) -> anyhow::Result
         let compiled = Router::compile(&config)?;
         let names = dashboard::names::of_routing(&plan.routing);
         if let Some(port) = arguments.port {
-            let (groups, _) = translate::resolve_tls(&plan.routing, &endpoints);
+            let (groups, _) = resolve::resolve_tls(&plan.routing, &endpoints);
             all.extend(dashboard::streams::of_routing(&key, &plan.routing, &groups, &faults, port));
         }
         let of_tls = plan.routing.tls_listeners.iter().map(|listener| listener.socket.as_str());

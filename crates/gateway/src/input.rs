@@ -2,8 +2,9 @@
 
 use anyhow::Context;
 use api::DataPath;
+use resolve::{EndpointIndex, resolve};
 use source::files::{Files, Loaded, Problem, READ_LATER};
-use translate::{EndpointIndex, Notice, Snapshot, Translation, resolve};
+use translate::{Notice, Snapshot, Translation};
 
 use model::names::DEFAULT_DATA_PATH_ENV;
 

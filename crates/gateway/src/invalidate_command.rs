@@ -1,11 +1,13 @@
 //! `purge` and `ban`: objects out of the cache, of a `serve` on this machine or of a cluster's Gateway.
 
+#[cfg(feature = "kubernetes")]
 mod cluster;
 mod local;
 mod report;
 
 use std::process::ExitCode;
 
+#[cfg(feature = "kubernetes")]
 use anyhow::Context;
 use api::InvalidationType;
 use model::invalidation::Invalidation;
@@ -47,11 +49,15 @@ pub(crate) async fn ban(arguments: BanArguments, log: LogFormat) -> anyhow::Resu
 async fn run(mut wanted: Wanted, target: Target, log: LogFormat) -> anyhow::Result<ExitCode> {
     wanted.hostname = wanted.hostname.map(|host| host.to_ascii_lowercase());
     if let Err(why) = wanted.check() {
-        return Ok(misuse(&why));
+        return Ok(misuse(&why.to_string()));
     }
     match target::find_to_change(&target)? {
         Found::Serve(dir) => local::run(&wanted, &target, &dir, log).await,
+        #[cfg(not(feature = "kubernetes"))]
+        Found::Cluster => Err(crate::without_kubernetes()),
+        #[cfg(feature = "kubernetes")]
         Found::Cluster if target.names_cluster() => cluster::run(&wanted, &target, log).await,
+        #[cfg(feature = "kubernetes")]
         Found::Cluster => cluster::run(&wanted, &target, log).await.context(
             "no `varnish-gateway serve` of this user was found, and the cluster of the current kubeconfig does not help: \
              start `serve`, name its --state-dir, or choose a cluster by --kubeconfig, --context and --namespace",
@@ -61,7 +67,7 @@ async fn run(mut wanted: Wanted, target: Target, log: LogFormat) -> anyhow::Resu
 
 impl Wanted {
     /// What the API server would refuse is refused for `serve`, too.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), invalidation::Invalid> {
         invalidation::check(&self.invalidation())
     }
 

@@ -1,4 +1,4 @@
-//! Where lines of an access log go. A file that was moved away or removed is opened anew, so that logs can be rotated.
+//! Where lines of an access log go. A file that was moved away or removed is opened again, so that logs can be rotated.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-/// Lines that wait for whoever takes them.
+/// Lines that wait for their reader.
 const WAITING: usize = 8192;
 /// A file is looked for once in this time.
 const LOOK: Duration = Duration::from_secs(1);
-/// Trouble is told once in this time.
+/// A problem is reported once in this time.
 const TELL: Duration = Duration::from_secs(60);
 
 pub(crate) enum LogFile {
@@ -24,7 +24,7 @@ pub(crate) enum LogFile {
         path: PathBuf,
         file: File,
         looked: Instant,
-        /// It was moved away, and could not be made anew: then what is written goes nowhere.
+        /// It was moved away, and could not be created again: then what is written goes nowhere.
         away: bool,
     },
 }
@@ -53,7 +53,7 @@ impl LogFile {
                     *away = false;
                 }
                 if *away {
-                    return Err(io::Error::other("the file was moved away, and cannot be made anew"));
+                    return Err(io::Error::other("the file was moved away, and cannot be created again"));
                 }
                 file.write_all(line)
             }
@@ -79,7 +79,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     (open.dev(), open.ino()) == (there.dev(), there.ino())
 }
 
-/// A thread that writes lines. Whoever does not take them holds up nobody else. The other half tells when all is written.
+/// A thread that writes lines. A reader that does not take them holds up nothing else. The other half tells when all is written.
 pub(crate) fn writer(mut out: LogFile, whose: String) -> (SyncSender<String>, oneshot::Receiver<()>) {
     let (to, lines) = sync_channel::<String>(WAITING);
     let (done, writing) = oneshot::channel();
@@ -90,7 +90,7 @@ pub(crate) fn writer(mut out: LogFile, whose: String) -> (SyncSender<String>, on
             let begun = if trouble.lost > 0 { out.write(b"\n") } else { Ok(()) };
             match begun.and_then(|()| out.write(line.as_bytes())) {
                 Ok(()) => trouble.is_over(&whose),
-                // Nobody reads any more.
+                // The reader is gone.
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => break,
                 // A disk that is full may have room later.
                 Err(e) => trouble.tell(&whose, &out, &e, 1),
@@ -149,7 +149,7 @@ impl Slow {
     fn look(&mut self, dropped: u64, whose: &str) {
         if dropped > self.told && self.at.is_none_or(|at| at.elapsed() >= TELL) {
             let lost = dropped - self.told;
-            tracing::warn!("{whose}: {lost} lines of the access log are lost: nobody took them in time");
+            tracing::warn!("{whose}: {lost} lines of the access log are lost: their reader was too slow");
             (self.told, self.at) = (dropped, Some(Instant::now()));
         }
     }
@@ -180,17 +180,17 @@ impl Trouble {
     }
 }
 
-/// Lines that nobody took in time.
+/// Lines whose reader was too slow.
 #[derive(Debug, Default)]
 pub(crate) struct Lost(u64);
 
 impl Lost {
-    /// False where nobody reads any more.
+    /// False where the reader is gone.
     pub(crate) fn send(&mut self, line: String, to: &SyncSender<String>, whose: &str) -> bool {
         match to.try_send(line) {
             Ok(()) if self.0 > 0 => {
                 let lost = std::mem::take(&mut self.0);
-                tracing::warn!("{whose}: {lost} lines of the access log are lost: nobody took them in time");
+                tracing::warn!("{whose}: {lost} lines of the access log are lost: their reader was too slow");
             }
             Ok(()) => {}
             Err(TrySendError::Full(_)) => self.0 += 1,

@@ -1,6 +1,10 @@
 //! `varnish-gateway`: one binary, one command for each way to run it.
 
+#![cfg_attr(not(feature = "kubernetes"), allow(dead_code, reason = "parts that only clusters use"))]
+
+#[cfg(feature = "kubernetes")]
 mod api_server;
+#[cfg(feature = "kubernetes")]
 mod chaperone_command;
 mod check;
 mod cli;
@@ -16,6 +20,7 @@ mod invalidate_command;
 mod log_file;
 mod loop_id;
 mod observe;
+#[cfg(feature = "kubernetes")]
 mod operator_command;
 mod progress;
 mod proxy_command;
@@ -45,14 +50,28 @@ use crate::cli::{Cli, Command};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// The answer of commands for clusters in a build without the feature `kubernetes`.
+#[cfg(not(feature = "kubernetes"))]
+fn without_kubernetes() -> anyhow::Error {
+    anyhow::anyhow!("this build has no Kubernetes client: build with the default features (`make build`)")
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     console::init(cli.log, cli.command.answers());
     let done = match cli.command {
         Command::Serve(arguments) => run(serve::run(arguments)),
         Command::Proxy(arguments) => run(proxy_command::run(arguments)),
+        #[cfg(feature = "kubernetes")]
         Command::Chaperone(arguments) => run(chaperone_command::run(arguments)),
+        #[cfg(feature = "kubernetes")]
         Command::Operator(arguments) => run(operator_command::run(arguments)),
+        #[cfg(feature = "kubernetes")]
+        Command::Crds(arguments) if arguments.apply => run(crds::apply()),
+        #[cfg(not(feature = "kubernetes"))]
+        Command::Chaperone(_) | Command::Operator(_) => Err(without_kubernetes()),
+        #[cfg(not(feature = "kubernetes"))]
+        Command::Crds(arguments) if arguments.apply => Err(without_kubernetes()),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => run(explain::run(arguments)),
         Command::Status(arguments) => run(status_command::run(arguments)),
@@ -62,7 +81,6 @@ fn main() -> ExitCode {
         Command::Ban(arguments) => run(invalidate_command::ban(arguments, cli.log)),
         Command::AccessLog(arguments) => run(observe::access_log(arguments)),
         Command::Tied(arguments) => tied::run(&arguments),
-        Command::Crds(arguments) if arguments.apply => run(crds::apply()),
         Command::Crds(_) => crds::print(),
     };
     done.unwrap_or_else(|e| {

@@ -1,4 +1,4 @@
-//! What others are told of each request: access logs, and spans for OpenTelemetry.
+//! Reports about each request: access logs, and spans for OpenTelemetry.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -133,7 +133,7 @@ impl ObserveArguments {
     }
 
     async fn log(&self, to: &str, gateway: &str, source: &Source) -> anyhow::Result<()> {
-        let query = translate::log_query(None);
+        let query = translate::pods::log_query(None);
         let out = match to {
             "json" | "ncsa" => LogFile::stdout(),
             file => LogFile::open(file).with_context(|| file.to_owned())?,
@@ -220,7 +220,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// What waits is written, if somebody reads.
+    /// Waiting lines are written, if there is a reader.
     pub(crate) async fn wait(self) {
         if let (Some(log), Some(written)) = (self.observer.access_log(), self.written) {
             log.close();
@@ -257,7 +257,7 @@ pub(crate) struct AccessLogArguments {
 }
 
 pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<ExitCode> {
-    let query = translate::log_query(arguments.vsl_query.as_deref());
+    let query = translate::pods::log_query(arguments.vsl_query.as_deref());
     let mut all = log::arguments(Some(&query));
     all.extend(arguments.varnishncsa);
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -275,7 +275,7 @@ pub(crate) async fn access_log(arguments: AccessLogArguments) -> anyhow::Result<
         _ = tokio::signal::ctrl_c() => {}
     }
     drop(lines);
-    // What waits is written, if somebody reads.
+    // Waiting lines are written, if there is a reader.
     let _ = tokio::time::timeout(FINISHING, writing).await;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,9 @@
-//! What runs, for whoever asks from the command line: a `serve` by its socket, a cluster by its API server.
+//! What runs, for commands that ask: a `serve` by its socket, a cluster by its API server.
 
+#[cfg(feature = "kubernetes")]
+mod cluster;
+#[cfg(not(feature = "kubernetes"))]
+#[path = "running/no_cluster.rs"]
 mod cluster;
 mod local;
 mod scrape;

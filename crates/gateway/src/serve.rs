@@ -21,9 +21,10 @@ use chaperone::{
 };
 use dashboard::Board;
 use model::ghost::Config;
+use resolve::EndpointIndex;
 use source::files::{Files, Loaded};
 use tokio::sync::watch;
-use translate::{EndpointIndex, GatewayPlan, Infra, Key, Notice};
+use translate::{GatewayPlan, Infra, Key, Notice};
 
 use crate::cli::ServeArguments;
 use crate::compile_vcl::refused_arguments;
@@ -130,7 +131,7 @@ struct Machine {
     news: News,
     invalidations: invalidations::Seen,
     externals: Externals,
-    /// For whoever asks from outside.
+    /// For commands of other processes.
     running: control::Running,
     board: Arc<Board>,
     /// All that the Gateways have.
@@ -188,7 +189,7 @@ impl Machine {
         let mut fronts = self.fronts(&translation.gateways, &endpoints, &settled, &mut notices);
         let ports = ports_of(&translation.gateways, &fronts);
         self.ports.send_replace(ports.clone());
-        // A varnishd that finds its port taken goes without it, and must be started anew later.
+        // A varnishd that finds its port taken goes without it, and must be restarted later.
         let given = self.dashboard_port.wait_for(|port| port.is_none_or(|port| !ports.contains(&port)));
         let _ = tokio::time::timeout(GIVING_WAY, given).await;
         self.stop_changed(&translation.gateways, &fronts);

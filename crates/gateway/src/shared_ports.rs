@@ -18,7 +18,7 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// What became of the ports.
+/// The result for all ports.
 #[derive(Default)]
 pub(crate) struct Settled {
     /// For people.

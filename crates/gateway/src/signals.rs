@@ -18,7 +18,7 @@ pub(crate) fn watch_signals() -> std::io::Result<watch::Receiver<Shutdown>> {
             }
             let _ = to.send(next);
         }
-        // Whoever waits still must not see the channel closed.
+        // Tasks that still wait must not see the channel closed.
         std::future::pending::<()>().await;
     });
     Ok(state)

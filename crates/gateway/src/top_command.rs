@@ -37,7 +37,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<ExitCode> {
         };
         let top = match top {
             Ok(top) => top,
-            // Whoever watches goes on watching: it may pass.
+            // `top` goes on: the failure may pass.
             Err(e) if live && first.is_none() => {
                 let mut to = io::stdout().lock();
                 writeln!(to, "{CLEAR}{e:#}\n(it is tried again)")?;

@@ -8,7 +8,7 @@ use translate::status::{
 };
 use translate::{AncestorStatus, Condition, ParentStatus, Statuses};
 
-/// What became of one object, in one respect.
+/// The status of one object, in one respect.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Verdict {
     /// `HTTPRoute default/shop`

@@ -9,7 +9,7 @@ use std::{fs, thread};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use translate::workload::{LOGGING_CONTAINER, Options, objects};
+use workload::{LOGGING_CONTAINER, Options, objects};
 
 use crate::support::processes::{children, is_alive, name};
 use crate::support::{
@@ -166,7 +166,7 @@ impl Drop for Sidecar {
 
 #[test]
 fn every_mode_of_gateway_class_parameters_writes_requests() {
-    // Mode, more of it, what varnishd is to record, what is to be seen of `/seen`, what never.
+    // Mode, more of it, what varnishd must record, what must be seen of `/seen`, what never.
     let modes: [(&str, &str, &str, &[&str]); 6] = [
         // With varnishd as the owner of ports; else the front writes it.
         ("json", "", "+Timestamp,+ReqAcct", &["\"path\":\"/seen\"", "\"route\":\"default/shop\""]),
@@ -191,7 +191,7 @@ fn every_mode_of_gateway_class_parameters_writes_requests() {
             [manifests(&class, port, origin.address()), crate::support::route("broken", missing)].concat();
         let scene = Scene::new(&all);
         let program = scene.serve();
-        // On one machine nobody starts it, and that is said.
+        // On one machine no process starts it, and a notice says so.
         program.wait_for_line(&["`logging` in its GatewayClassParameters", "--access-log"]);
         let sidecar = Sidecar::start(&all, &scene.state("web", "varnishd"));
         until(&format!("{mode}{more}: {wanted:?}"), || {
@@ -276,7 +276,7 @@ fn what_was_served_before_the_end_is_logged() {
 fn a_reader_that_stops_reading_holds_up_no_request_of_the_front() {
     let (port, origin, dashboard) = (free_port(), Origin::new("shop"), free_port());
     let scene = Scene::new(&manifests(&parameters("{dataPath: Auto}"), port, origin.address()));
-    // Nobody reads this pipe, and it holds 64 KiB.
+    // This pipe has no reader, and it holds 64 KiB.
     let pipe = scene.path("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());

@@ -283,7 +283,7 @@ fn probes_tell_readiness_from_life() {
         site.probe("/readyz").is_some_and(|(status, body)| status == 200 && body["refused"].is_string())
     });
     assert_eq!(Ask::get("probe", "/nonsense").send(site.health).status, 404);
-    // Whoever is served is served to the end, but no one new is invited.
+    // Requests under way are finished, but no new client is accepted.
     let mut in_flight = Connection::open(port).unwrap();
     in_flight.write(&Ask::get("api.example.com", "/hold")).unwrap();
     origin.wait_for("/hold");

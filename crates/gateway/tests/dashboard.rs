@@ -120,7 +120,7 @@ fn what_is_served_is_shown_and_follows_changes() {
         &[route_to("more", "/more", "more"), service("more", &[more.address()])].concat(),
     );
     until("the new route is shown", || site.json("/api/routes")["total"] == 2);
-    // Changes within 300 ms are told as one, and a Service that comes with its route is not told.
+    // Changes within 300 ms are reported as one, and a Service that comes with its route is not reported.
     std::thread::sleep(std::time::Duration::from_secs(1));
     site.scene.write(
         "more.yaml",

@@ -137,7 +137,7 @@ spec:
             &parameters("{externalNames: Allow}"),
             &web,
             &external("api", "api.example", ""),
-            // The targetPort of a name is nobody's.
+            // The targetPort of a name is unused.
             &external("shop", "api.example", &named),
             &stream_route("TCPRoute", "tcp", &backend),
             &stream_route("UDPRoute", "udp", &backend),

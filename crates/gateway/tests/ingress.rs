@@ -492,7 +492,7 @@ spec: {targetRef: {group: networking.k8s.io, kind: Ingress, name: long}, default
         let response = Ask::get(host, "/mine").header(header, "x=1").send(port);
         response.header("X-Cache").unwrap_or_default().to_owned()
     };
-    // A personalised page is nobody else's, unless a policy says so.
+    // A personalised page is for its user alone, unless a policy says otherwise.
     assert_eq!(cache("plain.example", "Cookie"), "PASS");
     assert_eq!(cache("plain.example", "Authorization"), "PASS");
     assert_eq!(cache("plain.example", "X-Other"), "MISS");

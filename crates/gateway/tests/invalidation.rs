@@ -277,7 +277,7 @@ fn what_was_there_at_the_start_is_not_carried_out_again() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(site.cache(&ask), "HIT");
     assert_eq!(site.program.count_lines(&["VarnishCacheInvalidation default/purge"]), 1);
-    // Once more, where somebody takes it away and brings it back.
+    // Once more, where a user removes it and brings it back.
     site.scene.remove("purge.yaml");
     site.scene.write("other.yaml", &route_to("other", "/other", "shop"));
     site.program.wait_for_line(&["HTTPRoute default/other", "accepted"]);

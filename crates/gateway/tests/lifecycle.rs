@@ -127,7 +127,7 @@ fn a_temporary_state_directory_of_a_killed_one_goes_with_the_next() {
     let temporary = scene.path("tmp");
     fs::create_dir(&temporary).unwrap();
     fs::set_permissions(&temporary, fs::Permissions::from_mode(0o755)).unwrap();
-    // Of somebody else, by its name alone.
+    // Of another program, by its name alone.
     fs::create_dir(temporary.join("varnish-gateway-of-mine")).unwrap();
     let start = || {
         let mut command = Program::command();

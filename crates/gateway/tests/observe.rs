@@ -1,4 +1,4 @@
-//! What others are told of requests: metrics, access logs, spans.
+//! Reports about requests: metrics, access logs, spans.
 
 use std::io::{BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -309,7 +309,7 @@ fn a_collector_that_cannot_be_used_is_told_and_nothing_else_suffers() {
     for (more, part) in [
         (("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), "`grpc` is not supported"),
         (("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such/file"), "/no/such/file"),
-        // By the system's CAs nobody knows it.
+        // The system's CAs do not know it.
         (("OTEL_EXPORTER_OTLP_TIMEOUT", "5000"), "spans are not taken by localhost"),
     ] {
         let program = serve_with(&scene, &[endpoint, more]);
@@ -343,7 +343,7 @@ fn the_front_logs_and_counts_each_request_once_by_its_way() {
         (&own["way"], &own["status"], &own["reason"]),
         (&"own".into(), &417.into(), &"not_supported".into())
     );
-    // varnishd's log is read by nobody.
+    // No program reads varnishd's log.
     let descendants = site.program.descendants();
     assert!(!descendants.into_iter().any(|pid| crate::support::processes::name(pid) == "varnishncsa"));
     let series = |name: &str, label: &str, count: u64| {

@@ -94,7 +94,7 @@ fn writes_are_heard(in_front: bool) {
     let origin = Origin::new("shop");
     origin.answer_with(200, &["Cache-Groups: \"all\""]);
     let [first, second, stranger] = [free_port(), free_port(), free_port()];
-    // Its own address is among them, as in a cluster; and one where nobody listens takes nothing from the others.
+    // Its own address is among them, as in a cluster; and one without a server takes nothing from the others.
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let peers = format!("127.0.0.1:{first}, 127.0.0.1:{second}, 127.0.0.1:{stranger}, {gone}");
     let one = Pod::start(&origin, first, &peers, "a shared secret", in_front);
@@ -119,7 +119,7 @@ fn writes_are_heard(in_front: bool) {
     origin.answer_with(200, &[]);
     until("the peer has forgotten the group", || one.counted("heard") > 0);
     assert!(!one.is_hit("/c"));
-    // Whoever has another secret hears nothing, and says nothing that counts.
+    // A pod with another secret gets nothing, and its messages do not count.
     until("the stranger has refused", || other.counted("refused") > 0);
     assert!(other.is_hit("/a") && other.counted("heard") == 0);
     assert!(one.counted("told") > 0);
@@ -129,7 +129,7 @@ fn writes_are_heard(in_front: bool) {
         .header("X-Varnish-Gateway-Signature", &"0".repeat(64))
         .body(br#"{"from":1,"at":1,"order":{"invalidations":[]}}"#.to_vec());
     assert_eq!(guess.send(one.health).status, 403);
-    // Messages of strangers that come slowly take no places of peers'.
+    // Slow messages without the secret take no places of peers.
     let slow: Vec<TcpStream> = (0..16)
         .map(|_| {
             let mut stream = TcpStream::connect(("127.0.0.1", two.health)).unwrap();

@@ -85,7 +85,7 @@ fn a_pod_that_starts_without_api_server_serves_what_it_kept_and_vcl_cannot_read_
         "vcl": vcl, "routing": routing(port, tls).to_string(), "ghost": ghost.to_string(), "tls": {},
     });
     write(&dir.path().join("varnish/last-configuration.json"), &kept.to_string());
-    // Nobody answers there.
+    // No server answers there.
     let server = format!("http://127.0.0.1:{}", free_port());
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "gone",

@@ -137,7 +137,7 @@ fn a_hundred_changes_under_load_fail_no_request() {
     let load = |number: usize| {
         let mut connection = Connection::open(port).unwrap();
         while !stop.load(Ordering::Relaxed) {
-            // One client keeps its connection, the other comes anew each time.
+            // One client keeps its connection, the other connects again each time.
             let response = match number {
                 0 => connection.exchange(&Ask::get("x", "/steady")),
                 _ => Ask::new("POST", "x", "/steady").body(vec![7; 2000]).send(port),

@@ -72,7 +72,7 @@ fn an_https_listener_serves_beside_a_plain_one() {
     let seen = site.shop.last_seen();
     assert_eq!(seen.header("X-Forwarded-Proto"), Some("http"));
     assert_eq!(seen.header("X-Forwarded-Port"), Some(&*site.port.to_string()));
-    // Nobody without the name is turned away by a listener that takes all.
+    // A listener for all names turns away no client without a name.
     assert_eq!(Handshake { port: site.tls, name: None }.get("x", "/").status, 200);
 }
 

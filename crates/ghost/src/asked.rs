@@ -24,7 +24,7 @@ pub(crate) struct Asked {
 enum Permit {
     NotAsked,
     Granted,
-    /// Refused; or used up by the last look. Whoever has waited for another one's fetch takes what that has brought.
+    /// Refused; or used up by the last look. A request that has waited for another one's fetch takes what that has brought.
     None,
 }
 

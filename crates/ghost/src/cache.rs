@@ -1,7 +1,7 @@
 //! A rule's cache policy inside varnishd. What is kept and by which key is `router`'s to say; here it is done.
 //!
 //! Past grace, an object that is kept is revalidated before it is served: Varnish does that by itself. Where that fetch
-//! fails, the object is given time again, the failed answer is marked, and the client's side starts the request anew,
+//! fails, the object is given time again, the failed answer is marked, and the client's side restarts the request,
 //! which finds the object.
 
 mod rescue;
@@ -169,7 +169,7 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
     }
 }
 
-/// How long the policy keeps the answer, and what is to be known of it later.
+/// How long the policy keeps the answer, and what must be known of it later.
 ///
 /// # Safety
 /// `ctx` must be the live context of the fetch whose messages these are.
@@ -261,7 +261,7 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
             return false;
         }
         if message.header(RESCUE_HEADER).is_some() {
-            // Nobody is to find it.
+            // No lookup may find it.
             ffi::gs_keep_for(ctx, 0.0, 0.0, 0.0);
             ffi::gs_set_uncacheable(ctx);
         } else if let Some(why) = not_kept(ctx, cache, message) {
@@ -390,14 +390,14 @@ pub(crate) unsafe fn failed(ctx: *const Ctx) {
             return leave_fresh(ctx);
         }
         index::fetches(ffi::gs_fetched_object(ctx), cache.parameters());
-        // Varnish lets those who wait for this fetch have its failure, too. Nobody who comes later should.
+        // Varnish lets requests that wait for this fetch have its failure, too. Later requests must not get it.
         ffi::gs_keep_for(ctx, ffi::gs_ttl(ctx), 0.0, 0.0);
         rescue(ctx, before, beresp);
         beresp.fail_if_lost(ctx);
     }
 }
 
-/// In vcl_deliver: true once, where a stale object is to be served instead of this answer.
+/// In vcl_deliver: true once, where a stale object must be served instead of this answer.
 pub(crate) fn is_to_be_rescued(task: &mut Task, resp: Message<'_>) -> bool {
     let first = !task.rescued && resp.header(RESCUE_HEADER).is_some();
     task.rescued |= first;
@@ -413,7 +413,7 @@ const FOR_THE_CACHE: [Text; 5] = [
     Text::of(CACHE_STATUS_HEADER),
 ];
 
-/// What no client ever sees, whoever has set it: user VCL may show tags, but not these. With `is_reused`, fields that the origin
+/// Headers that no client ever sees, even if user VCL sets them: it may show tags, but not these. With `is_reused`, fields that the origin
 /// wants to be seen by the first client alone go, too.
 pub(crate) fn leave_out_internals(resp: Message<'_>, is_reused: bool) {
     let mut omitted: Vec<Vec<u8>> = Vec::new();

@@ -16,7 +16,7 @@ use crate::message::Message;
 use crate::object::{DRAINING, Ghost, IN_FLIGHT};
 use crate::table::Table;
 
-/// Somebody is to read it.
+/// Kept short for human readers.
 const ROOM_FOR_PROBLEMS: usize = 16 << 10;
 const LONGEST_ERROR: usize = 2000;
 
@@ -98,7 +98,7 @@ pub(crate) fn answer(ghost: &Ghost, asked: &Asked<'_>) -> Said {
     }
 }
 
-/// Requests of a socket of varnishd's that is named `ghost-reload`: for a varnishd that somebody starts by hand. The chaperone
+/// Requests of a socket of varnishd's that is named `ghost-reload`: for a varnishd that is started by hand. The chaperone
 /// opens none, and where the control socket is there, none is answered: a token is known there, and not here.
 pub(crate) struct Control(*const Ghost);
 

@@ -98,7 +98,7 @@ fn open(path: &Path) -> io::Result<Open> {
         _ => {}
     }
     let listener = UnixListener::bind(path)?;
-    // Whoever comes before this is looked at all the same.
+    // A peer that connects before this is checked all the same.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     let (wake, woken) = UnixStream::pair()?;

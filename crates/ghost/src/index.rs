@@ -48,7 +48,7 @@ static PENDING: LazyLock<Pending<Fetch>> = LazyLock::new(Pending::default);
 static OWNERS: LazyLock<Owners> = LazyLock::new(Owners::default);
 static KNOWN: LazyLock<Known<Parameters>> = LazyLock::new(Known::default);
 
-/// Where nobody says what the index may take: this part of all storages, and so much at least.
+/// The default size of the index: this part of all storages, and so much at least.
 const SHARE_OF_STORAGES: u64 = 4;
 const LEAST_BUDGET: usize = 16 << 20;
 
@@ -159,7 +159,7 @@ impl Drop for Watching {
             // SAFETY: the handle is ours, and given back once.
             unsafe { ffi::gs_unsubscribe(watching.1) };
             hot::withdraw(None);
-            // Nobody tells us any more when they die.
+            // varnishd does not report their end any more.
             MAP.clear();
             RECENT.clear();
             BANS.clear();

@@ -114,7 +114,7 @@ fn failed(why: impl Into<String>) -> Outcome {
     Outcome { objects: None, error: Some(why) }
 }
 
-/// Errors beyond what fits are told in two words.
+/// Errors beyond what fits are summed up in two words.
 fn with_room(mut all: Vec<Vec<Outcome>>) -> Vec<Vec<Outcome>> {
     let mut room = ROOM_FOR_ERRORS;
     for error in all.iter_mut().flatten().filter_map(|outcome| outcome.error.as_mut()) {

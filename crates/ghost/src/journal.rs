@@ -1,4 +1,4 @@
-//! What varnishd's log does not say by itself, for access logs and spans: VCL_Log records `vg_…:`, where somebody asked for
+//! What varnishd's log does not say by itself, for access logs and spans: VCL_Log records `vg_…:`, where the settings ask for
 //! them. `chaperone::log` reads them.
 
 use model::stats::CACHE_RESULTS;
@@ -37,7 +37,7 @@ pub(crate) unsafe fn log(ctx: *const Ctx, task: &Task, resp: Option<Message<'_>>
     }
     let result = CACHE_RESULTS.get(usize::from(cache)).copied().unwrap_or("other");
     line(format!("vg_cache:{result}"));
-    // Whoever is served from the cache has met nobody.
+    // Cache hits involve no backend.
     let met = if matches!(result, "miss" | "pass") { resp } else { None };
     if let Some(backend) = met.and_then(|resp| resp.header(BACKEND_HEADER)) {
         line(format!("vg_backend:{}", String::from_utf8_lossy(backend)));

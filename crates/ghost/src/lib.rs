@@ -3,7 +3,7 @@
 //! Takes ghost.json; guarantees that a request sees one configuration from its first byte to its last, and that a
 //! reload drops none; never decides a route itself.
 //!
-//! The way of a request: `vmod.rs` (what VCL calls) → `task.rs` (the decision, kept while the request lives) →
+//! Request flow: `vmod.rs` (what VCL calls) → `task.rs` (the decision, kept while the request lives) →
 //! `target.rs` (a director that carries the decision to the fetch and picks the endpoint) or `answer.rs` (404, 500,
 //! redirects); `cache.rs` carries out the rule's cache policy on both sides. The way of a reload: `door.rs` (the control socket) → `control.rs` → `object.rs` → `table.rs` → `backend.rs`, and
 //! `retire.rs` for endpoints that are gone. What is counted: `stats.rs`. WebSockets: `tunnel.rs`. The way out of the cache: `control.rs` → `invalidate.rs` → `index.rs`.

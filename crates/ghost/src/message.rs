@@ -8,7 +8,7 @@ use crate::ffi::{self, Ctx, Http, Text};
 use crate::guard::stopped;
 
 const NO_ROOM: &CStr =
-    c"ghost: no room for what is to be set: raise http_max_hdr, workspace_client or workspace_backend";
+    c"ghost: no room for a header: raise http_max_hdr, workspace_client or workspace_backend";
 
 /// A message that is alive for `'a`.
 #[derive(Clone, Copy)]

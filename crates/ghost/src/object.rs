@@ -112,7 +112,7 @@ impl Ghost {
         self.current.load_full()
     }
 
-    /// This router's VCL is in use: the front is told by which table it decides.
+    /// This router's VCL is in use: the page names the table by which the front decides.
     pub(crate) fn publish(&self) {
         // A reload that runs does it at its end.
         if let Ok(_none_reloads) = self.reloading.try_lock() {

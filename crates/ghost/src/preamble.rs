@@ -3,53 +3,29 @@
 
 use std::net::SocketAddr;
 
-const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Version 2, on behalf of somebody.
-const PROXY: u8 = 0x21;
-/// Version 2, without addresses.
-const LOCAL: u8 = 0x20;
-const TCP4: u8 = 0x11;
-const TCP6: u8 = 0x21;
-const AUTHORITY: u8 = 2;
+use model::proxy_protocol::{AUTHORITY, encode};
+
 /// Profiles have names of a few dozen bytes, rules and Services of a few hundred.
 const LONGEST: usize = 2048;
 
 pub(crate) fn new(endpoint: SocketAddr, profile: &str) -> Vec<u8> {
-    let profile = &profile.as_bytes()[..profile.len().min(LONGEST)];
-    let (family, mut body) = match endpoint {
-        // Nobody asks for the source: twice the endpoint.
-        SocketAddr::V4(a) => (TCP4, [a.ip().octets(), a.ip().octets()].concat()),
-        SocketAddr::V6(a) => (TCP6, [a.ip().octets(), a.ip().octets()].concat()),
-    };
-    let port = endpoint.port().to_be_bytes();
-    body.extend_from_slice(&[port, port].concat());
-    add_authority(&mut body, profile);
-    whole([PROXY, family], &body)
+    // The front does not read the source: the endpoint stands there, too.
+    encode(Some((endpoint, endpoint)), [(AUTHORITY, bounded(profile))])
 }
 
 /// For requests to this group.
 pub(crate) fn for_misses(of: &str) -> Vec<u8> {
-    let mut body = Vec::new();
-    add_authority(&mut body, &of.as_bytes()[..of.len().min(LONGEST)]);
-    whole([LOCAL, 0], &body)
+    encode(None, [(AUTHORITY, bounded(of))])
 }
 
-fn add_authority(body: &mut Vec<u8>, authority: &[u8]) {
-    body.push(AUTHORITY);
-    body.extend_from_slice(&(authority.len() as u16).to_be_bytes());
-    body.extend_from_slice(authority);
-}
-
-fn whole(kind: [u8; 2], body: &[u8]) -> Vec<u8> {
-    let mut all = SIGNATURE.to_vec();
-    all.extend_from_slice(&kind);
-    all.extend_from_slice(&(body.len() as u16).to_be_bytes());
-    all.extend_from_slice(body);
-    all
+fn bounded(authority: &str) -> &[u8] {
+    &authority.as_bytes()[..authority.len().min(LONGEST)]
 }
 
 #[cfg(test)]
 mod tests {
+    use model::proxy_protocol::SIGNATURE;
+
     use super::*;
 
     #[test]
@@ -61,7 +37,7 @@ mod tests {
         assert_eq!(made, expected);
         let six = new("[2001:db8::1]:443".parse().unwrap(), "profile");
         assert_eq!(six.len(), 16 + 36 + 3 + 7);
-        assert_eq!(six[13], TCP6);
+        assert_eq!(six[13], 0x21);
         let misses = for_misses("r\n0\ng");
         assert_eq!(misses[12..], [0x20, 0, 0, 8, 2, 0, 5, b'r', b'\n', b'0', b'\n', b'g']);
     }

@@ -38,7 +38,7 @@ pub(crate) fn later(retired: impl Send + 'static) {
         if let Some(done) = state.thread.take() {
             let _ = done.join();
         }
-        // Where none is to be had, the next one takes it along, or the end of the VCL.
+        // Where no thread can be started, the next one takes it along, or the end of the VCL.
         state.thread = Builder::new().name("ghost-retire".into()).spawn(work).ok();
         state.running = state.thread.is_some();
     }

@@ -1,7 +1,7 @@
 //! No-Vary-Search: what origins have said of the queries of a path, for the requests after that.
 //!
 //! An object is found by a key that is made before its response is there. So the first response of a path teaches what counts, and requests
-//! after it are looked up by that. A response that says something else than what its key was made by is not kept, and teaches anew: no
+//! after it are looked up by that. A response that says something else than what its key was made by is not kept, and replaces the rule: no
 //! response is ever used for a query that it does not allow.
 //!
 //! Bounded: a table of places by host, rule and path, where the last one counts, and a number of different words of origins

@@ -17,7 +17,7 @@ pub(crate) const CDN_LOOP: u32 = 1 << 3;
 pub(crate) const FORWARDED: u32 = 1 << 4;
 /// Frameworks may take URL, host, scheme or method from it.
 pub(crate) const OVERRIDE: u32 = 1 << 5;
-/// The client's address, from somebody who is not trusted.
+/// The client's address, from a peer that is not trusted.
 pub(crate) const ADDRESS: u32 = 1 << 6;
 
 /// A condition: If-None-Match, If-Modified-Since, If-Range.

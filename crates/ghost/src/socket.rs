@@ -8,7 +8,7 @@ use model::names::{HTTPS_SOCKET, RELOAD_SOCKET};
 use crate::ffi::{self, Ctx};
 use crate::message::c_bytes;
 
-/// A socket's name. One of the front's is made anew for each request, without an allocation.
+/// A socket's name. One of the front's is made again for each request, without an allocation.
 pub(crate) enum Socket<'a> {
     Varnishds(&'a [u8]),
     Fronts { text: [u8; LONGEST], length: usize },
@@ -37,7 +37,7 @@ impl<'a> Socket<'a> {
         Some(Self::Fronts { text, length })
     }
 
-    /// Does whoever is there talk to ghost itself?
+    /// Does the peer talk to ghost itself?
     pub(crate) fn is_reload(&self) -> bool {
         **self == *RELOAD_SOCKET.as_bytes()
     }

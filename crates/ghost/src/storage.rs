@@ -1,4 +1,4 @@
-//! How much each storage of this varnishd holds, as whoever started it says.
+//! How much each storage of this varnishd holds, as its chaperone says.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ pub(crate) const TRANSIENT: &str = "Transient";
 
 static SIZES: OnceLock<Vec<(String, u64)>> = OnceLock::new();
 
-/// In bytes, by the name that VCL has for it, `storage.s0`; `None` where nobody has said.
+/// In bytes, by the name that VCL has for it, `storage.s0`; `None` where it is unknown.
 pub(crate) fn size(storage: &str) -> Option<u64> {
     let sizes = sizes();
     let storage = storage.strip_prefix("storage.").unwrap_or(storage);

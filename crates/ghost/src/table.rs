@@ -51,7 +51,7 @@ pub(crate) enum Read {
     Whole(Compiled),
     /// What has changed since a base that is there.
     Upper(Compiled),
-    /// A base that is new. The file that names it is to be read again.
+    /// A base that is new. The file that names it must be read again.
     Base {
         name: String,
         compiled: Compiled,
@@ -125,7 +125,7 @@ impl Table {
         let new = match read {
             Read::Whole(compiled) => Self::new(ctx, compiled, front, old, None)?,
             Read::Upper(compiled) => Self::new(ctx, compiled, front, old, base)?,
-            // It was named anew in between: whoever wrote it asks again.
+            // It was replaced in between: its writer asks again.
             Read::Base { name, .. } => return Err(Error::Base { path: path.to_owned(), base: name }),
         };
         if let Some(old) = old {

@@ -1,4 +1,4 @@
-//! One group of one rule as a Varnish director. Whoever holds the director holds the decision: this is how it
+//! One group of one rule as a Varnish director. The holder of the director holds the decision: this is how it
 //! comes from the client's side to the fetch, without a header and across a reload.
 
 use std::ffi::{c_char, c_int, c_void};

@@ -30,7 +30,7 @@ pub(crate) struct Task {
     pub(crate) hints: Option<u64>,
     /// SHA-256 of the content of a QUERY that is looked up.
     pub(crate) content: Option<[u8; 32]>,
-    /// The origin has failed, and what is stale is to be served.
+    /// The origin has failed, and a stale object must be served.
     pub(crate) rescued: bool,
     /// What the client sent that its origin may believe: bits of [`crate::sent`].
     pub(crate) sent: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Task {
     pub(crate) shows_key: bool,
     /// The request has been here before.
     pub(crate) loops: bool,
-    /// Where somebody wants spans.
+    /// Where spans are exported.
     pub(crate) trace: Option<Trace>,
     /// What is counted at the end; 0 until there is an answer.
     status: u16,
@@ -114,7 +114,7 @@ impl Task {
         &self.table
     }
 
-    pub(crate) fn decision(&self) -> Option<&Decision<'static>> {
+    pub(crate) fn decision(&self) -> Option<&Decision<'_>> {
         self.decision.as_ref()
     }
 

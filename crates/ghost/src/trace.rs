@@ -1,6 +1,6 @@
 //! W3C Trace Context in the headers of a request. Where the front carries HTTP, it does this, and ghost.json asks for none of it.
 //!
-//! Not part of a cache key, and never of an answer: a cached answer freezes nobody's trace.
+//! Not part of a cache key, and never of an answer: a cached answer holds no client's trace.
 
 use router::trace::{PARENT, STATE, Trace};
 
@@ -10,7 +10,7 @@ use crate::message::Message;
 pub(crate) fn begin(message: Message<'_>, ratio: f64, trusted: bool) -> Trace {
     let trace = Trace::begin(message.header(PARENT), ratio, trusted);
     if trace.is_new() {
-        // What somebody says of a trace that cannot be read is of no use.
+        // A trace header that cannot be read is of no use.
         message.remove_header(STATE);
     }
     message.set_header(PARENT, trace.header(trace.span).as_bytes());

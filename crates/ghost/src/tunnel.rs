@@ -99,7 +99,7 @@ unsafe extern "C" fn ghost_is_websocket(request: *mut Http) -> c_int {
     stopped(0, || c_int::from(unsafe { Message::new(request) }.is_some_and(asks_for_websocket)))
 }
 
-/// A place for one more, of `most`. Whoever gets it gives it back by `ghost_tunnel_ends`.
+/// A place for one more, of `most`. The caller gives it back by `ghost_tunnel_ends`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_tunnel_begins(most: u64) -> c_int {
     stopped(0, || {
@@ -128,7 +128,7 @@ unsafe extern "C" fn ghost_tunnel_total() -> f64 {
     })
 }
 
-/// The origin has answered. `framing` is to be given back by `ghost_framing_free`, where it is set.
+/// The origin has answered. The caller gives `framing` back by `ghost_framing_free`, where it is set.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_tunnel_answer(
     target: *const c_void,

@@ -297,7 +297,7 @@ fn absolute(url: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Varnish does not hand on what `Connection` names. It must not choose a route, or be part of a cache key, either: what the
 /// origin answers without it would be kept for those who send it.
 ///
-/// Headers that frame the body stay, whoever names them: without them the origin would read the body as another request. In HTTP/2
+/// Headers that frame the body stay, even if Connection names them: without them the origin would read the body as another request. In HTTP/2
 /// the header means nothing.
 fn leave_out_hop_by_hop(message: Message<'_>) {
     if message.proto() == b"HTTP/2.0" {

@@ -164,7 +164,7 @@ cases! {
 
 /// Cases in which ghost has to linger, as only a debug build does.
 const LINGERING: &[&str] = &["what_was_invalidated_is_not_found_before_the_index_has_it"];
-/// varnishtest's exit code for a case that this machine cannot run, say for want of IPv6.
+/// varnishtest's exit code for a case that this machine cannot run, for example without IPv6.
 const SKIPPED: i32 = 77;
 const SECONDS_FOR_ONE: &str = "300";
 /// varnishtest gives up where a log grows larger.

@@ -6,7 +6,7 @@ use crate::routing::{Routing, Vhost};
 use crate::{Listener, ListenerTls, SharedMap, TlsHost, TlsListener};
 
 impl Routing {
-    /// This one by what differs from `base`, whose name is `name`. Whoever reads it needs no host of the base to know the
+    /// This one by what differs from `base`, whose name is `name`. Its readers need no host of the base to know the
     /// hosts that stand here: those that share routes come together, but for wildcards, whose routes they get as their own.
     pub fn since(&self, base: &Self, name: &str) -> Self {
         let (mut vhosts, mut removed) = (SharedMap::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Services of type ExternalName: names that whoever serves a Gateway looks up by DNS.
+//! Services of type ExternalName: names that the data plane looks up by DNS.
 
 use std::collections::{BTreeMap, BTreeSet};
 

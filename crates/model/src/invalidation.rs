@@ -40,7 +40,7 @@ pub struct Order {
     pub invalidations: Vec<Invalidation>,
 }
 
-/// What became of one path or tag.
+/// The result for one path or tag.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Objects that were found; none for a ban.

@@ -2,7 +2,7 @@
 //! chaperone writes for ghost (`ghost.json`), and the names that users see.
 //!
 //! This crate takes nothing and decides nothing. It guarantees that both halves of the gateway read the same
-//! words, and that a file of another version is told apart before anything else in it is believed.
+//! words, and that a file of another version is recognised before anything else in it is used.
 
 mod data_path;
 mod difference;
@@ -10,13 +10,16 @@ pub mod event;
 mod external;
 pub mod filters;
 pub mod ghost;
+pub mod host;
 pub mod identity;
 pub mod invalidation;
 mod limits;
 pub mod matches;
 mod miss;
 pub mod names;
+pub mod notice;
 mod paths;
+pub mod proxy_protocol;
 mod report;
 pub mod routing;
 mod shared_map;
@@ -86,9 +89,9 @@ impl ListenerTls {
     }
 }
 
-/// The kind of object that a route comes from. What an Ingress's does otherwise than an HTTPRoute's: its wildcard stands for
-/// exactly one label; a Service without endpoints answers 503, not 500; and requests of its hosts that no path fits go to the
-/// file's `default`.
+/// The kind of object that a route comes from. Rules of an Ingress differ from those of an HTTPRoute: a wildcard stands for exactly
+/// one label; a Service without endpoints answers 503, not 500; and requests of its hosts that match no path go to the file's
+/// `default`. Only the first three kinds are in `routes` of files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum RouteKind {
@@ -98,6 +101,12 @@ pub enum RouteKind {
     Ingress,
     #[serde(rename = "GRPCRoute")]
     GrpcRoute,
+    #[serde(skip)]
+    TlsRoute,
+    #[serde(skip)]
+    TcpRoute,
+    #[serde(skip)]
+    UdpRoute,
 }
 
 impl RouteKind {
@@ -106,12 +115,20 @@ impl RouteKind {
             Self::HttpRoute => "HTTPRoute",
             Self::Ingress => "Ingress",
             Self::GrpcRoute => "GRPCRoute",
+            Self::TlsRoute => "TLSRoute",
+            Self::TcpRoute => "TCPRoute",
+            Self::UdpRoute => "UDPRoute",
         }
     }
 
-    /// The kind with this [`Self::name`].
+    /// The kind with this [`Self::name`], of those that files have.
     pub fn named(name: &str) -> Option<Self> {
         [Self::HttpRoute, Self::Ingress, Self::GrpcRoute].into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The status of a response where a rule has no backend to ask.
+    pub fn status_without_backend(self) -> u16 {
+        if self == Self::HttpRoute { 500 } else { 503 }
     }
 
     /// Most routes are: it is not written.
@@ -151,7 +168,7 @@ pub enum Balancing {
     RoundRobin,
 }
 
-/// How a route's answers are kept. Without a policy every request passes the cache by.
+/// How a route's answers are kept. Without a policy every request bypasses the cache.
 ///
 /// Of `default_ttl_seconds` and `forced_ttl_seconds` at most one is there. With neither, an answer is kept as long as its
 /// origin says, and not at all where it says nothing.
@@ -165,7 +182,7 @@ pub struct CachePolicy {
     /// How long an answer is fresh, whatever its origin says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forced_ttl_seconds: Option<f64>,
-    /// How long after that it is served while it is fetched anew; 0 where absent.
+    /// How long after that it is served while it is fetched again; 0 where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_seconds: Option<f64>,
     /// How long after that it is kept to be revalidated, and for an origin that fails; 0 where absent.

@@ -40,6 +40,31 @@ pub enum ValueMatchType {
     RegularExpression,
 }
 
+impl PathMatchType {
+    /// As the Gateway API calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "Exact",
+            Self::PathPrefix => "PathPrefix",
+            Self::RegularExpression => "RegularExpression",
+        }
+    }
+}
+
+/// Conditions in words: `PathPrefix /shop, method GET, header x-version`. `headers` and `query_params` are names, or `name=value`.
+pub fn in_words(
+    path: &PathMatch,
+    method: Option<&str>,
+    headers: impl IntoIterator<Item = String>,
+    query_params: impl IntoIterator<Item = String>,
+) -> String {
+    let method = method.map(|method| format!("method {method}"));
+    let headers = headers.into_iter().map(|header| format!("header {header}"));
+    let query_params = query_params.into_iter().map(|param| format!("query parameter {param}"));
+    let all = method.into_iter().chain(headers).chain(query_params);
+    all.fold(format!("{} {}", path.kind.name(), path.value), |text, condition| format!("{text}, {condition}"))
+}
+
 impl PathMatch {
     /// The match of a rule that names no path.
     pub fn everything() -> Self {

@@ -12,6 +12,10 @@ pub const DEFAULT_CLASS_ANNOTATION: &str = "ingressclass.kubernetes.io/is-defaul
 pub const VARNISH_SERVICE_ANNOTATION: &str = "ingress.varnish-cache.org/varnish-svc";
 /// On a Service: it is a Varnish Service.
 pub const VARNISH_SERVICE_LABEL: (&str, &str) = ("app", "varnish-ingress");
+/// The label by which an EndpointSlice belongs to a Service of its namespace.
+pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// The API group of the Gateway API.
+pub const GATEWAY_API_GROUP: &str = "gateway.networking.k8s.io";
 /// The API group of our own resources.
 pub const API_GROUP: &str = "gateway.varnish-software.com";
 /// SHA-256 over what varnishd or its pod needs at start.
@@ -72,7 +76,7 @@ pub const ERROR_HEADER: &str = "x-ghost-error";
 pub const LISTENER_HEADER: &str = "X-Gateway-Listener";
 /// Set on requests for user VCL: `namespace/name` of the HTTPRoute that was chosen.
 pub const ROUTE_HEADER: &str = "X-Gateway-Route";
-/// While it is there at the end of vcl_recv, the request passes the cache by.
+/// While it is there at the end of vcl_recv, the request bypasses the cache.
 pub const PASS_HEADER: &str = "X-Ghost-Pass";
 /// On objects in the cache, for bans: the client's host in lower case and without port. Clients never see it.
 pub const CACHE_HOST_HEADER: &str = "x-cache-host";

@@ -1,6 +1,6 @@
 //! What ghost has counted for each rule of each route: its answer to [`crate::names::STATS_PATH`].
 //!
-//! Numbers only grow while varnishd's child lives, over reloads too. A child that starts anew begins with zero.
+//! Numbers only grow while varnishd's child lives, over reloads too. A child that restarts begins with zero.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::RouteKind;
 
 /// `1xx` to `5xx`, and whatever is none of these: a WebSocket, an odd status of user VCL.
 pub const CODES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
-/// What the cache did. `other`: nobody asked it, since the gateway answered itself, or handed the connection on.
+/// What the cache did. `other`: it was not asked, since the gateway answered itself, or handed the connection on.
 pub const CACHE_RESULTS: [&str; 5] = ["hit", "miss", "pass", "stale", "other"];
 /// Why an answer that was to be kept was not: `size`, its Content-Length is over the limit; `outgrown`, it has no Content-Length, and
 /// its fetch was ended at the limit; `index`, it has too many tags, or the index of objects is full.
@@ -195,7 +195,7 @@ impl Counts {
         *self == Self::default()
     }
 
-    /// What was counted since then. Fewer requests than then: it has begun anew, and all of it is new.
+    /// What was counted since then. Fewer requests than then: the child has restarted, and all of it is new.
     pub fn since(&self, before: &Self) -> Self {
         let mut more = self.clone();
         if self.requests() < before.requests() {

@@ -56,7 +56,7 @@ async fn end(client: &Client, key: &Key) -> Result<(), Error> {
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
         Err(e) => return Err(Error::write("Deployment", key)(e)),
     };
-    tracing::info!("Deployment {key} is being ended");
+    tracing::info!("stopping Deployment {key}");
     let labels = there.spec.and_then(|spec| spec.selector.match_labels).unwrap_or_default();
     let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let which = ListParams::default().labels(&labels.join(","));

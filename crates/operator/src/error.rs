@@ -13,9 +13,11 @@ pub enum Error {
     #[error("{0}")]
     Name(String),
     #[error("{0}")]
+    Secret(#[from] varnishadm::Error),
+    #[error("{0}")]
     Json(#[from] serde_json::Error),
     #[error("{0}")]
-    Packing(#[from] translate::packing::Error),
+    Packing(#[from] workload::packing::Error),
     #[error("{address} cannot be listened on: {source}")]
     Port { address: SocketAddr, source: std::io::Error },
     #[error("leadership is lost: {0}")]

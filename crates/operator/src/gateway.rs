@@ -19,8 +19,8 @@ use model::names::INFRA_HASH_ANNOTATION;
 use model::routing::Routing;
 use serde_json::json;
 use tokio::sync::watch;
-use translate::workload::{self, Access, Objects};
-use translate::{GatewayPlan, Key, packing, tls_secrets};
+use translate::{GatewayPlan, Key};
+use workload::{Access, Objects, packing, tls_secrets};
 
 use crate::Error;
 use crate::apply::Ledger;
@@ -229,7 +229,7 @@ impl Actor {
         ledger: &mut Ledger,
     ) -> Result<(), Error> {
         let Work { gateway, plan } = work.as_ref();
-        workload::check_name(&self.key.name).map_err(Error::Name)?;
+        workload::check_name(&self.key.name).map_err(|e| Error::Name(e.to_string()))?;
         let nothing = Runtime::new(generation(work));
         // Without parameters the routing is not what its owner wants; without VCL, access rules may be missing. Where both are
         // known from before, routes and certificates go on changing.
@@ -413,7 +413,7 @@ impl Actor {
                 let secret = match self.secret.get() {
                     Some(secret) => secret.clone(),
                     None => {
-                        let new = random_secret()?;
+                        let new = varnishadm::Secret::generate()?.as_bytes().to_vec();
                         self.secret.get_or_init(|| new).clone()
                     }
                 };
@@ -501,16 +501,6 @@ pub(crate) fn written(owned: &Owned, key: &Key, gateway: &Gateway, entry: &str) 
     let is_ours = is_made_by_us(&map.metadata) && gateway_of(map.as_ref()).as_ref() == Some(key);
     let text = map.data.as_ref()?.get(entry)?;
     (is_owned && is_ours).then(|| text.as_str().into())
-}
-
-/// For varnishd's CLI, which nobody outside of the pod can reach.
-fn random_secret() -> Result<Vec<u8>, Error> {
-    use std::io::Read;
-    let mut bytes = [0_u8; 32];
-    let mut random = std::fs::File::open("/dev/urandom").map_err(|e| Error::Name(e.to_string()))?;
-    random.read_exact(&mut bytes).map_err(|e| Error::Name(e.to_string()))?;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{hex}\n").into_bytes())
 }
 
 #[cfg(test)]

@@ -1,16 +1,13 @@
 //! Probes (`/healthz`, `/readyz`) and `/metrics`.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::{Response, StatusCode};
+use local_http::server::{self, Incoming, Limits};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -71,27 +68,19 @@ async fn answer_at(
 ) -> Result<(), Error> {
     let listener = TcpListener::bind(address).await.map_err(|source| Error::Port { address, source })?;
     let answer = Arc::new(answer);
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
+    server::serve(listener, Limits::PROBES, move |request: Incoming| {
         let answer = Arc::clone(&answer);
-        tokio::spawn(async move {
-            let service = service_fn(|request: Request<_>| {
-                let (status, body) = answer(request.uri().path());
-                let mut response = Response::new(Full::new(Bytes::from(body)));
-                *response.status_mut() = status;
-                if request.uri().path() == "/metrics" && status.is_success() {
-                    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
-                }
-                async move { Ok::<_, Infallible>(response) }
-            });
-            let _ = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(Duration::from_secs(5))
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-        });
-    }
+        async move {
+            let path = request.uri().path();
+            let (status, body) = answer(path);
+            let mut response = Response::new(Full::new(Bytes::from(body)));
+            *response.status_mut() = status;
+            if path == "/metrics" && status.is_success() {
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
+            }
+            response
+        }
+    })
+    .await;
+    Ok(())
 }

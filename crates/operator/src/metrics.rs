@@ -59,15 +59,19 @@ impl Default for Metrics {
             last_translation: Gauge::default(),
             registry: Registry::default(),
         };
-        registry.register("leader", "1 where this replica leads", metrics.leader.clone());
-        registry.register("gateways", "Gateways of our classes", metrics.gateways.clone());
-        registry.register("gateways_accepted", "Those that are accepted", metrics.gateways_accepted.clone());
+        registry.register("leader", "1 if this replica is the leader", metrics.leader.clone());
+        registry.register("gateways", "Gateways of this controller's classes", metrics.gateways.clone());
+        registry.register(
+            "gateways_accepted",
+            "Gateways that are accepted",
+            metrics.gateways_accepted.clone(),
+        );
         registry.register(
             "gateways_programmed",
-            "Those that pods serve",
+            "Gateways that their pods serve",
             metrics.gateways_programmed.clone(),
         );
-        registry.register("routes", "Routes with a parent among our Gateways", metrics.routes.clone());
+        registry.register("routes", "Routes attached to Gateways of this controller", metrics.routes.clone());
         registry.register(
             "invalidations",
             "VarnishCacheInvalidations by phase",
@@ -76,12 +80,12 @@ impl Default for Metrics {
         registry.register("queue", "Gateways whose newest plan is not applied yet", metrics.queue.clone());
         registry.register(
             "watch_errors",
-            "Watches that failed, and were begun anew",
+            "Watches that failed and were restarted",
             metrics.watch_errors.clone(),
         );
         registry.register(
             "routes_accepted",
-            "Those that are accepted by all these parents",
+            "Routes that all these Gateways accept",
             metrics.routes_accepted.clone(),
         );
         registry.register(
@@ -91,11 +95,19 @@ impl Default for Metrics {
         );
         registry.register(
             "translation_seconds",
-            "Time to translate everything",
+            "Time of one translation",
             metrics.translation_seconds.clone(),
         );
-        registry.register("apply_seconds", "Time to bring one Gateway", metrics.apply_seconds.clone());
-        registry.register("apply_errors", "Gateways that could not be brought", metrics.apply_errors.clone());
+        registry.register(
+            "apply_seconds",
+            "Time to apply the objects of one Gateway",
+            metrics.apply_seconds.clone(),
+        );
+        registry.register(
+            "apply_errors",
+            "Gateways whose objects could not be applied",
+            metrics.apply_errors.clone(),
+        );
         registry.register(
             "status_errors",
             "Statuses that could not be written",
@@ -103,7 +115,7 @@ impl Default for Metrics {
         );
         registry.register(
             "last_translation_timestamp_seconds",
-            "When everything was last translated",
+            "Time of the last translation",
             metrics.last_translation.clone(),
         );
         Self { registry, ..metrics }

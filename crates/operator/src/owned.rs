@@ -14,7 +14,6 @@ use model::names::{
 };
 use source::kubernetes::{Namespaces, Scope, Signal, Store, never_same};
 use tokio::sync::watch;
-use translate::workload;
 
 use crate::definition::Definition;
 pub(crate) use look::{Look, Signals};

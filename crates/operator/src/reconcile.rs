@@ -12,7 +12,8 @@ use tokio::task::JoinHandle;
 use translate::incremental::{Extent, Outcome};
 use translate::snapshot::Objects;
 use translate::status::{ACCEPTED, UNSUPPORTED_FIELDS};
-use translate::{Condition, Incremental, Key, Snapshot, Statuses, packing, workload};
+use translate::{Condition, Incremental, Key, Snapshot, Statuses};
+use workload::packing;
 
 use crate::events::Events;
 use crate::gateway::{Actor, Work, written};

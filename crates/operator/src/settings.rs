@@ -6,7 +6,7 @@ use api::DataPath;
 use model::names::{CONTROLLER_NAME, DEFAULT_DATA_PATH_ENV, is_controller_name};
 use source::kubernetes::Namespaces;
 use translate::snapshot::Controllers;
-use translate::workload::CHAPERONE_CLUSTER_ROLE;
+use workload::CHAPERONE_CLUSTER_ROLE;
 
 use crate::Error;
 

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use translate::status::{ACCEPTED, PROGRAMMED, STORAGE};
 use translate::{
     Addresses, AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, Key, ParentStatus, PolicyStatus,
-    RouteStatus, Statuses, workload,
+    RouteStatus, Statuses,
 };
 
 use crate::events::Events;

@@ -72,7 +72,7 @@ async fn a_gateway_gets_its_objects_and_is_programmed_once_a_pod_serves_it() {
     let gateway = world.get_gateway("shop").await;
     assert_eq!(condition(&gateway, "Programmed").unwrap()["status"], "False", "{gateway:#}");
     let vcl = world.get::<ConfigMap>("shop-vcl").await;
-    let serving = translate::packing::hash(
+    let serving = workload::packing::hash(
         vcl["data"]["main.vcl"].as_str().unwrap(),
         vcl["data"]["routing.json"].as_str().unwrap().as_bytes(),
     );

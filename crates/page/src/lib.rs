@@ -25,10 +25,10 @@
 //! Why this is enough: let an invalidation be acknowledged, and let a storer hold the old object. varnishd found the object before
 //! the invalidation ended it, so the storer read `epoch` first before it was raised. If the storer stores, it read the same `epoch`
 //! last, so it read the slots before they were raised. The values that it stored are then older than the raised ones,
-//! and whoever serves after the acknowledgement sees this.
+//! and each front that serves after the acknowledgement sees this.
 //!
 //! **Swap** (ghost). Where a new table has another digest, ghost publishes 0 (which raises `epoch` and `global`), swaps, and publishes the new
-//! digest. Nobody serves or stores in between. A storer whose request was answered by another table than its own finds another digest,
+//! digest. No thread serves or stores in between. A storer whose request was answered by another table than its own finds another digest,
 //! or, if the tables have changed back meanwhile, another `epoch`. What was stored by a former table has another `global`.
 //!
 //! # Memory ordering

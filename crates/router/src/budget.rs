@@ -21,7 +21,7 @@ pub const MOST_MATCHED: usize = 32;
 pub const MOST_OF_HOST: usize = 2000;
 /// Longer values are not matched: the request is refused.
 pub const LONGEST_VALUE: usize = 8 << 10;
-/// Paths are told apart by so many bytes of their beginnings.
+/// Paths are distinguished by so many bytes of their beginnings.
 const LONGEST_BEGINNING: usize = 64;
 
 /// Why a rule is refused.

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use model::ListenerTls;
+use model::host::HostPattern;
 
-use crate::host::{HostTable, normal_hostname, one_label};
+use crate::host::{HostTable, listener_pattern, normal_hostname};
 
 /// Of a listener with certificates for single names; or what has changed of it since the one below.
 #[derive(Debug, Clone)]
@@ -23,17 +24,16 @@ impl Certificates {
     pub(crate) fn new(listener: &model::Listener) -> Option<Self> {
         let tls = listener.tls.as_ref().filter(|tls| !tls.hosts.is_empty())?;
         let mut numbers = HashMap::new();
-        let mut names: Vec<(String, u32)> = Vec::with_capacity(1 + tls.hosts.len());
+        let mut names: Vec<(HostPattern, u32)> = Vec::with_capacity(1 + tls.hosts.len());
         if !tls.certificates.is_empty() {
-            let hostname = normal_hostname(listener.hostname.as_deref().unwrap_or_default());
-            names.push((hostname, number(&mut numbers, None, &tls.certificates)));
+            names.push((listener_pattern(listener), number(&mut numbers, None, &tls.certificates)));
         }
         for (host, set) in &tls.hosts {
-            let host = normal_hostname(host);
-            names.push((one_label(&host).unwrap_or(host), number(&mut numbers, None, set)));
+            let host = HostPattern::new(&normal_hostname(host)).owned().of_one_label();
+            names.push((host, number(&mut numbers, None, set)));
         }
         Some(Self {
-            sets: HostTable::new(names.iter().map(|(host, set)| (host.as_str(), *set))),
+            sets: HostTable::new(names.iter().map(|(host, set)| (host.borrowed(), *set))),
             numbers,
             names: tls.hosts.len(),
             removed: HashSet::default(),
@@ -47,7 +47,7 @@ impl Certificates {
         let names: Vec<(String, u32)> =
             hosts.map(|(host, set)| (normal_hostname(host), number(&mut numbers, Some(self), set))).collect();
         Self {
-            sets: HostTable::new(names.iter().map(|(host, set)| (host.as_str(), *set))),
+            sets: HostTable::new(names.iter().map(|(host, set)| (HostPattern::new(host), *set))),
             numbers,
             names: names.len(),
             removed: changed.removed.iter().map(|name| normal_hostname(name).into_bytes().into()).collect(),
@@ -60,7 +60,7 @@ impl Certificates {
     }
 
     /// The set of a name; `below`: where it is looked for otherwise.
-    pub(crate) fn of(&self, name: &[u8], below: Option<&Self>) -> Option<u32> {
+    pub(crate) fn set_of(&self, name: &[u8], below: Option<&Self>) -> Option<u32> {
         let found = match below {
             None => self.sets.get(name),
             Some(below) => self.sets.get_exact(name).or_else(|| match self.removed.contains(name) {

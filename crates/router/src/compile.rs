@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use model::ghost::{Config, Route};
+use model::host::HostPattern;
 use model::names::ANY_HOST;
 use model::{CachePolicy, RouteKind, WrongVersion, check_version};
 
@@ -14,7 +15,7 @@ use crate::certificates::Certificates;
 use crate::digest::Digests;
 use crate::forwarded::TrustedProxies;
 use crate::group::Turns;
-use crate::host::{Covered, HostTable, normal_hostname, one_label};
+use crate::host::{Covered, HostTable, listener_pattern, normal_hostname};
 use crate::path;
 use crate::rule::Rule;
 use crate::table::{Base, HostRules, Listener, ListenerTable, Router};
@@ -82,12 +83,12 @@ impl Router {
         router.path_settings = config.paths.unwrap_or_default();
         router.frame = Arc::new(config.frame());
         router.digests = Digests::of(config);
-        router.strangers = strangers(config);
+        router.tls_names = tls_names(config);
         Ok(Compiled { router, problems })
     }
 
     /// The same for a file with a base that is compiled already: what is in the base is not looked at again. `None` where
-    /// the two differ by more than hosts, or by wildcards of Ingresses; then both are to be compiled as one.
+    /// the two differ by more than hosts, or by wildcards of Ingresses; then the caller compiles both as one.
     pub fn compile_over(config: &Config, base: &Arc<Self>) -> Result<Option<Compiled>, WrongVersion> {
         check_version("ghost.json", config.version)?;
         let hosts = || config.vhosts.keys().chain(&config.removed);
@@ -129,7 +130,7 @@ impl Router {
     /// two layers cannot give.
     fn mixes(&self, config: &Config, host: &str) -> bool {
         let host = normal_hostname(host);
-        let Some(suffix) = host.strip_prefix("*.") else { return false };
+        let HostPattern::Wildcard { parent, .. } = HostPattern::new(&host) else { return false };
         let of_file = config.vhosts.get(&host).into_iter().flat_map(|vhost| {
             let shared = vhost.same_as.as_ref().and_then(|of| config.vhosts.get(of));
             vhost
@@ -138,7 +139,7 @@ impl Router {
                 .chain(&vhost.default_route)
                 .chain(shared.into_iter().flat_map(|of| &of.routes))
         });
-        self.listeners.iter().any(|listener| listener.hosts.has_one_label(suffix))
+        self.listeners.iter().any(|listener| listener.hosts.has_one_label(parent))
             || of_file.into_iter().any(|route| route.kind == RouteKind::Ingress)
     }
 }
@@ -149,19 +150,18 @@ fn is_token(id: &str) -> bool {
 }
 
 /// Ours and TLS listeners by their hostnames, for sockets that have both. Of two with the same hostname ours counts.
-fn strangers(config: &Config) -> HashMap<Box<[u8]>, HostTable<bool>, RandomState> {
-    let mut sockets: BTreeMap<&str, BTreeMap<String, bool>> = BTreeMap::new();
+fn tls_names(config: &Config) -> HashMap<Box<[u8]>, HostTable<bool>, RandomState> {
+    let mut sockets: BTreeMap<&str, BTreeMap<HostPattern, bool>> = BTreeMap::new();
     for listener in &config.tls_listeners {
-        let hostname = normal_hostname(listener.hostname.as_deref().unwrap_or_default());
-        sockets.entry(&listener.socket).or_default().insert(hostname, true);
+        sockets.entry(&listener.socket).or_default().insert(listener_pattern(listener), true);
     }
     for listener in &config.listeners {
         if let Some(names) = sockets.get_mut(listener.socket.as_str()) {
-            names.insert(normal_hostname(listener.hostname.as_deref().unwrap_or_default()), false);
+            names.insert(listener_pattern(listener), false);
         }
     }
-    let table = |names: BTreeMap<String, bool>| {
-        HostTable::new(names.iter().map(|(name, is_strange)| (name.as_str(), *is_strange)))
+    let table = |names: BTreeMap<HostPattern, bool>| {
+        HostTable::new(names.iter().map(|(name, is_tls)| (name.borrowed(), *is_tls)))
     };
     sockets.into_iter().map(|(socket, names)| (socket.as_bytes().into(), table(names))).collect()
 }
@@ -171,7 +171,7 @@ fn strangers(config: &Config) -> HashMap<Box<[u8]>, HostTable<bool>, RandomState
 struct ListenerRoutes {
     listener: Listener,
     certificates: Option<Certificates>,
-    hosts: BTreeMap<String, HostRoutes>,
+    hosts: BTreeMap<HostPattern, HostRoutes>,
     default_rule: Option<u32>,
 }
 
@@ -179,9 +179,10 @@ impl ListenerRoutes {
     /// Names of one label more are those of the wide wildcard, too: its rules count there as well. And hosts of Ingresses
     /// get the default.
     fn complete(&mut self) {
-        let wildcards: Vec<(String, String)> =
-            self.hosts.keys().filter_map(|wide| Some((one_label(wide)?, wide.clone()))).collect();
-        for (narrow, wide) in wildcards {
+        let is_narrow = |host: &&HostPattern| matches!(host, HostPattern::Wildcard { one_label: true, .. });
+        let narrow: Vec<HostPattern> = self.hosts.keys().filter(is_narrow).cloned().collect();
+        for narrow in narrow {
+            let wide = narrow.clone().of_any_depth();
             let Some((rules, default)) = self.hosts.get(&wide).map(|r| (r.rules.clone(), r.default_rule))
             else {
                 continue;
@@ -213,7 +214,7 @@ struct Building {
     listeners: Vec<ListenerRoutes>,
     by_name: HashMap<String, u32>,
     /// By socket, then by hostname.
-    sockets: BTreeMap<String, BTreeMap<String, u32>>,
+    sockets: BTreeMap<String, BTreeMap<HostPattern, u32>>,
     /// The listener for sockets that no route names, in files of the seeds' form.
     other: Option<u32>,
     turns: Turns,
@@ -245,7 +246,7 @@ impl Policies {
 fn policy_problem(route: &Route, error: &Excess) -> Problem {
     let object = format!("HTTPRoute {}, rule {}", route.route_name, route.rule_index);
     let message =
-        format!("its cache policy is left out, so its requests pass the cache by: bypass_headers: {error}");
+        format!("its cache policy is left out, so its requests bypass the cache: bypass_headers: {error}");
     Problem { object, message }
 }
 
@@ -254,16 +255,15 @@ impl Building {
         let mut new = Self { path_settings: config.paths.unwrap_or_default(), ..Self::default() };
         for listener in &config.listeners {
             let id = new.add_listener(&listener.name, &listener.socket, Certificates::new(listener));
-            let hostname = normal_hostname(listener.hostname.as_deref().unwrap_or_default());
             new.by_name.insert(listener.name.clone(), id);
-            new.sockets.entry(listener.socket.clone()).or_default().insert(hostname, id);
+            new.sockets.entry(listener.socket.clone()).or_default().insert(listener_pattern(listener), id);
         }
         if config.listeners.is_empty() {
             let routes = config.vhosts.values().flat_map(|v| v.routes.iter().chain(&v.default_route));
             let sockets: BTreeSet<_> = routes.chain(&config.default).flat_map(|r| &r.listeners).collect();
             for socket in sockets {
                 let id = new.add_listener(socket, socket, None);
-                new.sockets.insert(socket.clone(), BTreeMap::from([(ANY_HOST.to_owned(), id)]));
+                new.sockets.insert(socket.clone(), BTreeMap::from([(HostPattern::Any, id)]));
             }
             new.other = Some(new.add_listener("", "", None));
         }
@@ -303,8 +303,8 @@ impl Building {
 
     fn place(&mut self, host: &str, route: &Route, id: u32, place: &mut impl FnMut(&mut HostRoutes, u32)) {
         let of_ingress = route.kind == RouteKind::Ingress;
-        let host = normal_hostname(host);
-        let host = one_label(&host).filter(|_| of_ingress).unwrap_or(host);
+        let host = HostPattern::new(&normal_hostname(host)).owned();
+        let host = if of_ingress { host.of_one_label() } else { host };
         for listener in self.listeners_of(route) {
             let hosts = &mut self.listeners[listener as usize].hosts;
             if !hosts.contains_key(&host) {
@@ -365,12 +365,12 @@ impl Building {
         let listeners = listeners.into_iter().map(|of_listener| {
             let ListenerRoutes { listener, certificates, hosts, default_rule } = of_listener;
             let hosts =
-                HostTable::new(hosts.iter().map(|(host, routes)| (host.as_str(), host_rules(routes))));
+                HostTable::new(hosts.iter().map(|(host, routes)| (host.borrowed(), host_rules(routes))));
             ListenerTable { listener, hosts, certificates, default_rule }
         });
         let listeners = listeners.collect();
         let sockets = sockets.iter().map(|(socket, listeners)| {
-            let listeners = listeners.iter().map(|(hostname, id)| (hostname.as_str(), *id));
+            let listeners = listeners.iter().map(|(hostname, id)| (hostname.borrowed(), *id));
             (socket.as_bytes().into(), HostTable::new(listeners))
         });
         let (sockets, paths) = (sockets.collect(), paths.finish());
@@ -379,7 +379,7 @@ impl Building {
             paths,
             listeners,
             sockets,
-            strangers: HashMap::default(),
+            tls_names: HashMap::default(),
             other,
             timeouts,
             trusted_proxies,

@@ -23,7 +23,7 @@ pub const PASS: u8 = 2;
 pub const STALE: u8 = 3;
 pub const OTHER: u8 = 4;
 
-/// The way of a request: a position in [`WAYS`].
+/// The data path of a request: a position in [`WAYS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Way {
@@ -270,7 +270,7 @@ impl RouteCounters {
             // Matches of one rule stand together.
             let counters = match (before.filter(|before| is_same(before, rule)), by_rule.last()) {
                 (Some(_), Some(counters)) => Arc::clone(counters),
-                // Nobody's: what answers where there is no route at all.
+                // Of no route: what answers where there is no route at all.
                 _ if rule.route_name().is_empty() => Arc::clone(&unrouted),
                 _ => known.of((rule.kind(), rule.route_name().into(), rule.rule_index())),
             };

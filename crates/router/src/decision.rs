@@ -1,4 +1,4 @@
-//! What is to be done with one request.
+//! The decision about one request.
 
 use model::RouteKind;
 
@@ -59,9 +59,9 @@ pub enum TooLong {
 }
 
 fn no_backend(rule: &Rule) -> Action {
-    match rule.kind() {
-        RouteKind::HttpRoute => Action::NoBackend,
-        RouteKind::Ingress | RouteKind::GrpcRoute => Action::Unavailable,
+    match rule.kind().status_without_backend() {
+        500 => Action::NoBackend,
+        _ => Action::Unavailable,
     }
 }
 
@@ -179,7 +179,7 @@ impl<'r> Decision<'r> {
         self.group
     }
 
-    /// What the rule's cache policy says; `None` where the request passes the cache by. A Service that has lost its endpoints
+    /// The rule's cache policy; `None` where the request bypasses the cache. A Service that has lost its endpoints
     /// may have left something in the cache; a reference that is not valid may not be served by it.
     pub fn cache(&self) -> Option<&'r Cache> {
         // Calls of gRPC are no documents: no cache answers them.

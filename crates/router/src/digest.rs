@@ -12,7 +12,7 @@ use serde::ser::{self, Impossible, Serialize, SerializeMap, SerializeSeq, Serial
 
 use crate::host::normal_hostname;
 
-/// The same in every process. It keeps nobody from searching for collisions, so whoever finds something by a hash compares it.
+/// The same in every process. It does not resist a search for collisions, so its users compare what they find by a hash.
 const SEED: FixedState = FixedState::with_seed(0x7661_726e_6973_6821);
 
 /// A hash that is the same in all processes of one build.

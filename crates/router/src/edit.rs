@@ -1,4 +1,4 @@
-//! Filters as edits: decided here once, applied by whoever carries the request.
+//! Filters as edits: decided here once, applied by the process that carries the request.
 
 use model::filters::{Filters, Header, HeaderModifier};
 use model::names::GHOST_PREFIX;

@@ -1,16 +1,17 @@
 //! Why a request goes where it goes. For people, so it may allocate.
 
 use model::RouteKind;
+use model::host::HostPattern;
 
 use crate::Request;
 use crate::decision::{Action, Decision};
-use crate::host::{NormalHost, closeness};
+use crate::host::{NormalHost, normal_hostname};
 use crate::path::{normal_prefix, split};
 use crate::precedence;
 use crate::rule::Rule;
 use crate::table::Router;
 
-/// The decision, and what became of every rule.
+/// The decision, and the verdict on every rule.
 #[derive(Debug)]
 pub struct Explanation<'r> {
     pub decision: Decision<'r>,
@@ -26,7 +27,7 @@ pub struct Candidate<'r> {
     pub verdict: Verdict,
 }
 
-/// What became of a rule.
+/// The verdict on a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Chosen,
@@ -78,16 +79,15 @@ impl Router {
 /// Why a rule does not stand under the hostname that the request belongs to on its listener.
 fn elsewhere(rule: &Rule, host: &[u8], known: Option<&str>) -> String {
     let hostname = &rule.hostname;
-    let one_label = rule.kind() == RouteKind::Ingress && hostname.starts_with("*.");
-    if one_label
-        && closeness(hostname, host).is_some_and(|length| host[..host.len() - length].contains(&b'.'))
-    {
+    let own = normal_hostname(hostname);
+    let pattern = HostPattern::new(&own);
+    if !pattern.matches(host) {
+        return format!("hostname `{hostname}` is not the request's");
+    }
+    if rule.kind() == RouteKind::Ingress && !pattern.of_one_label().matches(host) {
         return format!("hostname `{hostname}` of an Ingress is for one label only");
     }
-    let Some(close) = closeness(hostname, host) else {
-        return format!("hostname `{hostname}` is not the request's");
-    };
-    match known.filter(|known| closeness(known, host) > Some(close)) {
+    match known.filter(|known| HostPattern::new(known).closeness() > pattern.closeness()) {
         Some(known) => format!("hostname `{hostname}`: the request belongs to `{known}`, which is closer"),
         None => "it is attached to another listener".to_owned(),
     }

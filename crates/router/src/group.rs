@@ -36,7 +36,7 @@ pub(crate) struct Turns(HashMap<Box<str>, Arc<AtomicU64>>);
 
 impl Turns {
     /// Each begins anywhere: of many gateways that start together, not all should go to the same endpoint.
-    fn of(&mut self, name: &str) -> Arc<AtomicU64> {
+    fn for_service(&mut self, name: &str) -> Arc<AtomicU64> {
         let begin = || Arc::new(AtomicU64::new(random::next() >> 1));
         if name.is_empty() {
             return begin();
@@ -65,7 +65,7 @@ impl Group {
         let name = from.name.as_deref().unwrap_or_default();
         let takes_turns = from.balancing == Some(Balancing::RoundRobin);
         Self {
-            turn: takes_turns.then(|| turns.of(name)),
+            turn: takes_turns.then(|| turns.for_service(name)),
             name: name.into(),
             weight: from.weight,
             endpoints: from.backends.iter().map(|e| SocketAddr::new(e.address, e.port)).collect(),
@@ -128,7 +128,7 @@ impl Group {
         self.turn.is_some()
     }
 
-    /// Goes on with the turns of an older configuration, so that a change of endpoints does not begin them anew.
+    /// Goes on with the turns of an older configuration, so that a change of endpoints does not restart them.
     pub(crate) fn take_over(&mut self, older: &Turns) {
         if self.turn.is_some()
             && let Some(turn) = older.0.get(&self.name)

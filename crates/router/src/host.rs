@@ -3,58 +3,36 @@
 use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
-use model::names::ANY_HOST;
+use model::host::{HostPattern, parents};
 
 use crate::dictionary::Dictionary;
 
-/// Values by hostname. `*.example.com` stands for names of any depth below example.com, never for example.com itself;
-/// [`one_label`] of it for those of exactly one label more.
+/// Values by [`HostPattern`].
 #[derive(Debug, Clone)]
-pub(crate) struct HostTable<T> {
+pub struct HostTable<T> {
     exact: Dictionary<T>,
-    /// By what follows the star.
+    /// Wildcards for one label, by parent.
     one_label: Dictionary<T>,
-    /// By what follows `*.`.
+    /// Wildcards for any number of labels, by parent.
     wildcard: Dictionary<T>,
     any: Option<T>,
 }
 
-/// A hostname as tables have it: lower case, `*` for every host.
+/// A hostname in lower case; [`ANY_HOST`](model::names::ANY_HOST) for an empty one.
 pub(crate) fn normal_hostname(hostname: &str) -> String {
-    if hostname.is_empty() { ANY_HOST.to_owned() } else { hostname.to_ascii_lowercase() }
+    if hostname.is_empty() { model::names::ANY_HOST.to_owned() } else { model::host::normal(hostname) }
 }
 
-/// What an Ingress's wildcard begins with in tables. No hostname does.
-const ONE_LABEL: &str = "1*.";
-
-/// The key of a wildcard that stands for exactly one label; `None` for other hostnames. It must be normal.
-pub(crate) fn one_label(hostname: &str) -> Option<String> {
-    hostname.strip_prefix("*.").map(|suffix| format!("{ONE_LABEL}{suffix}"))
-}
-
-/// How closely a hostname names a host that is normal; `None` where it does not. More is closer.
-pub(crate) fn closeness(hostname: &str, host: &[u8]) -> Option<usize> {
-    let hostname = normal_hostname(hostname);
-    match hostname.strip_prefix('*') {
-        Some("") => Some(0),
-        Some(suffix) => {
-            (host.len() > suffix.len() && host.ends_with(suffix.as_bytes())).then_some(suffix.len())
-        }
-        None => (hostname.as_bytes() == host).then_some(usize::MAX),
-    }
-}
-
-/// What may follow `*.` in a wildcard for the host. From the left, so that the longest comes first; the star stands for at least
-/// one label.
-fn suffixes(host: &[u8]) -> impl Iterator<Item = &[u8]> {
-    host.iter().enumerate().skip(1).filter(|(_, b)| **b == b'.').map(|(at, _)| &host[at + 1..])
+/// The same for a listener's hostname, which may be absent.
+pub(crate) fn listener_pattern(listener: &model::Listener) -> HostPattern {
+    HostPattern::new(&normal_hostname(listener.hostname.as_deref().unwrap_or_default())).owned()
 }
 
 /// Hostnames of which the upper of two tables knows all: by them, nothing of the one below counts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Covered {
     exact: HashSet<Box<[u8]>, RandomState>,
-    /// By what follows `*.`.
+    /// By parent.
     wildcard: HashSet<Box<[u8]>, RandomState>,
     any: bool,
 }
@@ -64,12 +42,14 @@ impl Covered {
     pub(crate) fn new<'h>(hostnames: impl Iterator<Item = &'h str>) -> Self {
         let mut covered = Self::default();
         for hostname in hostnames {
-            if hostname == ANY_HOST {
-                covered.any = true;
-            } else if let Some(suffix) = hostname.strip_prefix("*.") {
-                covered.wildcard.insert(suffix.as_bytes().into());
-            } else {
-                covered.exact.insert(hostname.as_bytes().into());
+            match HostPattern::new(hostname) {
+                HostPattern::Any => covered.any = true,
+                HostPattern::Wildcard { parent, .. } => {
+                    covered.wildcard.insert(parent.as_bytes().into());
+                }
+                HostPattern::Exact(name) => {
+                    covered.exact.insert(name.as_bytes().into());
+                }
             }
         }
         covered
@@ -81,18 +61,17 @@ impl Covered {
 }
 
 impl<T> HostTable<T> {
-    /// By [`normal_hostname`], each once.
-    pub(crate) fn new<'h>(hosts: impl IntoIterator<Item = (&'h str, T)>) -> Self {
+    /// Each pattern once.
+    pub fn new<'h>(hosts: impl IntoIterator<Item = (HostPattern<&'h str>, T)>) -> Self {
         let (mut exact, mut one_label, mut wildcard, mut any) = (Vec::new(), Vec::new(), Vec::new(), None);
-        for (hostname, value) in hosts {
-            if hostname == ANY_HOST {
-                any = Some(value);
-            } else if let Some(suffix) = hostname.strip_prefix("*.") {
-                wildcard.push((suffix.as_bytes(), value));
-            } else if let Some(suffix) = hostname.strip_prefix(ONE_LABEL) {
-                one_label.push((suffix.as_bytes(), value));
-            } else {
-                exact.push((hostname.as_bytes(), value));
+        for (pattern, value) in hosts {
+            match pattern {
+                HostPattern::Any => any = Some(value),
+                HostPattern::Wildcard { parent, one_label: true } => {
+                    one_label.push((parent.as_bytes(), value))
+                }
+                HostPattern::Wildcard { parent, .. } => wildcard.push((parent.as_bytes(), value)),
+                HostPattern::Exact(name) => exact.push((name.as_bytes(), value)),
             }
         }
         Self {
@@ -104,7 +83,7 @@ impl<T> HostTable<T> {
     }
 
     /// `host` is normal: lower case, without port.
-    pub(crate) fn get(&self, host: &[u8]) -> Option<&T> {
+    pub fn get(&self, host: &[u8]) -> Option<&T> {
         self.get_exact(host).or_else(|| self.get_wide(host))
     }
 
@@ -119,7 +98,7 @@ impl<T> HostTable<T> {
             return Some(found);
         }
         if !self.wildcard.is_empty()
-            && let Some(found) = suffixes(host).find_map(|suffix| self.wildcard.get(suffix))
+            && let Some(found) = parents(host).find_map(|parent| self.wildcard.get(parent))
         {
             return Some(found);
         }
@@ -146,10 +125,10 @@ impl<T> HostTable<T> {
         if let Some(found) = below.get_one_label(host) {
             return Some((found, true));
         }
-        for suffix in suffixes(host) {
-            let found = match covered.wildcard.contains(suffix) {
-                true => self.wildcard.get(suffix).map(|found| (found, false)),
-                false => below.wildcard.get(suffix).map(|found| (found, true)),
+        for parent in parents(host) {
+            let found = match covered.wildcard.contains(parent) {
+                true => self.wildcard.get(parent).map(|found| (found, false)),
+                false => below.wildcard.get(parent).map(|found| (found, true)),
             };
             if found.is_some() {
                 return found;
@@ -165,27 +144,39 @@ impl<T> HostTable<T> {
         if self.one_label.is_empty() {
             return None;
         }
-        let dot = host.iter().position(|b| *b == b'.').filter(|dot| *dot > 0)?;
-        self.one_label.get(&host[dot + 1..])
+        if host.first() == Some(&b'.') {
+            return None;
+        }
+        self.one_label.get(parents(host).next()?)
     }
 
-    /// Is there a wildcard of exactly one label more than this suffix?
-    pub(crate) fn has_one_label(&self, suffix: &str) -> bool {
-        self.one_label.get(suffix.as_bytes()).is_some()
+    /// Is there a wildcard for one label with this parent?
+    pub(crate) fn has_one_label(&self, parent: &str) -> bool {
+        self.one_label.get(parent.as_bytes()).is_some()
+    }
+
+    /// The value for requests without a host.
+    pub fn any(&self) -> Option<&T> {
+        self.any.as_ref()
+    }
+
+    /// In no particular order.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        let named = self.exact.iter().chain(self.one_label.iter()).chain(self.wildcard.iter());
+        named.map(|(_, value)| value).chain(&self.any)
     }
 
     /// Every hostname with its value, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (String, &T)> {
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         let exact = self.exact.iter().map(move |(name, value)| (text(name), value));
-        let wildcard =
-            self.wildcard.iter().map(move |(suffix, value)| (format!("*.{}", text(suffix)), value));
-        let one_label =
-            self.one_label.iter().map(move |(suffix, value)| (format!("*.{}", text(suffix)), value));
+        let wildcards = self.one_label.iter().chain(self.wildcard.iter());
+        let wildcards = wildcards.map(move |(parent, value)| {
+            (HostPattern::Wildcard { parent: text(parent), one_label: false }.to_string(), value)
+        });
         exact
-            .chain(one_label)
-            .chain(wildcard)
-            .chain(self.any.iter().map(|value| (ANY_HOST.to_owned(), value)))
+            .chain(wildcards)
+            .chain(self.any.iter().map(|value| (HostPattern::<&str>::Any.to_string(), value)))
     }
 }
 
@@ -263,12 +254,15 @@ mod tests {
 
     #[test]
     fn exact_then_longest_wildcard_then_none() {
-        let table = HostTable::new([
-            ("*", "any"),
-            ("*.example.com", "wide"),
-            ("*.shop.example.com", "narrow"),
-            ("a.shop.example.com", "exact"),
-        ]);
+        let table = HostTable::new(
+            [
+                ("*", "any"),
+                ("*.example.com", "wide"),
+                ("*.shop.example.com", "narrow"),
+                ("a.shop.example.com", "exact"),
+            ]
+            .map(|(hostname, value)| (HostPattern::new(hostname), value)),
+        );
         for (host, expected) in [
             ("a.shop.example.com", "exact"),
             ("b.shop.example.com", "narrow"),
@@ -284,9 +278,9 @@ mod tests {
 
     #[test]
     fn a_wildcard_of_one_label_goes_before_the_wide_one_and_takes_no_more() {
-        let narrow = one_label("*.example.com").unwrap();
-        let table =
-            HostTable::new([("*.example.com", "wide"), (narrow.as_str(), "narrow"), ("a.b", "exact")]);
+        let wide = HostPattern::new("*.example.com");
+        let narrow = wide.of_one_label();
+        let table = HostTable::new([(wide, "wide"), (narrow, "narrow"), (HostPattern::new("a.b"), "exact")]);
         for (host, expected) in [
             ("a.example.com", Some("narrow")),
             ("a.b.example.com", Some("wide")),
@@ -296,7 +290,7 @@ mod tests {
         ] {
             assert_eq!(table.get(host.as_bytes()).copied(), expected, "{host}");
         }
-        let alone = HostTable::new([(narrow.as_str(), ())]);
+        let alone = HostTable::new([(narrow, ())]);
         assert!(alone.get(b"a.b.example.com").is_none() && alone.get(b"a.example.com").is_some());
     }
 

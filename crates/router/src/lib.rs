@@ -41,7 +41,7 @@ pub use compile::{Compiled, Problem};
 pub use decision::{Action, Decision, TooLong};
 pub use explain::{Candidate, Explanation, Verdict};
 pub use group::Group;
-pub use host::{NormalHost, is_host};
+pub use host::{HostTable, NormalHost, is_host};
 pub use normalize::{Normal, Refusal, normalize};
 pub use rewrite::Url;
 pub use rule::Rule;

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use model::matches::{PathMatch, PathMatchType};
+use model::matches::{self, PathMatch, PathMatchType};
 use model::{Paths, RouteKind, ghost};
 
 use crate::cache::Cache;
@@ -34,7 +34,7 @@ pub struct Rule {
     /// Most rules have none.
     pub(crate) edits: Option<Box<Edits>>,
     pub(crate) redirect: Option<Box<Redirect>>,
-    /// Without one every request passes the cache by.
+    /// Without one every request bypasses the cache.
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) upstream: Option<Box<Upstream>>,
     cors: Option<Box<Cors>>,
@@ -55,11 +55,10 @@ pub(crate) enum Fate {
 /// What a rule is known by in cache keys. Not its position: a rule that is put before others would give them each other's
 /// objects.
 fn identity(from: &ghost::Route) -> String {
-    // Both kinds may have the same name.
+    // Routes of several kinds may have the same name.
     let kind = match from.kind {
-        RouteKind::HttpRoute => "",
-        RouteKind::Ingress => "Ingress ",
-        RouteKind::GrpcRoute => "GRPCRoute ",
+        RouteKind::HttpRoute => String::new(),
+        other => format!("{} ", other.name()),
     };
     if let Some(name) = &from.rule_name {
         return format!("{kind}{}#{name}", from.route_name);
@@ -86,7 +85,7 @@ impl Rule {
             PathMatchType::RegularExpression => Some(Pattern::compile(&path.value)?),
             PathMatchType::Exact | PathMatchType::PathPrefix => None,
         };
-        let values = |list: &[model::matches::ValueMatch]| {
+        let values = |list: &[matches::ValueMatch]| {
             list.iter().map(ValueMatcher::compile).collect::<Result<Box<[_]>, _>>()
         };
         let filters = from.filters.as_deref();
@@ -213,21 +212,8 @@ impl Rule {
 impl Rule {
     /// `PathPrefix /shop, method GET, header x-version`
     pub fn conditions(&self) -> String {
-        let kind = match self.path.kind {
-            PathMatchType::Exact => "Exact",
-            PathMatchType::PathPrefix => "PathPrefix",
-            PathMatchType::RegularExpression => "RegularExpression",
-        };
-        let mut all = format!("{kind} {}", self.path.value);
-        if let Some(method) = &self.method {
-            all.push_str(&format!(", method {method}"));
-        }
-        for header in &self.headers {
-            all.push_str(&format!(", header {}", header.name));
-        }
-        for param in &self.query_params {
-            all.push_str(&format!(", query parameter {}", param.name));
-        }
-        all
+        let headers = self.headers.iter().map(|header| header.name.to_string());
+        let query_params = self.query_params.iter().map(|param| param.name.to_string());
+        matches::in_words(&self.path, self.method.as_deref(), headers, query_params)
     }
 }

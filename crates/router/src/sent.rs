@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// What a header is to the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// `X-Gateway-*` and `X-Ghost-*`: nobody but the gateway may set them. Also `Content_Length` and the like: CGI reads them as the
+    /// `X-Gateway-*` and `X-Ghost-*`: only the gateway may set them. Also `Content_Length` and the like: CGI reads them as the
     /// headers that say where the body ends, or which gateways the request has passed.
     Own,
     /// `Forwarded` and `X-Forwarded-*`: the gateway's own word, or a trusted proxy's.

@@ -84,7 +84,7 @@ pub struct Router {
     /// By socket, the positions of its listeners by the hostname that they ask for.
     pub(crate) sockets: HashMap<Box<[u8]>, HostTable<u32>, RandomState>,
     /// By socket with TLS listeners beside: does one of these take the hostname, and not one of ours?
-    pub(crate) strangers: HashMap<Box<[u8]>, HostTable<bool>, RandomState>,
+    pub(crate) tls_names: HashMap<Box<[u8]>, HostTable<bool>, RandomState>,
     /// Files of the seeds' form name no listeners: there a route without sockets is for every socket.
     pub(crate) other: Option<u32>,
     pub(crate) timeouts: Timeouts,
@@ -190,7 +190,7 @@ impl Router {
     pub fn decide(&self, request: &impl Request, random: u64) -> Decision<'_> {
         let host = NormalHost::new(request.host());
         if let Some(name) = request.server_name()
-            // Whoever was let in by this very name is right here.
+            // A client that was let in by this very name is right here.
             && NormalHost::new(name).as_bytes() != host.as_bytes()
             && self.is_a_strangers(request.socket(), host.as_bytes())
         {
@@ -207,12 +207,12 @@ impl Router {
                 return Decision::misdirected(Some(&table.listener));
             }
             if let Some(certificates) = &table.certificates {
-                // As among listeners: names with certificates of their own are each other's strangers.
+                // As among listeners: hosts with different certificates must not share a connection.
                 let below =
                     self.base.as_ref().and_then(|base| base.router.listeners[at].certificates.as_ref());
-                match certificates.of(host.as_bytes(), below) {
+                match certificates.set_of(host.as_bytes(), below) {
                     None => return Decision::not_found(Some(&table.listener)),
-                    of_host if of_host != certificates.of(name.as_bytes(), below) => {
+                    of_host if of_host != certificates.set_of(name.as_bytes(), below) => {
                         return Decision::misdirected(Some(&table.listener));
                     }
                     _ => {}
@@ -249,7 +249,7 @@ impl Router {
         let mut too_long = None;
         let found = self.paths.find(&of_host.paths, &self.rules, path, |rule| {
             rule.accepts(request, query).unwrap_or_else(|what| {
-                // Nobody can tell whether it is this rule's: no other one may take it.
+                // It is unknown whether it is this rule's: no other one may take it.
                 too_long = Some(what);
                 true
             })
@@ -276,8 +276,8 @@ impl Router {
 
     /// Does a TLS listener take it, whose connections do not come here?
     fn is_a_strangers(&self, socket: &[u8], host: &[u8]) -> bool {
-        !self.strangers.is_empty()
-            && self.strangers.get(socket).and_then(|listeners| listeners.get(host)).is_some_and(|is| *is)
+        !self.tls_names.is_empty()
+            && self.tls_names.get(socket).and_then(|listeners| listeners.get(host)).is_some_and(|is| *is)
     }
 
     pub(crate) fn listener_for(&self, socket: &[u8], host: &[u8]) -> Option<&ListenerTable> {
@@ -298,7 +298,7 @@ impl Router {
         self.listeners.iter().map(|table| &table.listener)
     }
 
-    /// Goes on where an older configuration is: endpoints that take turns do not begin anew.
+    /// Goes on where an older configuration is: endpoints that take turns do not start again.
     pub fn take_over(&mut self, older: &Self) {
         let base = self.base().cloned();
         // The base's last: all rules that lead to one Service take the same turns.

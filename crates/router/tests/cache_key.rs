@@ -299,7 +299,7 @@ fn facts(router: &Router, rules: &[serde_json::Value], request: &Sample, random:
         pairs.retain(|(name, _)| include.contains(name));
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
     } else if let Some(exclude) = names("query_params_exclude") {
-        // Of one that comes twice nobody knows which counts.
+        // Of one that comes twice it is unknown which counts.
         let all = pairs.clone();
         let once = |name: &String| all.iter().filter(|(other, _)| other == name).count() == 1;
         pairs.retain(|(name, _)| !(name.is_empty() || exclude.contains(name) && once(name)));

@@ -1,4 +1,4 @@
-//! Query parameters in cache keys: whoever parses the query at the origin, two URLs with one key say the same to it.
+//! Query parameters in cache keys: for every parser of queries at the origin, two URLs with one key say the same.
 
 #![allow(clippy::unwrap_used, reason = "whatever goes wrong here must fail the test")]
 
@@ -46,12 +46,12 @@ fn semicolons(query: &str) -> Vec<(String, String)> {
     split(query, &['&', ';'], decode)
 }
 
-/// Whoever decodes first.
+/// An origin that decodes first.
 fn decoded_first(query: &str) -> Vec<(String, String)> {
     split(&decode(query), &['&'], str::to_owned)
 }
 
-/// Whoever takes `#` for the end.
+/// An origin that takes `#` for the end.
 fn up_to_the_fragment(query: &str) -> Vec<(String, String)> {
     split(query.split('#').next().unwrap(), &['&'], decode)
 }

@@ -1,6 +1,6 @@
 //! Manifests from files and directories.
 //!
-//! Takes paths; gives a snapshot of admitted objects and a list of problems, at every [`Files::load`] anew. Guarantees
+//! Takes paths; gives a snapshot of admitted objects and a list of problems, at every [`Files::load`] again. Guarantees
 //! that one bad object harms only itself, that a file that breaks keeps what it last held, and that an object that has
 //! not changed is the same `Arc` as before. Never stops for bad input.
 

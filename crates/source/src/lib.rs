@@ -7,6 +7,7 @@
 
 mod error;
 pub mod files;
+#[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 mod stand_in;
 

@@ -104,7 +104,7 @@ pub(crate) fn http_route(raw: &Value, why: &str) -> Option<HttpRoute> {
     let spec = raw.get("spec").unwrap_or(&none);
     let hostnames = hostnames(spec);
     let parents = list(spec, "parentRefs");
-    // A field that nobody knows may be a misspelt one, and its absence makes the route wider than it was meant.
+    // An unknown field may be a misspelt one, and its absence makes the route wider than it was meant.
     let is_doubtful = has_others(spec, &["hostnames", "parentRefs", "rules", "useDefaultGateways"])
         || parents.iter().any(|parent| has_others(parent, PARENT_FIELDS));
     let rules = match (&hostnames, spec.get("rules")) {
@@ -216,7 +216,7 @@ pub(crate) fn listener_set(raw: &Value, why: &str) -> Option<ListenerSet> {
 
 fn set_listener(raw: &Value) -> Option<ListenerSetListeners> {
     let hostname = match raw.get("hostname") {
-        // A field that nobody knows may be a misspelt hostname.
+        // An unknown field may be a misspelt hostname.
         None | Some(Value::Null) if has_others(raw, LISTENER_FIELDS) => return None,
         None | Some(Value::Null) => None,
         Some(name) => Some(name.as_str()?.to_ascii_lowercase())

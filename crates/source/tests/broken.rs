@@ -6,10 +6,11 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
+use resolve::EndpointIndex;
 use serde_json::{Value, json};
-use translate::{EndpointIndex, Key, Snapshot, Translation};
+use translate::{Key, Snapshot, Translation};
 
-/// What belongs to nobody in particular: two Gateways, of which `a` shares the first.
+/// What belongs to no tenant: two Gateways, of which `a` shares the first.
 fn shared() -> Vec<Value> {
     let all = json!({"namespaces": {"from": "All"}});
     vec![
@@ -287,7 +288,7 @@ fn seen_by_b(snapshot: &Snapshot) -> Value {
     let is_b = |name: &str| name.starts_with("b/");
     let plans = gateways.iter().filter(|(key, _)| key.namespace != "a" && key.namespace != "default");
     let plans = plans.map(|(key, plan)| {
-        let ghost = translate::resolve(&plan.routing, &index).0;
+        let ghost = resolve::resolve(&plan.routing, &index).0;
         let vhosts = ghost.vhosts.iter().map(|(host, vhost)| {
             // A host that is b's alone has no entries but b's.
             let of_b = |route: &&model::ghost::Route| is_b(&route.route_name) || host.starts_with("b.");

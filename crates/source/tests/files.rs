@@ -370,7 +370,7 @@ fn a_link_to_nowhere_is_named() {
     assert_eq!(
         place.problems(&loaded),
         [
-            "a.yaml: the link leads nowhere; remove it, or put back the file that it names; nothing of this file is used"
+            "a.yaml: the symbolic link is broken; remove it, or restore its target; nothing of this file is used"
         ]
     );
 }

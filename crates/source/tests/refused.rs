@@ -197,7 +197,7 @@ fn what_is_readable_in_part_goes_behind_the_routes_of_others() {
     let (_, _, translation) = read(&objects);
     let expected = ["shop/main / shop cached", "shop/canary / 500 cached", "shop/canary /a 500 cached"];
     assert_eq!(entries(&translation, "shop.example.com"), expected);
-    // Where it names no hosts, every path of every host is nobody's.
+    // Where it names no hosts, every path of every host is closed.
     let (_, _, translation) = read(&[route("shop", "canary", canary), route("shop", "main", SHOP)]);
     assert_eq!(entries(&translation, "*"), ["shop/main / shop cached", "shop/canary /a 500 cached"]);
 }

@@ -1,6 +1,6 @@
 //! Tasks that live as long as their process. One that panics is reported by its name, and its caller starts it again.
 //!
-//! tokio keeps a panic inside of its task: without this, a watch or a listener would be gone, and nobody would know.
+//! tokio keeps a panic inside of its task: without this, a watch or a listener would be gone without a message.
 
 use std::any::Any;
 use std::fmt::Display;

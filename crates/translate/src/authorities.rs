@@ -56,7 +56,7 @@ pub(crate) fn find(
             "{kind} {name}{of_group} cannot hold CA certificates here: refer to a ConfigMap or Secret of the core group"
         )));
     }
-    // Before anything else: whoever may not refer to an object shall not learn whether it is there.
+    // Before anything else: an owner that may not refer to an object must not learn whether it exists.
     if !grants.permit(from, To { group, kind, namespace, name }) {
         return Err(Refused::NotPermitted(format!(
             "no ReferenceGrant in namespace {namespace} lets {}s of namespace {} refer to {kind} {name}: create one there",

@@ -305,7 +305,7 @@ impl Target {
     fn is_for(&self, (service, port): &Used) -> bool {
         *service == self.service
             && match (&self.section, port) {
-                // Of a port that is not there nobody can say whose it is.
+                // Of a port that is not there it is unknown whose it is.
                 (None, _) | (_, None) => true,
                 (Some(section), Some(port)) => section == port || self.is_lost(),
             }

@@ -1,7 +1,7 @@
 //! VarnishCachePolicies: each finds its target, and the entries of routing.json that it is for.
 //!
 //! The policy that a rule names itself, by a filter of type ExtensionRef, goes before all others. The policy of a rule replaces that of its route, which replaces that of the Gateway, as a whole. Of several policies for
-//! one target the oldest counts, also where it cannot be used: nobody knows what it was to keep apart, so its target is
+//! one target the oldest counts, also where it cannot be used: it is unknown what it was to keep apart, so its target is
 //! not cached at all. A policy whose target cannot be told closes all that it may be for.
 
 mod read;
@@ -114,7 +114,7 @@ pub(crate) fn translate(
                 }
                 in_force.insert(target, (key, Some(read)));
             }
-            // Nobody knows what it was to keep apart: its target passes the cache by, whatever a wider policy says.
+            // It is unknown what it was to keep apart: its target bypasses the cache, even if a wider policy applies.
             Err(fault) if fault.reason == "Invalid" => drop(in_force.entry(target).or_insert((key, None))),
             Err(fault) => match target {
                 // It may be meant for any of them.
@@ -250,7 +250,7 @@ fn target(key: &Key, reference: &PolicyTargetRef) -> Target {
     }
 }
 
-/// Our Gateways that the target is, or is attached to. None: it belongs to somebody else.
+/// Our Gateways that the target is, or is attached to. None: it belongs to another controller.
 fn ancestors(
     target: &Target,
     snapshot: &Snapshot,
@@ -335,7 +335,7 @@ fn conditions(
     }
 }
 
-/// A target that does not exist has no Gateway: the policy is told by the target itself.
+/// A target that does not exist has no Gateway: the status names the target itself.
 fn not_found(key: &Key, policy: &VarnishCachePolicy, fault: &Fault) -> Option<PolicyStatus> {
     let target = policy.spec.target_ref.as_ref()?;
     let generation = policy.metadata.generation.unwrap_or_default();

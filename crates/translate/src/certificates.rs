@@ -22,7 +22,7 @@ const PRIVATE_KEY: &str = "tls.key";
 /// What the certificateRefs of one listener come to.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerCertificates {
-    /// Secrets that are there and may be used, each once. Whoever serves the listener keeps the last good pair of one
+    /// Secrets that are there and may be used, each once. The front keeps the last good pair of one
     /// that has broken.
     pub(crate) names: Vec<String>,
     /// At least one of them holds a good pair.
@@ -156,7 +156,7 @@ impl<'a> Certificates<'a> {
             )));
         }
         let secret = Key::new(reference.namespace.as_deref().unwrap_or(owner.namespace), &reference.name);
-        // Before anything else: whoever may not refer to a Secret shall not learn whether it is there.
+        // Before anything else: an owner that may not refer to a Secret must not learn whether it exists.
         self.permit(owner, &secret)?;
         self.found(secret)
     }

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use model::host::HostPattern;
 use model::names::ANY_HOST;
 
-use crate::hostname;
 use crate::listener::RouteKind;
 use crate::snapshot::Key;
 
@@ -48,16 +48,19 @@ impl Claims {
         if claimed.is_empty() {
             return None;
         }
-        let pattern = |host: &'c str| Some(host).filter(|host| *host != ANY_HOST);
-        let found = if host == ANY_HOST {
-            claimed.first_key_value()
-        } else if host.starts_with("*.") {
-            claimed.iter().find(|(of, _)| hostname::intersect(pattern(of), Some(host)).is_some())
-        } else {
-            // The host itself, each wildcard that it is under, and every host.
-            let parents = host.match_indices('.').map(|(at, _)| format!("*{}", &host[at..]));
-            let names = std::iter::once(host.to_owned()).chain(parents).chain([ANY_HOST.to_owned()]);
-            names.into_iter().find_map(|name| claimed.get_key_value(&name))
+        let pattern = HostPattern::new(host);
+        let found = match pattern {
+            HostPattern::Any => claimed.first_key_value(),
+            HostPattern::Wildcard { .. } => claimed.iter().find(|(of, _)| {
+                let of = HostPattern::new(of);
+                of.contains(pattern) || pattern.contains(of)
+            }),
+            HostPattern::Exact(name) => {
+                // The host itself, each wildcard that it is under, and every host.
+                let parents = name.match_indices('.').map(|(at, _)| format!("*{}", &name[at..]));
+                let names = std::iter::once(name.to_owned()).chain(parents).chain([ANY_HOST.to_owned()]);
+                names.into_iter().find_map(|name| claimed.get_key_value(&name))
+            }
         };
         found.map(|(host, route)| (other, host.as_str(), route))
     }

@@ -1,6 +1,6 @@
 //! What a Gateway asks of its clients: `tls.frontend`, by port.
 //!
-//! Guarantees that a port whose CA certificates are all bad is not served at all: nobody comes in unchecked.
+//! Guarantees that a port whose CA certificates are all bad is not served at all: no client gets in unchecked.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl Clients {
         Self { default, per_port: per_port.collect() }
     }
 
-    fn of(&self, port: u16) -> Option<&Validation> {
+    fn validation_of(&self, port: u16) -> Option<&Validation> {
         match self.per_port.get(&port) {
             Some(validation) => validation.as_ref(),
             None => self.default.as_ref(),
@@ -76,7 +76,7 @@ impl Clients {
     /// Tells HTTPS listeners what is wrong with the CA certificates of their port.
     pub(crate) fn judge(&self, listeners: &mut [Listener<'_>]) {
         for listener in listeners.iter_mut().filter(|listener| listener.protocol == Protocol::Https) {
-            if let Some(validation) = self.of(listener.port)
+            if let Some(validation) = self.validation_of(listener.port)
                 && let Some(fault) = &validation.unresolved
             {
                 listener.distrust(fault.clone(), validation.bundles.is_empty());
@@ -92,7 +92,7 @@ impl Clients {
 
     /// For one that serves HTTPS.
     pub(crate) fn for_port(&self, port: u16) -> Option<ClientValidation> {
-        let Validation { bundles, insecure, .. } = self.of(port)?;
+        let Validation { bundles, insecure, .. } = self.validation_of(port)?;
         let authorities = bundles.iter().map(|bundle| bundle.name.clone()).collect();
         Some(ClientValidation { authorities, insecure_fallback: *insecure })
     }

@@ -1,22 +1,19 @@
 //! Services of type ExternalName: names that pods look up by DNS.
 //!
-//! Whoever may write such a Service decides which hosts pods talk to, so a Gateway uses them only where its parameters say so.
+//! The author of such a Service decides which hosts pods talk to, so a Gateway uses them only where its parameters say so.
 //! [`enforce`] takes the finished routing: what the Gateway does not use is taken out, and the status of its route says so; what it uses
-//! is listed in the routing. [`slices`] is for whoever looks the names up: their addresses as EndpointSlices.
+//! is listed in the routing. `resolve::external_slice` makes EndpointSlices of the addresses that were looked up.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use api::ExternalNames as Mode;
 use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::names::is_udp_socket;
 use model::routing::{Mirror, Route, Routing};
 use model::{ExternalName, ExternalNames, ExternalPort, RouteKind, SharedMap, TlsBackend};
 
 use crate::attach::gateway_of;
-use crate::endpoints::{EXTERNAL_NAME_ANNOTATION, SERVICE_NAME_LABEL};
 use crate::gateway::Gateway;
 use crate::listener::Fault;
 use crate::patterns::add;
@@ -176,11 +173,7 @@ impl Judge<'_> {
     }
 
     fn write_route(&mut self, route: &mut Route, told: &mut Told) {
-        let (kind, status) = match route.kind {
-            RouteKind::HttpRoute => ("HTTPRoute", 500),
-            RouteKind::GrpcRoute => ("GRPCRoute", 500),
-            RouteKind::Ingress => ("Ingress", 503),
-        };
+        let (kind, status) = (route.kind.name(), route.kind.status_without_backend());
         let (name, rule) = (route.route_name.clone(), route.rule_index);
         let mut tell = |fault: Fault, effect: String| {
             let message = format!("spec.rules[{rule}]: {} ({effect})", fault.message);
@@ -263,31 +256,5 @@ fn tell(
                 add(&mut parent.conditions, RESOLVED_REFS, false, reason, "", &why, generation);
             }
         }
-    }
-}
-
-/// The EndpointSlice of one such Service, `namespace/name`, with the addresses of its name. `None`: it was not looked up yet.
-pub fn external_slice(service: &str, name: &ExternalName, addresses: Option<&[IpAddr]>) -> EndpointSlice {
-    let (namespace, service) = service.split_once('/').unwrap_or(("", service));
-    let port = |port: &ExternalPort| EndpointPort {
-        name: Some(port.name.clone()),
-        port: Some(port.port.into()),
-        protocol: Some(if port.udp { "UDP" } else { "TCP" }.to_owned()),
-        ..EndpointPort::default()
-    };
-    let endpoint =
-        |address: &IpAddr| Endpoint { addresses: vec![address.to_string()], ..Endpoint::default() };
-    let host = if addresses.is_some() { name.host.clone() } else { String::new() };
-    EndpointSlice {
-        address_type: "IPv4".to_owned(),
-        metadata: ObjectMeta {
-            name: Some(format!("{service}-external-name")),
-            namespace: Some(namespace.to_owned()),
-            labels: Some([(SERVICE_NAME_LABEL.to_owned(), service.to_owned())].into()),
-            annotations: Some([(EXTERNAL_NAME_ANNOTATION.to_owned(), host)].into()),
-            ..ObjectMeta::default()
-        },
-        endpoints: Some(addresses.unwrap_or_default().iter().map(endpoint).collect()),
-        ports: Some(name.ports.iter().map(port).collect()),
     }
 }

@@ -54,7 +54,7 @@ pub const SUPPORTED: [&str; 45] = [
 pub const EXPERIMENTAL: [&str; 3] =
     ["HTTPRouteRetry", "HTTPRouteRetryBackendTimeout", "HTTPRouteRetryConnectionError"];
 
-/// What a GatewayClass declares where HTTPRoutes come from the CRD of this channel, which is `None` where nobody says it. In the order of
+/// What a GatewayClass declares where HTTPRoutes come from the CRD of this channel, which is `None` where it is unknown. In the order of
 /// the API: by name.
 pub fn supported(channel: Option<&str>) -> Vec<&'static str> {
     let more: &[&str] = if channel == Some("experimental") { &EXPERIMENTAL } else { &[] };

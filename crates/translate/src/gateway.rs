@@ -67,7 +67,7 @@ pub(crate) fn ours<'a>(
             notices.push(Notice::warning(
                 format!("Gateway {key}"),
                 format!(
-                    "names GatewayClass {class_name}, which does not exist, so nobody serves it: create the class \
+                    "names GatewayClass {class_name}, which does not exist, so no controller serves it: create the class \
                      with controllerName {}, or correct spec.gatewayClassName",
                     snapshot.controllers.gateway
                 ),
@@ -195,7 +195,7 @@ impl<'a> Gateway<'a> {
         own.or_else(|| self.parameters.workload.service.labels.get(label)).is_some_and(|there| there == value)
     }
 
-    /// The IngressClass that it was made for, if nobody wrote it.
+    /// The IngressClass that it was made for, if it is not a user's.
     pub(crate) fn made_for(&self) -> Option<&str> {
         crate::ingress::owner(self.object).map(|owner| owner.name.as_str())
     }

@@ -12,7 +12,7 @@ pub(crate) struct Grants<'a> {
     by_namespace: HashMap<&'a str, Vec<&'a ReferenceGrant>>,
 }
 
-/// Whoever refers.
+/// The object that refers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct From<'a> {
     pub(crate) group: &'a str,

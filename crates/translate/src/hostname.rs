@@ -1,31 +1,22 @@
 //! Hostnames of listeners and routes: exact, wildcard of any depth, or none for every host.
 
+use model::host::{self, HostPattern};
 use model::names::ANY_HOST;
 
 /// The hostname in the form that all comparisons use; an empty one stands for none.
 pub(crate) fn normal(hostname: Option<&str>) -> Option<String> {
-    hostname.filter(|name| !name.is_empty()).map(str::to_ascii_lowercase)
+    hostname.filter(|name| !name.is_empty()).map(host::normal)
 }
 
 /// The hosts that listener and route have in common, written as a key of the host table; `None` where they share
 /// none. Both are normal. Of two hostnames that overlap, one always contains the other: the narrower is the answer.
 pub(crate) fn intersect<'a>(listener: Option<&'a str>, route: Option<&'a str>) -> Option<&'a str> {
-    match (listener, route) {
-        (None, None) => Some(ANY_HOST),
-        (Some(only), None) | (None, Some(only)) => Some(only),
-        (Some(listener), Some(route)) if contains(listener, route) => Some(route),
-        (Some(listener), Some(route)) if contains(route, listener) => Some(listener),
-        _ => None,
+    let (listener, route) = (listener.unwrap_or(ANY_HOST), route.unwrap_or(ANY_HOST));
+    let (of_listener, of_route) = (HostPattern::new(listener), HostPattern::new(route));
+    if of_listener.contains(of_route) {
+        return Some(route);
     }
-}
-
-/// Is every host of `inner` a host of `outer`?
-fn contains(outer: &str, inner: &str) -> bool {
-    outer == inner
-        || outer.strip_prefix("*.").is_some_and(|parent| {
-            // `*.example.com` holds `a.example.com`, `a.b.example.com` and `*.b.example.com`, not `example.com`.
-            inner.strip_suffix(parent).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
-        })
+    of_route.contains(of_listener).then_some(listener)
 }
 
 #[cfg(test)]

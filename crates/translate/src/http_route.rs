@@ -94,7 +94,7 @@ pub(crate) fn parents<'r>(
     if refs.is_empty() {
         notices.push(Notice::warning(
             format!("{route} {key}"),
-            "has no spec.parentRefs, so nobody serves it: name the Gateway that it belongs to",
+            "has no spec.parentRefs, so no Gateway serves it: name its Gateway",
         ));
     }
     let mut ours = Vec::new();

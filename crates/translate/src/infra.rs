@@ -52,7 +52,7 @@ pub struct Socket {
 }
 
 impl Infra {
-    /// SHA-256 over the JSON of everything here, in hexadecimal: changes when varnishd must start anew.
+    /// SHA-256 over the JSON of everything here, in hexadecimal: changes when varnishd must restart.
     pub fn hash(&self) -> String {
         sha256(self)
     }
@@ -60,7 +60,7 @@ impl Infra {
 
 /// In hexadecimal, over the value's JSON. Fields are written in the order of their declaration and maps are sorted, so
 /// equal values give equal bytes.
-pub(crate) fn sha256<T: Serialize>(value: &T) -> String {
+pub fn sha256<T: Serialize>(value: &T) -> String {
     // Numbers, strings and maps by name cannot fail to serialize.
     let json = serde_json::to_vec(value).unwrap_or_default();
     Sha256::digest(json).iter().fold(String::with_capacity(64), |mut hex, byte| {

@@ -23,8 +23,8 @@ use model::names::ANY_HOST;
 use model::routing::{Route, Routing, Vhost};
 use model::{RouteKind, SharedMap};
 
-pub use self::made::OWNER_KIND;
-pub(crate) use self::made::{Made, owner};
+pub(crate) use self::made::Made;
+pub use self::made::{OWNER_KIND, owner};
 pub(crate) use self::options::Options;
 
 use self::class::Ours;
@@ -38,7 +38,7 @@ use crate::refused;
 use crate::snapshot::{Key, Snapshot};
 use crate::status::{ACCEPTED, Condition, GatewayClassStatus, IngressStatus, RESOLVED_REFS};
 
-/// Adds all Ingresses to the Varnishes that serve them, and returns what became of each.
+/// Adds all Ingresses to the Varnishes that serve them, and returns their statuses.
 pub(crate) fn translate(
     snapshot: &Snapshot,
     made: &Made,
@@ -51,7 +51,7 @@ pub(crate) fn translate(
     let mut patterns = Meter::new(MOST_BYTES_OF_ROUTES);
     for one in &ours {
         let generation = one.object.metadata.generation.unwrap_or_default();
-        let taken = varnishes.of(one).and_then(|varnish| {
+        let taken = varnishes.choose(one).and_then(|varnish| {
             let gateway = gateways.get(&varnish).ok_or_else(|| gone(&varnish))?;
             let merged = merged.entry(varnish.clone()).or_default();
             let taken = merged.take(one, gateway, snapshot, &mut patterns);
@@ -268,7 +268,7 @@ impl<'a> Merged<'a> {
     /// Writes everything into the Varnish's routing, and says what does not lead anywhere.
     fn write(mut self, gateway: &mut Gateway<'_>) -> BTreeMap<&'a Key, Vec<Fault>> {
         let mut faults: BTreeMap<&Key, Vec<Fault>> = BTreeMap::new();
-        // Whose host it is, him belongs the name in TLS: nobody gives a certificate for another's.
+        // The owner of a host owns the name in TLS: no other namespace gives a certificate for it.
         let hosts = &self.hosts;
         let claims = std::mem::take(&mut self.tls);
         self.tls = tls::own(claims, hosts, &gateway.routing, |ingress, message| {

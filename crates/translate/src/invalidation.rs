@@ -1,4 +1,4 @@
-//! A VarnishCacheInvalidation as ghost is asked for it, and what became of it in words.
+//! A VarnishCacheInvalidation as an order for ghost, and its result in words.
 
 use std::net::Ipv6Addr;
 use std::str::FromStr;
@@ -31,8 +31,22 @@ pub fn order(spec: &VarnishCacheInvalidationSpec) -> Invalidation {
     }
 }
 
-/// What the API server would refuse, for whoever asks without one. In words for him.
-pub fn check(one: &Invalidation) -> Result<(), String> {
+/// Why the API server would refuse an invalidation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    #[error("{0}: HOST is a name like shop.example.com, without scheme, port and wildcard")]
+    Host(String),
+    #[error("{count} {what}s are too many for one command: {MOST} at most")]
+    TooMany { what: &'static str, count: usize },
+    #[error(
+        "{text:?}: a {what} has {longest} characters at most, and no blanks, quotation marks or letters beyond ASCII: write \
+         them as in a request, like %20"
+    )]
+    Text { what: &'static str, text: String, longest: usize },
+}
+
+/// The API server's own checks, for callers without one.
+pub fn check(one: &Invalidation) -> Result<(), Invalid> {
     if let Some(host) = &one.hostname {
         let label = |label: &str| {
             !label.is_empty()
@@ -44,22 +58,17 @@ pub fn check(one: &Invalidation) -> Result<(), String> {
         let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let is_address = address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
         if host.len() > 253 || !is_address && !host.split('.').all(label) {
-            return Err(format!(
-                "{host}: HOST is a name like shop.example.com, without scheme, port and wildcard"
-            ));
+            return Err(Invalid::Host(host.clone()));
         }
     }
     for (what, all, longest) in [("path", &one.paths, 2048), ("tag", &one.tags, 256)] {
         if all.len() > MOST {
-            return Err(format!("{} {what}s are too many for one command: {MOST} at most", all.len()));
+            return Err(Invalid::TooMany { what, count: all.len() });
         }
         for one in all {
             let fits = one.bytes().all(|b| b.is_ascii_graphic() && b != b'"');
             if one.is_empty() || one.len() > longest || !fits {
-                return Err(format!(
-                    "{one:?}: a {what} has {longest} characters at most, and no blanks, quotation marks or letters beyond \
-                     ASCII: write them as in a request, like %20"
-                ));
+                return Err(Invalid::Text { what, text: one.clone(), longest });
             }
         }
     }
@@ -87,7 +96,7 @@ pub fn summary(kind: InvalidationType, outcomes: &[Outcome]) -> String {
     summary_of(method(kind), outcomes)
 }
 
-/// The same, for whoever has the order.
+/// The same, for callers that have the order.
 pub fn summary_of(method: Method, outcomes: &[Outcome]) -> String {
     let failed: Vec<&str> = outcomes.iter().filter_map(|outcome| outcome.error.as_deref()).collect();
     if let Some(first) = failed.first() {
@@ -104,40 +113,4 @@ pub fn summary_of(method: Method, outcomes: &[Outcome]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_summary_counts_objects_or_names_the_first_error() {
-        let found = |n| Outcome { objects: Some(n), error: None };
-        assert_eq!(summary(InvalidationType::Purge, &[found(1)]), "1 object purged");
-        assert_eq!(summary(InvalidationType::SoftPurge, &[found(1), found(2)]), "3 objects made stale");
-        assert_eq!(summary(InvalidationType::Ban, &[Outcome::default()]), "1 expression banned");
-        let bad = Outcome { objects: None, error: Some("no".to_owned()) };
-        assert_eq!(summary(InvalidationType::Ban, &[bad, Outcome::default()]), "1 of 2 failed: no");
-    }
-
-    #[test]
-    fn a_host_is_what_a_request_may_have() {
-        let of =
-            |host: &str| check(&Invalidation { hostname: Some(host.to_owned()), ..Invalidation::default() });
-        for good in ["shop.example.com", "a_b.example.com", "localhost", "10.0.0.1", "[::1]"] {
-            assert_eq!(of(good), Ok(()), "{good}");
-        }
-        for bad in
-            ["", "a..b", "shop:80", "https://shop", "*.example.com", "[::1]:80", "[x]", "a\" || 1", "-a"]
-        {
-            assert!(of(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_ttl_is_an_hour_where_absent() {
-        let of = |ttl: Option<&str>| ttl.map(str::to_owned);
-        let spec =
-            |text| VarnishCacheInvalidationSpec { ttl: of(text), ..VarnishCacheInvalidationSpec::default() };
-        assert_eq!(ttl(&spec(None)), Duration::from_secs(3600));
-        assert_eq!(ttl(&spec(Some("1m30s"))), Duration::from_secs(90));
-        assert_eq!(ttl(&spec(Some("0s"))), Duration::ZERO);
-    }
-}
+mod tests;

@@ -4,8 +4,8 @@
 //! object harms only itself, and that everything which is not carried out is said in a status or a notice. Never
 //! knows who runs the Gateway: the `Programmed` conditions are added by whoever does.
 //!
-//! [`resolve`] is the second half, called by whoever watches endpoints: routing.json and EndpointSlices in,
-//! ghost.json out.
+//! The crate `resolve` is the second half, called by the process that watches endpoints: routing.json and EndpointSlices in,
+//! ghost.json out. The crate `workload` makes the Kubernetes objects that run a Gateway.
 
 mod addresses;
 mod attach;
@@ -15,7 +15,6 @@ mod cache_policy;
 mod certificates;
 mod claims;
 mod client_validation;
-mod endpoints;
 mod external_name;
 pub mod features;
 mod gateway;
@@ -32,40 +31,33 @@ mod kinds;
 mod listener;
 mod listener_set;
 mod namespaces;
-mod notice;
-pub mod packing;
 mod parameters;
 mod patterns;
 mod referenced;
 mod refused;
-mod resolve;
 mod service_port;
 pub mod snapshot;
 pub mod status;
 mod stream_route;
 mod tls_options;
 mod tls_route;
-pub mod tls_secrets;
 pub mod varnishd_args;
 pub mod vcl;
-pub mod workload;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use addresses::Addresses;
 use backend_tls_policy::Policies;
-pub use endpoints::EndpointIndex;
-pub use external_name::external_slice;
 use grants::Grants;
 pub use incremental::Incremental;
-pub use infra::{HotObjects, Infra, Socket};
-pub use ingress::OWNER_KIND as INGRESS_CLASS;
-pub use notice::{Notice, Severity};
-pub use parameters::DEFAULT_DATA_PATH;
+pub use infra::{HotObjects, Infra, Socket, sha256};
+pub use ingress::{OWNER_KIND as INGRESS_CLASS, owner as ingress_class_of};
+use model::notice;
+pub use model::notice::{Notice, Severity};
+pub use parameters::{DEFAULT_DATA_PATH, pods, storage};
 pub use referenced::referenced_secrets;
 pub use refused::REFUSED_ANNOTATION;
-pub use resolve::{Resolved, TlsGroups, resolve, resolve_hosts, resolve_tls, tls_key};
 pub use router::cache::may_be_normalized;
 use serde::{Serialize, Serializer};
 pub use snapshot::{Key, Snapshot};
@@ -73,7 +65,6 @@ pub use status::{
     AncestorStatus, Condition, GatewayClassStatus, GatewayStatus, IngressStatus, ListenerSetStatus,
     ListenerStatus, ParentStatus, PolicyStatus, RouteStatus, Statuses,
 };
-pub use workload::logging::log_query;
 
 /// Everything that one snapshot asks for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -106,8 +97,8 @@ pub struct GatewayPlan {
     /// `None`: as above. Without sockets: varnishd listens on no port, since all listeners are the front's. There is nothing to
     /// serve where the routing has no listeners.
     pub infra: Option<Infra>,
-    /// `None`: as above. What [`workload::objects`] needs beside it, for whoever runs the Gateway in a cluster.
-    pub workload: Option<workload::Workload>,
+    /// `None`: as above. What the crate `workload` needs beside it, to run the Gateway in a cluster.
+    pub workload: Option<pods::Workload>,
 }
 
 impl GatewayPlan {
@@ -170,5 +161,5 @@ pub(crate) fn translate_noting(snapshot: &Snapshot) -> (Translation, incremental
     let for_ingresses = for_ingresses.map(|(key, _)| (*key).clone()).collect();
     let noted = incremental::Noted { patterns, irregular, budgets, for_ingresses };
     let gateways = gateways.into_iter().map(|(key, gateway)| (key.clone(), gateway.into_plan())).collect();
-    (Translation { gateways, made: made.gateways, statuses, notices: notice::each_once(notices) }, noted)
+    (Translation { gateways, made: made.gateways, statuses, notices: notice::each_once(&notices) }, noted)
 }

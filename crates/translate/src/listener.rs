@@ -18,8 +18,8 @@ use crate::status::{
 };
 use crate::tls_options;
 
-/// The group of all kinds that the Gateway API defines.
-pub(crate) const GATEWAY_API_GROUP: &str = "gateway.networking.k8s.io";
+pub(crate) use model::RouteKind;
+pub(crate) use model::names::GATEWAY_API_GROUP;
 /// Of one Gateway, those of its ListenerSets included.
 const MOST_LISTENERS: usize = 1024;
 /// Of ListenerSets of one namespace: another one's listeners must find a place, too.
@@ -37,29 +37,6 @@ pub(crate) enum Protocol {
     Udp,
     /// Of another implementation's domain.
     Other,
-}
-
-/// Kinds of routes that this build translates.
-#[expect(clippy::enum_variant_names, reason = "they are called as in the API")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RouteKind {
-    HttpRoute,
-    GrpcRoute,
-    TlsRoute,
-    TcpRoute,
-    UdpRoute,
-}
-
-impl RouteKind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::HttpRoute => "HTTPRoute",
-            Self::GrpcRoute => "GRPCRoute",
-            Self::TlsRoute => "TLSRoute",
-            Self::TcpRoute => "TCPRoute",
-            Self::UdpRoute => "UDPRoute",
-        }
-    }
 }
 
 impl Protocol {
@@ -166,7 +143,7 @@ impl<'a> Listener<'a> {
 
     /// Adds the listeners of ListenerSets behind those that are there. The first of a conflict is served.
     ///
-    /// Those that are not served are compared with nothing and count towards no limit: whoever adds many of them costs others
+    /// Those that are not served are compared with nothing and count towards no limit: a user that adds many of them costs others
     /// little time and no place.
     pub(crate) fn join(
         listeners: &mut Vec<Self>,
@@ -273,7 +250,7 @@ impl<'a> Listener<'a> {
         self.protocol == Protocol::Https || (self.protocol == Protocol::Tls && !passes_through(self.spec))
     }
 
-    /// What clients must show cannot be checked: nobody may come in.
+    /// What clients must show cannot be checked: no client may get in.
     pub(crate) fn distrust(&mut self, unresolved: Fault, none_is_valid: bool) {
         if none_is_valid && self.fault.is_none() {
             let message = format!("No CA certificate for clients can be used: {}", unresolved.message);

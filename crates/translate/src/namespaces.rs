@@ -59,7 +59,7 @@ pub(crate) fn selects(
                 "NotIn" => !label(&requirement.key).is_some_and(listed),
                 "Exists" => label(&requirement.key).is_some(),
                 "DoesNotExist" => label(&requirement.key).is_none(),
-                // The API server admits no others; were one to come, nobody must get in by it.
+                // The API server admits no others; were one to come, no route may attach by it.
                 _ => false,
             }
         })

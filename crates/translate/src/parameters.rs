@@ -1,7 +1,11 @@
 //! GatewayClassParameters as one Gateway sees them: those of its class, overridden field by field by its own.
 
+mod embedded;
 mod hot_objects;
 mod limits;
+pub mod pods;
+pub(crate) mod quantity;
+pub mod storage;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -21,10 +25,10 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::pods::Workload;
 use crate::infra::HotObjects;
 use crate::snapshot::{Key, Snapshot};
 use crate::varnishd_args;
-use crate::workload::{Workload, settings, storage};
 
 /// The kind that parametersRefs may name.
 const KIND: &str = "GatewayClassParameters";
@@ -45,7 +49,7 @@ pub(crate) struct Reference<'a> {
     pub(crate) name: &'a str,
 }
 
-/// The parameters that `reference` names. GatewayClassParameters are cluster-wide, so a namespace is of no account.
+/// The parameters that `reference` names. GatewayClassParameters are cluster-wide, so a namespace is ignored.
 /// An error goes on where the name of the field leaves off.
 pub(crate) fn find<'a>(
     reference: Reference<'_>,
@@ -71,7 +75,7 @@ struct Former<'a> {
     own: Option<Cow<'a, GatewayClassParametersSpec>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     class: Option<Cow<'a, GatewayClassParametersSpec>>,
-    /// Nobody wrote the Gateway: it was made for an IngressClass of its name.
+    /// The Gateway has no object: it was made for an IngressClass of its name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     made: bool,
 }
@@ -115,7 +119,7 @@ pub(crate) struct Parameters<'a> {
     pub(crate) through_varnishd: Option<ThroughVarnishd>,
     pub(crate) varnishd_args: Vec<String>,
     pub(crate) user_vcl: UserVclText<'a>,
-    /// For whoever runs the Gateway in pods.
+    /// For the process that runs the Gateway in pods.
     pub(crate) workload: Workload,
     pub(crate) ingress: crate::ingress::Options,
     /// There is at least one reference to parameters.
@@ -139,7 +143,7 @@ pub(crate) enum UserVclText<'a> {
         origin: String,
         text: &'a str,
     },
-    /// Somebody wants VCL to run, and it is not there. It may hold access rules, so going without is no option.
+    /// The user wants VCL to run, and it is not there. It may hold access rules, so going without is no option.
     Missing(String),
 }
 
@@ -188,7 +192,7 @@ impl<'a> Parameters<'a> {
         problems.extend(refused.into_iter().map(|argument| format!("varnishdExtraArgs: {argument}")));
         let mut varnishd_args = storage::arguments(
             layers.field(|spec| spec.storage.as_ref()),
-            settings::memory_limit(layers),
+            pods::memory_limit(layers),
             &mut problems,
         );
         varnishd_args.extend(extra_args);
@@ -200,7 +204,7 @@ impl<'a> Parameters<'a> {
             hot_objects: hot_objects::hot_objects(
                 layers,
                 arrangement.http_in_front,
-                settings::memory_limit(layers),
+                pods::memory_limit(layers),
                 &mut problems,
             ),
             tls_limits: tls_limits(layers, &mut problems),
@@ -226,7 +230,7 @@ impl<'a> Parameters<'a> {
             http_in_front: arrangement.http_in_front,
             through_varnishd: arrangement.through_varnishd,
             varnishd_args,
-            // Nobody knows which VCL is wanted where parameters are missing.
+            // It is unknown which VCL is wanted where parameters are missing.
             user_vcl: layers
                 .field(|spec| spec.user_vcl_config_map_ref.as_ref())
                 .filter(|_| unresolved.is_empty())
@@ -357,7 +361,7 @@ fn seconds(field: &str, text: Option<&str>, default: f64, problems: &mut Vec<Str
     let parsed = gateway_api::Duration::from_str(text);
     match parsed.map(|duration| Duration::new(duration.as_secs(), duration.subsec_nanos()).as_secs_f64()) {
         Ok(seconds) if seconds > 0.0 => seconds,
-        // varnishd takes zero for "not set", which is not what whoever writes it means.
+        // varnishd takes zero for "not set", which is not what the user means.
         Ok(_) => {
             problems.push(format!(
                 "timeouts.{field}: `{text}` is refused, since varnishd always has a limit: \
@@ -374,7 +378,7 @@ fn seconds(field: &str, text: Option<&str>, default: f64, problems: &mut Vec<Str
     }
 }
 
-/// Of the requests that bring no trace along, where nobody says otherwise.
+/// Of the requests that bring no trace along, by default.
 const TRACE_SAMPLING: f64 = 0.01;
 
 fn trace_sampling(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<f64> {

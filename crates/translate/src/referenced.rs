@@ -1,4 +1,4 @@
-//! Which Secrets a translation reads for certificates, so that whoever watches a cluster gets these and no others.
+//! Which Secrets a translation reads for certificates, so that the operator gets these and no others.
 
 use std::collections::BTreeSet;
 

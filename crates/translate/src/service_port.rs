@@ -16,7 +16,7 @@ const HTTP2_APP_PROTOCOLS: [&str; 6] = ["kubernetes.io/h2c", "h2c", "http2", "h2
 const TLS_APP_PROTOCOLS: [&str; 5] = ["kubernetes.io/wss", "wss", "https", "h2", "grpcs"];
 /// Those that say that there is no TLS.
 const PLAIN_APP_PROTOCOLS: [&str; 6] = ["http", "kubernetes.io/ws", "ws", "kubernetes.io/h2c", "h2c", "tcp"];
-/// Those that are no HTTP at all. Other names that nobody knows are taken for HTTP/1.1.
+/// Those that are no HTTP at all. Other, unknown names are taken for HTTP/1.1.
 const OTHER_APP_PROTOCOLS: [&str; 2] = ["udp", "sctp"];
 
 /// How it is named.
@@ -125,7 +125,7 @@ fn port<'a>(
     Ok(port)
 }
 
-/// Does the port say that it speaks TLS, while nothing says whom to trust? Whoever decrypts for it must not send plain text there.
+/// Does the port say that it speaks TLS, while nothing says which CA to trust? A gateway that decrypts must not send plain text there.
 pub(crate) fn check_tls(service: &Key, port: &ServicePort, has_policy: bool) -> Result<(), Fault> {
     let protocol = port.app_protocol.as_deref().map(str::to_ascii_lowercase).unwrap_or_default();
     if TLS_APP_PROTOCOLS.contains(&protocol.as_str()) && !has_policy {

@@ -77,7 +77,7 @@ macro_rules! snapshot {
             /// The process that runs the Gateways reads varnishd's log of requests (an access log, spans), so every request must
             /// reach varnishd: `dataPath: Auto` means `Varnish`.
             pub reads_varnishd_log: bool,
-            /// Of whoever runs us.
+            /// Of the process that runs us.
             pub ingress_settings: IngressSettings,
             /// Who we are.
             pub controllers: Controllers,

@@ -1,4 +1,4 @@
-//! `tls.options` of listeners and `options` of BackendTLSPolicies: the keys that we define. Others are refused, since nobody can
+//! `tls.options` of listeners and `options` of BackendTLSPolicies: the keys that we define. Others are refused, since no one can
 //! tell what is less secure without them.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! `golden/<resource>-<situation>.in.yaml` holds manifests; the `.out.snap` beside it, all that `translate` and
-//! `resolve` make of them. `make bless` writes the latter anew: read the difference as if it were code.
+//! `resolve` make of them. `make bless` writes the latter again: read the difference as if it were code.
 
 #![allow(clippy::unwrap_used, reason = "whatever goes wrong here must fail the test")]
 
@@ -8,9 +8,10 @@ use std::path::Path;
 
 use api::AncestorRef;
 use model::ghost;
+use resolve::EndpointIndex;
 use serde::Serialize;
 use translate::status::{ACCEPTED, Condition, ListenerStatus, ParentStatus, RouteStatus};
-use translate::{EndpointIndex, GatewayPlan, Infra, Notice, Snapshot, Translation};
+use translate::{GatewayPlan, Infra, Notice, Snapshot, Translation};
 
 #[test]
 fn every_case_gives_what_its_snapshot_says() {
@@ -41,7 +42,7 @@ fn the_router_takes_all_that_comes_out() {
         let snapshot = read(path);
         let index = EndpointIndex::new(snapshot.endpoint_slices.values().map(AsRef::as_ref));
         for plan in translate::translate(&snapshot).gateways.values() {
-            let compiled = router::Router::compile(&translate::resolve(&plan.routing, &index).0).unwrap();
+            let compiled = router::Router::compile(&resolve::resolve(&plan.routing, &index).0).unwrap();
             assert_eq!(compiled.problems, []);
         }
     });
@@ -241,9 +242,9 @@ impl Plan {
         let slices = snapshot.endpoint_slices.values().map(AsRef::as_ref);
         let external = plan.routing.external_names.iter().flat_map(|external| &external.services);
         let external: Vec<_> =
-            external.map(|(service, name)| translate::external_slice(service, name, None)).collect();
+            external.map(|(service, name)| resolve::external_slice(service, name, None)).collect();
         let index = EndpointIndex::new(slices).replacing(&external);
-        let (config, found) = translate::resolve(&plan.routing, &index);
+        let (config, found) = resolve::resolve(&plan.routing, &index);
         assert_eq!(config.listeners, plan.routing.listeners);
         let with_endpoints = !snapshot.endpoint_slices.is_empty();
         let groups = config.vhosts.iter().filter(|_| with_endpoints);

@@ -136,7 +136,7 @@ fn the_order_of_arrival_and_detours_do_not_change_the_outcome() {
     }
 }
 
-/// An Ingress that nobody is in conflict with, and that nothing is wrong with, is served; one that is rejected would have
+/// An Ingress without a conflict, and without a fault, is served; one that is rejected would have
 /// taken something of an older one that is served.
 #[test]
 fn nobody_is_rejected_without_a_reason() {

@@ -1,11 +1,12 @@
-//! Budgets of regular expressions: what exceeds them is refused in its own status, and nobody else is harmed.
+//! Budgets of regular expressions: what exceeds them is refused in its own status, and harms no other object.
 
 #![allow(clippy::unwrap_used, reason = "whatever goes wrong here must fail the test")]
 
 use std::sync::Arc;
 
+use resolve::{EndpointIndex, resolve};
 use serde_json::{Value, json};
-use translate::{Condition, EndpointIndex, Key, Snapshot, Translation, resolve, translate};
+use translate::{Condition, Key, Snapshot, Translation, translate};
 
 /// Routes by namespace, name, hostname and rules; the first is the oldest.
 fn translated(routes: &[(&str, &str, &str, Value)]) -> Translation {

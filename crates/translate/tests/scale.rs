@@ -6,8 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use resolve::{EndpointIndex, resolve};
 use serde_json::json;
-use translate::{EndpointIndex, Incremental, Key, Snapshot, packing, resolve, translate};
+use translate::{Incremental, Key, Snapshot, translate};
+use workload::packing;
 
 const COUNT: usize = 10_000;
 /// Changes that are measured.

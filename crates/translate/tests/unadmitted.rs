@@ -1,4 +1,4 @@
-//! What the API server, and the file source, would never let in. Should it come in all the same, it is told what is
+//! What the API server, and the file source, would never let in. Should it come in all the same, its status says what is
 //! wrong with it, and harms nothing else.
 
 #![allow(clippy::unwrap_used, reason = "whatever goes wrong here must fail the test")]

@@ -40,7 +40,7 @@ impl Admin {
     }
 
     /// The same connection, with another time limit for each command that goes through this handle. It counts from
-    /// when a command is sent. Whoever exceeds it closes the connection for all.
+    /// when a command is sent. A command that exceeds it closes the connection for all.
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout, ..self.clone() }
     }

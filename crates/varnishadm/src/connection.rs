@@ -70,7 +70,7 @@ async fn serve(
 ) {
     let reason = loop {
         let request = tokio::select! {
-            // First, so that a command is not sent where nobody reads it.
+            // First, so that a command is not sent where no one reads it.
             biased;
             reason = unasked(&stream) => break reason,
             request = queue.recv() => request,
@@ -129,7 +129,7 @@ async fn unasked(stream: &TcpStream) -> String {
     let mut byte = [0];
     match stream.peek(&mut byte).await {
         Ok(0) => "varnishd closed it between two commands".to_owned(),
-        Ok(_) => "varnishd sent something that nobody had asked for".to_owned(),
+        Ok(_) => "varnishd sent an unexpected message".to_owned(),
         Err(error) => format!("it failed between two commands: {error}"),
     }
 }

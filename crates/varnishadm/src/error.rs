@@ -35,7 +35,7 @@ pub enum Error {
     )]
     Truncated { command: String, length: usize },
 
-    #[error("varnishd's answer to `{command}` makes no sense: {why}; is this varnishd 7.1 or later?")]
+    #[error("varnishd's answer to `{command}` cannot be read: {why}; is this varnishd 7.1 or later?")]
     Answer { command: String, why: String },
 
     #[error("cannot send `{command}` to varnishd: {why}")]

@@ -38,5 +38,5 @@ pub use admin::vcl::{LoadState, Temperature, Vcl, VclLabel, VclState, VclStatus}
 pub use banner::Banner;
 pub use error::{Error, Result};
 pub use listener::ReverseListener;
-pub use secret::Secret;
+pub use secret::{Secret, random_text};
 pub use wire::{ANSWER_LIMIT, Answer};

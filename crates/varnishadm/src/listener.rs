@@ -20,7 +20,7 @@ pub struct ReverseListener {
 }
 
 impl ReverseListener {
-    /// `127.0.0.1:0` takes a free port. Whoever can connect is believed to be varnishd, so stay on the loopback.
+    /// `127.0.0.1:0` takes a free port. Every client is believed to be varnishd, so stay on the loopback.
     pub async fn bind(address: &str) -> Result<Self> {
         let bind = async {
             let listener = TcpListener::bind(address).await?;

@@ -22,12 +22,12 @@ impl Secret {
     }
 
     pub fn generate() -> Result<Self> {
-        let mut bytes = [0; 32];
-        File::open("/dev/urandom")
-            .and_then(|mut random| random.read_exact(&mut bytes))
-            .map_err(Error::Random)?;
         // As text, so that a person can compare two files.
-        Ok(Self::new(hex(&bytes) + "\n"))
+        Ok(Self::new(random_text().map_err(Error::Random)? + "\n"))
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 
     pub fn read(path: &Path) -> Result<Self> {
@@ -79,6 +79,13 @@ impl Secret {
     }
 }
 
+/// 256 random bits of the operating system, in hexadecimal: for every secret and token of ours.
+pub fn random_text() -> io::Result<String> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(hex(&bytes))
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
@@ -90,49 +97,4 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    #[test]
-    fn the_response_is_the_one_of_the_manual() {
-        // The example in the documentation of varnishd's CLI.
-        let secret = Secret::new("foo\n");
-        assert_eq!(
-            secret.respond(b"ixslvvxrgkjptxmcgnnsdxsvdmvfympg"),
-            "455ce847f0073c7ab3b1465f74507b75d3dc064c1e7de3b71e00de9092fdc89a"
-        );
-    }
-
-    #[test]
-    fn a_written_secret_reads_back_and_is_its_owners_only() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("secret");
-        fs::write(&path, "old and public").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-
-        let secret = Secret::generate().unwrap();
-        secret.write(&path).unwrap();
-
-        assert_eq!(Secret::read(&path).unwrap(), secret);
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
-        assert_ne!(Secret::generate().unwrap(), secret);
-    }
-
-    #[test]
-    fn an_empty_or_missing_file_is_an_error_that_names_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("secret");
-        let missing = Secret::read(&path).unwrap_err().to_string();
-        assert!(missing.contains(path.to_str().unwrap()), "{missing}");
-        fs::write(&path, "").unwrap();
-        assert!(matches!(Secret::read(&path), Err(Error::EmptySecret { .. })));
-    }
-
-    #[test]
-    fn debug_shows_nothing() {
-        assert_eq!(format!("{:?}", Secret::new("hush")), "Secret(…)");
-    }
-}
+mod tests;

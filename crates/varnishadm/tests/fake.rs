@@ -28,7 +28,7 @@ async fn accept_error(fake: &Fake, timeout: Duration) -> Error {
     listener.accept(&Secret::new("hush"), timeout).await.unwrap_err()
 }
 
-/// The connection is closed, and says so to whoever comes later.
+/// The connection is closed, and says so to later callers.
 async fn assert_closed(admin: &Admin) {
     assert!(admin.is_closed());
     let error = admin.ping().await.unwrap_err();

@@ -1,6 +1,6 @@
 """scripts/bench slow-readers [--varnishd COMMAND] [--readers N] [--seconds N] [--limit MIB]: what slow clients of large answers that are not kept cost.
 
-Starts an origin and a varnishd with the storages and parameters of a pod with that memory limit (translate/src/workload/storage.rs,
+Starts an origin and a varnishd with the storages and parameters of a pod with that memory limit (translate/src/parameters/storage.rs,
 chaperone/src/storage.rs), lets clients read 100 MB each at 2 KiB a second, sends other requests meanwhile, and reads the memory of
 varnishd's child. Prints a table. Exits with 1 where memory is above the limit, or, on a Varnish with transit_buffer, another request failed.
 

@@ -53,7 +53,7 @@ def wait_for(address):
             return
         except OSError:
             time.sleep(0.1)
-    sys.exit(f"nobody listens on {address}")
+    sys.exit(f"no server listens on {address}")
 
 
 def processes(root):

@@ -53,7 +53,7 @@ and policies are yours and stay, and so do the CRDs:
 
 
 def rows(text):
-    """(path, default, description) of each value. One that is a tree and has a description is told as a whole."""
+    """(path, default, description) of each value. One that is a tree and has a description is described as a whole."""
     path, described, found, skip = [], None, [], None
     for number, line in enumerate(text.splitlines(), 1):
         comment = re.match(r" *# -- (.*)", line)

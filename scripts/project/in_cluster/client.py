@@ -13,7 +13,7 @@ CERTIFICATES = {}
 
 
 def tls_connection(address, hostname):
-    """Whoever signed it: it is the very certificate that is compared."""
+    """Without a check of its issuer: the certificate itself is compared."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = http.client.HTTPConnection(address, 443, timeout=10)

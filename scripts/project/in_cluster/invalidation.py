@@ -128,7 +128,7 @@ def command(*words):
         raise SystemExit("there is no target/debug/varnish-gateway: cargo build --workspace")
     program = max(built, key=lambda program: program.stat().st_mtime)
     with tempfile.TemporaryDirectory() as nowhere:
-        # No `serve` of this machine is to be found.
+        # No `serve` of this machine may be found.
         done = subprocess.run([str(program), *words], capture_output=True, text=True, env={**os.environ, "TMPDIR": nowhere})
     return done.returncode, done.stdout + done.stderr
 

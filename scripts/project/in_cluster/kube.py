@@ -20,7 +20,7 @@ class Refused(RuntimeError):
 
 
 class Api:
-    """Whoever KUBECONFIG says we are."""
+    """The user that KUBECONFIG names."""
 
     def __init__(self):
         view = subprocess.run(["kubectl", "config", "view", "--raw", "--minify", "-o", "json"], capture_output=True, check=True)

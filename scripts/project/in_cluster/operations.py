@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.parse
 
-# A reader with the role that the chart brings, and somebody who may look at one namespace as `view` lets him.
+# A reader with the role that the chart brings, and a user who may read one namespace with the role `view`.
 PEOPLE = """
 apiVersion: v1
 kind: Namespace
@@ -83,7 +83,7 @@ def people(role, image):
 
 
 def cli(who, *words):
-    """(exit code, standard output, standard error) of our program, in somebody's pod."""
+    """(exit code, standard output, standard error) of our program, in the pod of a user."""
     done = subprocess.run(["kubectl", "-n", "people", "exec", who, "--", "varnish-gateway", *words], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
 

@@ -1,4 +1,4 @@
-"""An origin at every loopback address, for 10,000 endpoints: 1 KiB to whoever asks, one request a connection.
+"""An origin at every loopback address, for 10,000 endpoints: 1 KiB for every request, one request a connection.
 
 Bound to the loopback device, since it listens on all addresses. It closes, so that 10,000 endpoints do not keep as
 many connections, and their buffers, open.

@@ -63,7 +63,7 @@ def _after_traffic(server, plan):
 
 
 def _settled(server, plan):
-    """Allocators give pages back in their own time, and only where somebody allocates: some requests go on meanwhile."""
+    """Allocators give pages back in their own time, and only while memory is allocated: some requests go on meanwhile."""
     deadline = time.monotonic() + plan.settle
     while time.monotonic() < deadline:
         for _ in range(20):

@@ -124,7 +124,7 @@ def core_seconds(core):
 
 
 def wait_for_quiet(seconds):
-    """While none of ours works, waits until nobody else does: whether the cores were idle within that time."""
+    """While none of ours works, waits until no other process does: whether the cores were idle within that time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         before = [core_seconds(core)[0] for core in cores()]

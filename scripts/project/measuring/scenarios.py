@@ -141,7 +141,7 @@ SCENARIOS = [
     Scenario(
         "tcp-download", "A TCPRoute: bytes from the backend, one connection", entrances.TCP, transfer("download"),
         [Front, Haproxy], [Ratio(Front, Haproxy, 0.95), Flat(Front)], asks_origin=None, warm_up=False,
-        note="HAProxy in `mode tcp`. Nobody reads the bytes.",
+        note="HAProxy in `mode tcp`: no proxy reads the bytes.",
     ),
     Scenario(
         "tcp-upload", "A TCPRoute: bytes to the backend, one connection", entrances.TCP, transfer("upload"),

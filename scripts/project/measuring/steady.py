@@ -39,7 +39,7 @@ class Connection:
         return True
 
     def read(self):
-        """None while the answer is not whole; then what became of the request."""
+        """None while the answer is not whole; then the result of the request."""
         try:
             more = self.socket.recv(65536)
         except OSError as error:

@@ -58,7 +58,7 @@ class Run:
             elif block.has("file"):
                 file = self.open().directory / block.attributes["file"]
                 file.parent.mkdir(parents=True, exist_ok=True)
-                # Beside it and renamed, as pages tell people to do: nobody reads half a file.
+                # Beside it and renamed, as pages tell people to do: no reader sees half a file.
                 (self.directory / ".new").write_text(block.text)
                 (self.directory / ".new").rename(file)
             elif block.has("apply"):
@@ -153,7 +153,7 @@ def where(page, block, why, said):
 
 
 def dry(block):
-    """Commands that other parts of CI run, or that nobody should run in a test: their targets exist at least. (structure.py lets nothing else be dry.)"""
+    """Commands that other parts of CI run, or that must not run in a test: their targets exist at least. (structure.py lets nothing else be dry.)"""
     for line in block.text.splitlines():
         words = line.split("#")[0].split()
         if words[:1] == ["make"]:

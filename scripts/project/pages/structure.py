@@ -56,7 +56,7 @@ def of_page(page, by_path):
 
 
 def strangers(block):
-    """First words of commands that a dry block may not have: nobody looks at what they would do."""
+    """First words of commands that a dry block may not have: no test checks what they would do."""
     for line in block.text.splitlines():
         word = (line.split("#")[0].split() or ["make"])[0]
         if word != "make" and not word.startswith("target/release/") and not (REPOSITORY / word).is_file():

@@ -25,7 +25,7 @@ def problems():
             yield f"docs/{page}: {name}, which {crate} reads, is not in its table"
         for name in sorted(told - read - COMMON):
             if not re.search(rf'"{name}"', code):
-                yield f"docs/{page}: {name}, which is in its table, is read by nobody in {crate}"
+                yield f"docs/{page}: {name}, which is in its table, is not read in {crate}"
         for name in sorted(told):
             if f"`{name}`" not in environment:
                 yield f"docs/reference/environment.md: {name} is missing"

@@ -5,7 +5,7 @@
 #   scripts/test conformance --test NAME       one test, by the suite's short name, whether it is said to be supported or not
 #   scripts/test conformance --report          everything, and the official report to docs/results
 #
-# KEEP=1 leaves the cluster up, and takes one that is up (images are loaded anew). FAST=1 builds images with the profile `fast`; NO_BUILD=1 takes those that are there.
+# KEEP=1 leaves the cluster up, and takes one that is up (images are loaded again). FAST=1 builds images with the profile `fast`; NO_BUILD=1 takes those that are there.
 # CHANNEL=standard|experimental is that of the Gateway API's CRDs; PROFILES the suite's profiles, by comma.
 # DATA_PATH=Auto runs it with that default of dataPath.
 # SUITE_FLAGS are more flags for the suite. Exit code: that of the suite. After a failure logs, events and objects are collected.

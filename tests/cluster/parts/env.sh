@@ -23,7 +23,7 @@ die() { echo "${0##*/}: $*" >&2; exit 1; }
 holder() { local p; p=$(cat "$RUN/holder.pid" 2>/dev/null) && grep -qsaF "$RUN/holder.sh" "/proc/$p/cmdline" && echo "$p"; }
 
 # in_cluster CMD…: runs CMD in the cluster's net, mount and pid namespaces, in the present folder.
-# Whoever is inside already (a test that calls the kit) stays there.
+# A process that is inside already (a test that calls the kit) stays there.
 in_cluster() {
   if [ "${VG_INSIDE-}" = "$RUN" ]; then "$@"; return; fi
   local p; p=$(holder) || die "no cluster \"$NAME\": run up first"

@@ -11,10 +11,10 @@ use crate::schema;
     "allowActions needs a dashboard: remove enabled: false, or allowActions",
 )])))]
 pub struct DashboardParameters {
-    /// There is one where absent.
+    /// Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Whether whoever reaches the page may take objects out of the pod's cache. It is for reading where absent.
+    /// Whether clients that reach the page may remove objects from the pod's cache. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_actions: Option<bool>,
 }

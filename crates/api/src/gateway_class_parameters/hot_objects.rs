@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HotObjectParameters {
-    /// Whether there are hot objects. There are where absent.
+    /// Whether there are hot objects. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Memory of one pod for all hot objects. Where absent a sixteenth of the container's memory limit, at most 256 MiB; 64 MiB where
@@ -18,7 +18,7 @@ pub struct HotObjectParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1_048_576, max = 68_719_476_736_i64))]
     pub bytes: Option<i64>,
-    /// The largest body of a hot object; 65536 where absent.
+    /// The largest body of a hot object. Default: 65536.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1024, max = 1_048_576))]
     pub max_object_bytes: Option<i32>,

@@ -13,30 +13,30 @@ use crate::schema;
     "httpPort and httpsPort must differ",
 )])))]
 pub struct IngressParameters {
-    /// May one host be in several Ingresses? `distinct-hosts`, where absent: no. `same-namespace`: if they are of one
+    /// May one host be in several Ingresses? `distinct-hosts`, the default: no. `same-namespace`: if they are of one
     /// namespace. The oldest keeps the host, the others are rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<IngressMerge>,
-    /// Rules without a host: `reject`, where absent, rejects the Ingress; `allow` makes them rules for every host that no
+    /// Rules without a host: `reject`, the default, rejects the Ingress; `allow` makes them rules for every host that no
     /// other rule names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostless_rules: Option<HostlessRules>,
-    /// What a path of type ImplementationSpecific is: `prefix`, where absent, by path elements; `regular-expression`, which
+    /// What a path of type ImplementationSpecific is: `prefix`, the default, by path elements; `regular-expression`, which
     /// must match from the beginning of the path on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub implementation_specific: Option<ImplementationSpecific>,
-    /// Is a pod ready that has neither an Ingress nor a route to serve? True where absent: it answers 503.
+    /// Whether a pod is ready that has neither an Ingress nor a route to serve. It answers 503. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_without_routes: Option<bool>,
-    /// Where the Varnish of an IngressClass runs; the operator's own namespace where absent.
+    /// Where the Varnish of an IngressClass runs. Default: the operator's own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), extend("pattern" = schema::LABEL))]
     pub namespace: Option<String>,
-    /// The port for HTTP of an IngressClass's Varnish; 80 where absent.
+    /// The port for HTTP of an IngressClass's Varnish. Default: 80.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65_535))]
     pub http_port: Option<i32>,
-    /// The port that is opened for Ingresses with TLS where there is no HTTPS listener; 443 where absent.
+    /// The port that is opened for Ingresses with TLS where there is no HTTPS listener. Default: 443.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65_535))]
     pub https_port: Option<i32>,

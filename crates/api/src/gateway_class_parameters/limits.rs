@@ -24,38 +24,38 @@ use crate::schema;
     ),
 ])))]
 pub struct LimitParameters {
-    /// Open connections of one pod, over all its listeners; 100000 where absent. Further clients wait to be accepted.
+    /// Open connections of one pod, over all its listeners. Default: 100000. Further clients wait to be accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_connections: Option<i32>,
     /// Open connections of one client to one pod: one IPv4 address, or one IPv6 network of 64 bits. Further connections are
-    /// closed at once. No limit where absent. With `proxyProtocol` the address is the one in the PROXY header. Behind a load
+    /// closed at once. Default: no limit. With `proxyProtocol` the address is the one in the PROXY header. Behind a load
     /// balancer without PROXY protocol all clients have its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_connections_per_address: Option<i32>,
-    /// Bytes of a request's head: request line and headers. 65536 where absent. Larger ones get 431.
+    /// Bytes of a request's head: request line and headers. Default: 65536. Larger ones get 431.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1024, max = 1_048_576))]
     pub max_header_bytes: Option<i32>,
-    /// Headers of a request; 128 where absent. Requests with more get 431.
+    /// Headers of a request. Default: 128. Requests with more get 431.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 8, max = 1024))]
     pub max_headers: Option<i32>,
-    /// Bytes of a request's path and query; 16384 where absent. Longer ones get 414.
+    /// Bytes of a request's path and query. Default: 16384. Longer ones get 414.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 64, max = 65_535))]
     pub max_url_bytes: Option<i32>,
-    /// Size of a request's body, such as `10Mi`. No limit where absent. Larger ones get 413: by their Content-Length before the
+    /// Size of a request's body, such as `10Mi`. Default: no limit. Larger ones get 413: by their Content-Length before the
     /// backend is contacted, otherwise once the limit is passed, and the request to the backend breaks off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), extend("pattern" = schema::SIZE))]
     pub max_body_size: Option<String>,
-    /// For the head of a request, from its first byte; 60s where absent. After it the client gets 408.
+    /// For the head of a request, from its first byte. Default: 60s. After it the client gets 408.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub header_timeout: Option<String>,
-    /// A connection without a request is closed after this time; 75s where absent.
+    /// A connection without a request is closed after this time. Default: 75s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub idle_timeout: Option<String>,
@@ -64,25 +64,25 @@ pub struct LimitParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::not_zero()))]
     pub stall_timeout: Option<String>,
-    /// HTTP/2 streams of one connection at once; 128 where absent.
+    /// HTTP/2 streams of one connection at once. Default: 128.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_concurrent_streams: Option<i32>,
-    /// HTTP/2 streams that the client of one connection may reset within a second; 200 where absent. Beyond, the connection is
+    /// HTTP/2 streams that the client of one connection may reset within a second. Default: 200. Beyond, the connection is
     /// closed with ENHANCE_YOUR_CALM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_resets_per_second: Option<i32>,
-    /// Sessions of one UDP listener of one pod; 16384 where absent. All UDP listeners of a pod together have 20480, and a quarter of
+    /// Sessions of one UDP listener of one pod. Default: 16384. All UDP listeners of a pod together have 20480, and a quarter of
     /// the file descriptors that it may open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 20_480))]
     pub max_udp_sessions: Option<i32>,
-    /// A UDP session that no datagram passes ends after this time, 1h at most; 30s where absent.
+    /// A UDP session that no datagram passes ends after this time, 1h at most. Default: 30s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::up_to_one_hour()))]
     pub udp_idle_timeout: Option<String>,
-    /// The same once the client has sent a datagram after an answer; 120s where absent. Such sessions are never replaced by new
+    /// The same once the client has sent a datagram after an answer. Default: 120s. Such sessions are never replaced by new
     /// clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), extend("pattern" = schema::DURATION, "x-kubernetes-validations" = schema::up_to_one_hour()))]
@@ -103,7 +103,7 @@ pub struct ProxyProtocolParameters {
         extend("x-kubernetes-validations" = schema::networks())
     )]
     pub trusted_sources: Vec<String>,
-    /// `Required`, where absent: connections from the trusted sources without a valid PROXY header are closed. `Optional`: they
+    /// `Required`, the default: connections from the trusted sources without a valid PROXY header are closed. `Optional`: they
     /// are served with the address that they come from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ProxyProtocolMode>,

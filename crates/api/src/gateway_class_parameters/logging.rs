@@ -30,7 +30,7 @@ pub struct LoggingParameters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub query: Option<String>,
-    /// Whether json and varnishlog-json show what comes behind `?` in URLs, too, which may be secret. They do not where absent.
+    /// Whether json and varnishlog-json show what comes behind `?` in URLs, too, which may be secret. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query_strings: Option<bool>,
     /// Further arguments for the program, one element an argument.
@@ -44,7 +44,7 @@ pub struct LoggingParameters {
         )]))
     )]
     pub extra_args: Option<Vec<String>>,
-    /// The image that the program is in, the pods' own where absent.
+    /// The image that the program is in, the pods' own by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024), extend("pattern" = "^\\S+$"))]
     pub image: Option<String>,

@@ -23,7 +23,7 @@ use crate::schema;
     ),
 ])))]
 pub struct ServiceParameters {
-    /// LoadBalancer where absent.
+    /// Default: LoadBalancer.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<ServiceType>,
     /// Of the Service, beside those of the Gateway's spec.infrastructure, which win.
@@ -32,11 +32,11 @@ pub struct ServiceParameters {
     /// Of the Service, beside those of the Gateway's spec.infrastructure, which win.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Which load balancer takes it; the cluster's own where absent. Kubernetes lets nobody change it later.
+    /// Which load balancer takes it. Default: the cluster's own. Kubernetes does not allow changing it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub load_balancer_class: Option<String>,
-    /// Networks that the load balancer lets in; all where absent.
+    /// Networks that the load balancer lets in. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 64),
@@ -47,7 +47,7 @@ pub struct ServiceParameters {
         )]))
     )]
     pub load_balancer_source_ranges: Option<Vec<String>>,
-    /// `Local` keeps the client's address and goes only to pods of the node; `Cluster` where absent.
+    /// `Local` keeps the client's address and goes only to pods of the node. Default: `Cluster`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_traffic_policy: Option<TrafficPolicy>,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::event::Event;
 
-/// How much somebody should care.
+/// How serious an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     Info,
@@ -32,7 +32,7 @@ impl Event {
             Self::Reloaded { .. } => "reloaded",
             Self::VclReloaded { .. } => "vcl-reloaded",
             Self::Refused { .. } => "refused",
-            Self::Mended => "mended",
+            Self::Recovered => "recovered",
             Self::NotListening { .. } => "not-listening",
             Self::CannotStart { .. } => "cannot-start",
             Self::Died { .. } => "died",
@@ -81,7 +81,7 @@ impl Event {
             Self::Refused { why, serving: false } => {
                 format!("{why}\n  nothing is served until this is corrected")
             }
-            Self::Mended => "nothing is refused any more".to_owned(),
+            Self::Recovered => "the configuration is accepted again".to_owned(),
             Self::NotListening { why, .. } => {
                 format!("{why} (the other listeners serve, and this one is tried again)")
             }

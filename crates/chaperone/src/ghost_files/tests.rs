@@ -98,7 +98,7 @@ impl World {
                 vhosts.insert(name, Vhost { routes, ..Vhost::default() });
             }
         }
-        // Nobody shares the routes of a host that is gone, or that shares others'.
+        // No host shares the routes of a host that is gone, or that shares others'.
         let real: Vec<String> =
             vhosts.iter().filter(|(_, host)| host.same_as.is_none()).map(|(name, _)| name.clone()).collect();
         vhosts.retain(|_, host| host.same_as.as_ref().is_none_or(|of| real.contains(of)));
@@ -187,7 +187,7 @@ fn what_is_made_of_changes_decides_and_tells_like_what_is_made_anew() {
             }
             let (ghost, notices) = make(&mut files, &world, &mut index, step % 7 == 6);
             let fresh_index = EndpointIndex::new(world.slices.iter().map(AsRef::as_ref));
-            let (mut config, expected) = translate::resolve(&world.routing, &fresh_index);
+            let (mut config, expected) = resolve::resolve(&world.routing, &fresh_index);
             finish(&mut config);
             let fresh = Router::compile(&config).unwrap().router;
             // What is written says the same, for ghost and for the next start.

@@ -1,5 +1,6 @@
 //! One request.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -190,7 +191,7 @@ fn millis(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e3
 }
 
-/// Where somebody comes from may be told; what he asked for there is his own.
+/// The page that a client comes from may be logged; its query may be private.
 fn without_query(mut url: String, with_query: bool) -> String {
     if !with_query && let Some(at) = url.find('?') {
         url.truncate(at);
@@ -198,20 +199,10 @@ fn without_query(mut url: String, with_query: bool) -> String {
     url
 }
 
-/// Civil time out of days since 1970, by the calendar of 400 years that begins in March.
+/// In UTC, with microseconds. A time that no calendar has is the first one.
 fn rfc3339(micros: u64) -> String {
-    let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    let time = i64::try_from(micros).ok().and_then(|micros| Timestamp::from_microsecond(micros).ok());
+    format!("{:.6}", time.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ const RETRIES: (&str, &str) = (
 const MIRRORS: (&str, &str) =
     ("varnish_gateway_mirrored_requests_total", "Copies of requests for mirrors, by their result");
 const LINES: (&str, &str) =
-    ("varnish_gateway_access_log_lines_total", "Lines of the front's access log, by what became of them");
+    ("varnish_gateway_access_log_lines_total", "Lines of the front's access log by result");
 
 pub(super) fn add(to: &mut Families, http: Option<&Http>) {
     for (name, help) in [HOT_STORED, HOT_EVICTED, HOT_REFUSED] {

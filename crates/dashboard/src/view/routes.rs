@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use model::CachePolicy;
 use model::filters::{Filters, HeaderModifier, RequestRedirect, UrlRewrite};
 use model::ghost::{Config, Route};
-use model::matches::{PathMatch, PathMatchType, ValueMatch};
+use model::matches::{PathMatch, ValueMatch, in_words};
 
 use router::counters::Way;
 
@@ -107,23 +107,9 @@ fn share(weight: u32, total: u64) -> f64 {
 /// With values: people look for them here.
 fn conditions(route: &Route) -> String {
     let path = route.path_match.clone().unwrap_or_else(PathMatch::everything);
-    let kind = match path.kind {
-        PathMatchType::Exact => "Exact",
-        PathMatchType::PathPrefix => "PathPrefix",
-        PathMatchType::RegularExpression => "RegularExpression",
-    };
-    let mut all = format!("{kind} {}", path.value);
-    if let Some(method) = &route.method {
-        all.push_str(&format!(", method {method}"));
-    }
-    let mut add = |what: &str, values: &[ValueMatch]| {
-        for one in values {
-            all.push_str(&format!(", {what} {}={}", one.name, one.value));
-        }
-    };
-    add("header", &route.headers);
-    add("query", &route.query_params);
-    all
+    let with_value = |one: &ValueMatch| format!("{}={}", one.name, one.value);
+    let (headers, query_params) = (route.headers.iter(), route.query_params.iter());
+    in_words(&path, route.method.as_deref(), headers.map(with_value), query_params.map(with_value))
 }
 
 fn filters(filters: &Filters) -> Vec<String> {
@@ -157,7 +143,7 @@ fn filters(filters: &Filters) -> Vec<String> {
 
 fn cache(policy: &CachePolicy) -> String {
     let mut all = vec![match (policy.forced_ttl_seconds, policy.default_ttl_seconds) {
-        (Some(seconds), _) => format!("{seconds} s, whatever the origin says"),
+        (Some(seconds), _) => format!("{seconds} s, always (forcedTTL)"),
         (None, Some(seconds)) => format!("{seconds} s, unless the origin says otherwise"),
         (None, None) => "as the origin says".to_owned(),
     }];

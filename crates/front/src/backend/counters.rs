@@ -73,7 +73,7 @@ pub enum BackendFailure {
     WrongName,
     /// Its certificate is out of date, or not valid yet.
     Expired,
-    /// It refused us, mostly for want of a client certificate.
+    /// It refused us, mostly because it wants a client certificate.
     Refused,
     /// No TLS, or one that we cannot speak.
     Incompatible,

@@ -66,7 +66,7 @@ pub(crate) struct Ready {
 impl Ready {
     pub(crate) fn new(profile: &BackendTls) -> Result<Self, String> {
         let name = ServerName::try_from(profile.hostname.clone())
-            .map_err(|_| format!("{} is no hostname", profile.hostname))?;
+            .map_err(|_| format!("{} is not a hostname", profile.hostname))?;
         let provider = provider();
         let verifier = Verifier::new(
             profile.trust.roots()?,

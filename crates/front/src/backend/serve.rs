@@ -1,4 +1,4 @@
-//! The unix socket, and whoever of varnishd's threads comes to it.
+//! The unix socket for backends, and the connections that varnishd's threads make to it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -8,8 +8,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -26,6 +26,7 @@ use super::counters::{BackendCounters, BackendFailure};
 use super::profile::{HTTP2, Profiles, Ready};
 use crate::answering::Answering;
 use crate::http::{dial, is_exhausted, misses};
+use crate::reported::Reported;
 use crate::{Http, Shutdown, lanes, proxy, relay};
 
 /// From varnishd's connection to its PROXY header, which varnishd sends at once.
@@ -89,7 +90,7 @@ pub struct BackendSide {
     counters: Arc<BackendCounters>,
     reporter: Box<dyn Fn(BackendEvent) + Send + Sync>,
     /// What was last reported of each endpoint.
-    told: Mutex<HashMap<(String, SocketAddr), String>>,
+    reported: Reported<(String, SocketAddr)>,
 }
 
 impl fmt::Debug for BackendSide {
@@ -184,7 +185,7 @@ async fn listen(shared: &Arc<Shared>, socket: &Path) {
     }
 }
 
-/// varnishd may run as another user: the file is open to all, and whoever comes is looked at.
+/// varnishd may run as another user: the file is open to all, and each peer is checked.
 fn bind(socket: &Path) -> io::Result<(UnixListener, Admitted)> {
     if let Err(e) = std::fs::remove_file(socket)
         && e.kind() != io::ErrorKind::NotFound
@@ -314,7 +315,7 @@ impl BackendSide {
             profiles: ArcSwap::from_pointee(Table::new()),
             counters,
             reporter: Box::new(reporter),
-            told: Mutex::new(HashMap::new()),
+            reported: Reported::default(),
         })
     }
 
@@ -341,9 +342,7 @@ impl BackendSide {
         });
         let Ok((table, bad)) = made.await else { return };
         self.profiles.store(Arc::new(table));
-        if let Ok(mut told) = self.told.lock() {
-            told.clear();
-        }
+        self.reported.clear();
         for event in bad {
             (self.reporter)(event);
         }
@@ -364,19 +363,12 @@ impl BackendSide {
     }
 
     pub(crate) fn well(&self, profile: &str, endpoint: SocketAddr) {
-        if let Ok(mut told) = self.told.lock()
-            && !told.is_empty()
-        {
-            told.remove(&(profile.to_owned(), endpoint));
-        }
+        self.reported.works(|| [(profile.to_owned(), endpoint)]);
     }
 
     pub(crate) fn ill(&self, profile: String, endpoint: SocketAddr, reason: BackendFailure, why: String) {
         self.counters.failed(reason);
-        let news = self.told.lock().is_ok_and(|mut told| {
-            told.insert((profile.clone(), endpoint), why.clone()).is_none_or(|before| before != why)
-        });
-        if news {
+        if self.reported.is_news((profile.clone(), endpoint), &why) {
             (self.reporter)(BackendEvent::Failed { profile, endpoint, reason, why });
         }
     }

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::io::Write;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use jiff::tz::Offset;
 use router::trace::Trace;
 
 /// Writes an object, and ends its line.
@@ -171,30 +173,24 @@ fn escape(mut bytes: &[u8], to: &mut Vec<u8>) {
     }
 }
 
-/// Civil time from seconds since 1970, by the calendar of 400 years that begins in March: `2026-11-16T00:20:59.`
+/// `2026-11-16T00:20:59.` in UTC. A time that no calendar has is the first one.
 fn civil(seconds: u64) -> [u8; 20] {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let time = Offset::UTC.to_datetime(time.unwrap_or_default());
     let mut text = *b"0000-00-00T00:00:00.";
-    let mut put = |end: usize, digits: usize, mut number: u64| {
+    let mut put = |end: usize, digits: usize, number: i16| {
+        let mut number = number.unsigned_abs();
         for place in text[end - digits..end].iter_mut().rev() {
             *place = b'0' + (number % 10) as u8;
             number /= 10;
         }
     };
-    put(4, 4, year);
-    put(7, 2, month);
-    put(10, 2, day);
-    put(13, 2, hour);
-    put(16, 2, minute);
-    put(19, 2, second);
+    put(4, 4, time.year());
+    put(7, 2, time.month().into());
+    put(10, 2, time.day().into());
+    put(13, 2, time.hour().into());
+    put(16, 2, time.minute().into());
+    put(19, 2, time.second().into());
     text
 }
 

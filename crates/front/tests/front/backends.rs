@@ -333,7 +333,7 @@ async fn a_changed_profile_counts_for_the_next_connection() {
     loop {
         match way.event().await {
             BackendEvent::BadProfile { profile, why } => {
-                assert_eq!((profile.as_str(), why.as_str()), ("q", "no hostname is no hostname"));
+                assert_eq!((profile.as_str(), why.as_str()), ("q", "no hostname is not a hostname"));
                 break;
             }
             BackendEvent::Failed { .. } => {}

@@ -1,4 +1,4 @@
-//! What varnishd is told, and how bytes travel.
+//! What varnishd learns of connections, and how bytes travel.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -160,7 +160,7 @@ async fn the_end_of_varnishd_is_a_close_notify() {
     // rustls gives an error for an end without close_notify.
     stream.read_to_end(&mut got).await.unwrap();
     assert_eq!(got, b"bye");
-    // What is written now has nobody to read it, and harms nobody.
+    // What is written now has no reader, and does no harm.
     let _ = stream.write_all(b"too late").await;
     drop(stream);
     front.until("closed", |counters| counters.open() == 0).await;

@@ -74,7 +74,7 @@ pub(super) async fn run(here: Here, state: watch::Receiver<State>) {
                 );
                 let (here, writing) = (here.clone(), Arc::clone(&writing));
                 tokio::spawn(async move {
-                    // It is closed by nobody.
+                    // It is never closed.
                     let _turn = writing.acquire().await;
                     tell(&here, &one, result).await;
                 });

@@ -15,10 +15,11 @@ use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
 use model::Report;
 use model::routing::{Routing, Vhost};
+use resolve::{EndpointIndex, TlsGroups};
 use serde_json::json;
 use source::kubernetes::{Pod, Stored};
 use tokio::sync::watch;
-use translate::{EndpointIndex, TlsGroups, packing, workload};
+use workload::packing;
 
 pub(super) use self::kept::Kept;
 use self::kept::KeptConfiguration;
@@ -28,7 +29,7 @@ use crate::external::Externals;
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 /// After something could not be read.
 const FEED_RETRY: Duration = Duration::from_secs(2);
-/// Somebody may have deleted what we told.
+/// A user may have deleted what we reported.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// The longest name that the API server takes for a field manager.
 pub(super) const LONGEST_MANAGER: usize = 128;
@@ -73,7 +74,7 @@ impl Feeder {
                     Ok(keep) => {
                         pending = keep;
                         if std::mem::take(&mut failed) {
-                            self.reporter.tell(&Event::Mended);
+                            self.reporter.tell(&Event::Recovered);
                         }
                     }
                     Err(why) => {
@@ -133,7 +134,7 @@ impl Feeder {
         let slices = self.externals.beside(external, slices);
         let certificates = certificates(&self.pod.certificates().await);
         // A pod that starts without endpoints would be ready, answer 500, and take the place of a good pod. One that starts again
-        // serves what it kept, and would lose it. Later on, a namespace that is new holds nobody else's changes back.
+        // serves what it kept, and would lose it. Later on, a namespace that is new does not delay changes of others.
         if !last.complete {
             let unanswered = self.pod.unanswered();
             anyhow::ensure!(

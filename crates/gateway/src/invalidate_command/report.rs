@@ -1,4 +1,4 @@
-//! What became of it, for people or, with `--log json`, as one JSON object a line.
+//! The results, for people or, with `--log json`, as one JSON object a line.
 
 use std::io::{self, Write};
 

@@ -17,9 +17,10 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use model::names::{CONTROLLER_NAME, GATEWAY_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL, socket_parts};
 use model::routing::Routing;
+use resolve::{EndpointIndex, TlsGroups, resolve, resolve_tls};
 use router::Router;
 use serde::de::DeserializeOwned;
-use translate::{EndpointIndex, TlsGroups, packing, resolve, resolve_tls, workload};
+use workload::packing;
 
 use self::top::Watched;
 use super::qualified;
@@ -29,7 +30,7 @@ use crate::external;
 
 pub(crate) struct Cluster {
     client: Client,
-    /// Nobody has named it: there was no `serve`.
+    /// The user has not named it: there was no `serve`.
     guessed: bool,
     /// All where absent.
     namespace: Option<String>,
@@ -116,7 +117,7 @@ impl Cluster {
             ""
         };
         for config in configs.with_context(|| format!("{which}ConfigMaps cannot be listed"))? {
-            let (namespace, name) = (of(&config.metadata.namespace), of(&config.metadata.name));
+            let (namespace, name) = (text(&config.metadata.namespace), text(&config.metadata.name));
             let labels = config.metadata.labels.as_ref();
             let Some(gateway) = labels.and_then(|labels| labels.get(GATEWAY_NAME_LABEL)) else { continue };
             if name == workload::vcl_config_map(gateway) {
@@ -142,7 +143,7 @@ impl Cluster {
             Err(e) => return Err(api_server::said(&e).context("Gateways cannot be listed")),
         };
         for gateway in gateways {
-            let key = format!("{}/{}", of(&gateway.metadata.namespace), of(&gateway.metadata.name));
+            let key = format!("{}/{}", text(&gateway.metadata.namespace), text(&gateway.metadata.name));
             if all.contains_key(&key) || classes.contains(gateway.spec.gateway_class_name.as_str()) {
                 all.entry(key).or_default().gateway = Some(gateway);
             }
@@ -230,6 +231,6 @@ impl Cluster {
     }
 }
 
-fn of(name: &Option<String>) -> &str {
+fn text(name: &Option<String>) -> &str {
     name.as_deref().unwrap_or_default()
 }

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use dashboard::view::{Overview, Routes, Row, Top};
 use dashboard::{Asked, Explained};
 use form_urlencoded::Serializer;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::Full;
 use hyper::Request;
-use hyper_util::rt::TokioIo;
+use local_http::client;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
@@ -103,12 +103,6 @@ async fn get<T: DeserializeOwned>(dir: &Path, path: &str, query: &[(&str, &str)]
 async fn exchange(socket: &Path, url: &str) -> anyhow::Result<Bytes> {
     ensure!(url.len() < 15_000, "this request is too long");
     let stream = UnixStream::connect(socket).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let driver = tokio::spawn(connection);
-    let request = Request::get(url).header("Host", "localhost").body(Empty::<Bytes>::new())?;
-    let response = sender.send_request(request).await?;
-    let body =
-        Limited::new(response.into_body(), LARGEST).collect().await.map_err(|e| anyhow::anyhow!("{e}"))?;
-    driver.abort();
-    Ok(body.to_bytes())
+    let request = Request::get(url).header("Host", "localhost").body(Full::default())?;
+    Ok(client::exchange(stream, request, LARGEST).await?.into_body())
 }

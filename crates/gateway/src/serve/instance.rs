@@ -19,7 +19,7 @@ pub(crate) struct Instance {
     board: Arc<Board>,
     pub(crate) infra: Infra,
     observe: ObserveArguments,
-    /// Arguments that varnishd refused, so that it is told once.
+    /// Arguments that varnishd refused, so that they are reported once.
     pub(crate) refused_args: Option<Vec<String>>,
     desired: watch::Sender<Desired>,
     /// HTTPRoutes in the configuration that was sent last, for the lines that people read.
@@ -33,7 +33,7 @@ pub(crate) struct Instance {
     state: watch::Receiver<State>,
 }
 
-/// The end of a varnishd, for whoever has to wait for it.
+/// The end of a varnishd, for tasks that wait for it.
 #[derive(Clone)]
 pub(crate) struct Ended(watch::Receiver<()>);
 
@@ -129,12 +129,12 @@ impl Instance {
             if let Event::Reloaded { rules, .. } = &mut event {
                 *rules = routes.load(Ordering::Relaxed) as u64;
             }
-            // Whoever reads the line finds it on the page.
+            // Readers of the line find it on the page.
             board.tell(&gateway, &event);
             tell(&name, &event);
         });
         self.state = reporter.state();
-        // In a task of its own: whoever is slow there holds up no reload.
+        // In a task of its own: a slow reader there must not hold up a reload.
         let mut reports = settings.http_in_front.then(|| self.observe.reports(&settings.name));
         settings.observer = reports.as_ref().map(Reports::observer);
         let ending_log = reports.as_mut().map(Reports::ending);

@@ -47,7 +47,7 @@ impl Seen {
     }
 }
 
-/// Carries it out, and prints what became of it.
+/// Carries it out, and prints the result.
 pub(crate) async fn carry_out(
     key: Key,
     one: Arc<VarnishCacheInvalidation>,

@@ -1,4 +1,4 @@
-//! Gateways that are not served as they are to be, and why: for `status` and the dashboard.
+//! Gateways that are not served as configured, and why: for `status` and the dashboard.
 
 use chaperone::State;
 use dashboard::view::{self, Gateway};

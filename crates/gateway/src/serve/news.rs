@@ -1,4 +1,4 @@
-//! What is new since the last time: nobody wants to read everything at every change.
+//! Reports what is new since the last change, and nothing twice.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -43,9 +43,9 @@ impl News {
     pub(crate) fn problems(&mut self, now: &[Problem]) {
         let subject = |p: &Problem| p.object.clone().unwrap_or_else(|| p.file.clone());
         let still: HashSet<_> = now.iter().map(subject).collect();
-        for mended in self.problems.iter().map(subject).collect::<HashSet<_>>().difference(&still) {
-            tracing::info!(event = "mended", object = mended, "{mended}: no longer a problem");
-            self.record(How::Info, "mended", &format!("{mended}: no longer a problem"));
+        for solved in self.problems.iter().map(subject).collect::<HashSet<_>>().difference(&still) {
+            tracing::info!(event = "recovered", object = solved, "{solved}: no longer a problem");
+            self.record(How::Info, "recovered", &format!("{solved}: no longer a problem"));
         }
         for problem in replace(&mut self.problems, now.iter().cloned()) {
             if problem.is_error() {

@@ -14,7 +14,7 @@ pub(crate) const TEMPORARY_PREFIX: &str = "varnish-gateway-";
 /// Locked as long as the `serve` lives.
 const LOCK: &str = "serve.lock";
 
-/// The same in a directory of the user's, which nobody sweeps away. A chaperone's work directory has one of this name, too.
+/// The same in a directory of the user's, which is not removed. A chaperone's work directory has one of this name, too.
 const CLAIM: &str = "lock";
 
 /// A directory of the user's, or one that goes with us.
@@ -36,7 +36,7 @@ impl StateDir {
         // varnishd's own user must pass through.
         let passable = fs::Permissions::from_mode(0o755);
         let dir = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).permissions(passable).tempdir()?;
-        // Nobody sees it unlocked.
+        // No process sees it unlocked.
         let aside = dir.path().join("aside");
         let lock = File::create(&aside)?;
         lock.lock()?;

@@ -87,7 +87,7 @@ fn targeted_fields_parts_and_fields_of_one_client() {
     let second = site.get("/mine");
     expect(&second, 200, "HIT");
     assert_eq!((second.header("X-Mine"), second.header("X-All")), (None, Some("2")));
-    // A part that nobody asked for.
+    // A part that the client did not ask for.
     site.origins[0].answer_with(206, &["Content-Range: bytes 0-3/10", "Cache-Control: max-age=60"]);
     for _ in 0..2 {
         let part = site.get("/part");

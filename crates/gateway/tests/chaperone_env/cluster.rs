@@ -27,7 +27,7 @@ fn listed(origin: &Origin) -> String {
         .to_string()
 }
 
-/// As much of an API server as one list and one watch need; nobody may read the namespace `closed`. Gives the paths that it was asked for.
+/// As much of an API server as one list and one watch need; the namespace `closed` may not be read. Gives the paths that it was asked for.
 fn api_server(server: TcpListener, list: String) -> Arc<Mutex<Vec<String>>> {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);

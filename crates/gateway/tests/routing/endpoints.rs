@@ -1,4 +1,4 @@
-//! From a Service to whoever answers.
+//! From a Service to the endpoint that answers.
 
 use std::net::SocketAddr;
 

@@ -9,7 +9,7 @@ const COUNT: u16 = 14_000;
 
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// A port that nobody has, and that no other test of this run gets. Another run begins elsewhere.
+/// A free port that no other test of this run gets. Another run begins elsewhere.
 pub(crate) fn free_port() -> u16 {
     let start = u16::try_from(u64::from(std::process::id()) * 37 % u64::from(COUNT)).unwrap();
     loop {

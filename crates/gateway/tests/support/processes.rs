@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Runs, and is more than an exit code that nobody has fetched yet.
+/// Runs, and is more than an exit code that waits to be read.
 pub(crate) fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != "Z" && state != "X")
 }
@@ -34,7 +34,7 @@ pub(crate) fn command_line(pid: u32) -> String {
     String::from_utf8_lossy(&line).replace('\0', " ")
 }
 
-/// Whoever is already gone needs no signal.
+/// A process that is already gone needs no signal.
 pub(crate) fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).expect("no process has the id 0");
     let _ = kill_process(pid, signal);

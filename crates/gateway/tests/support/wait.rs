@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Long, since the machine may be busy; whoever waits in vain says for what.
+/// Long, since the machine may be busy; a test that waits in vain says for what.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 const BETWEEN: Duration = Duration::from_millis(20);
 

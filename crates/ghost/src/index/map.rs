@@ -132,7 +132,7 @@ impl Holders {
 pub struct Map {
     holders: [Mutex<HashMap<u64, Holders, Spreading>>; SHARDS],
     keys: [Mutex<HashMap<usize, Keys, Spreading>>; SHARDS],
-    /// Nobody outside can make two keys meet.
+    /// No client can make two keys meet.
     hash: RandomState,
     /// About how many bytes all of it takes.
     charged: AtomicUsize,
@@ -255,7 +255,7 @@ impl Map {
         self.charged.fetch_add(charge, Ordering::Relaxed);
     }
 
-    /// When it returns, nobody looks at the object any more.
+    /// When it returns, no thread looks at the object any more.
     pub fn remove(&self, object: usize) {
         let keys = {
             let mut of_shard = lock(&self.keys[shard(object as u64)]);

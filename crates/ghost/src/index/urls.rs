@@ -15,7 +15,7 @@ const LARGEST_SET: usize = 1 << 20;
 const MEMORY: usize = 2 << 20;
 /// The same of expressions that are kept: each thread that uses one has its own.
 const MEMORY_OF_KEPT: usize = 32 << 10;
-/// Sizes of compiled expressions that are told apart: there is no way to ask for the size.
+/// Sizes of compiled expressions that are distinguished: there is no way to ask for the size.
 const SIZES: [usize; 3] = [16 << 10, 128 << 10, LARGEST_SET];
 
 /// Any of some expressions.
@@ -65,7 +65,7 @@ impl Matches for Kept {
     }
 }
 
-/// Why it makes no sense.
+/// Why it is invalid.
 pub fn check(expression: &String) -> Result<(), String> {
     // `(?u)` would not match URLs that are not UTF-8: the ban would leave them in the cache.
     if let Err(error @ router::pattern::Error::Unicode { .. }) =

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Resource;
 use kube::api::ObjectMeta;
-use translate::{Key, tls_secrets, workload};
+use translate::Key;
+use workload::tls_secrets;
 
 use super::{Actor, INFRASTRUCTURE, delete, gateway_of};
 use crate::Error;

@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::api::{ObjectMeta, Patch, PatchParams};
 use serde_json::json;
-use translate::{Key, packing, workload};
+use translate::Key;
+use workload::packing;
 
 use super::{Actor, Before, Of, delete, gateway_of};
 use crate::Error;

@@ -69,7 +69,7 @@ pub(crate) fn settings(identity: &str) -> Settings {
         log_level: None,
         ingress_class: "varnish".to_owned(),
         controllers: translate::snapshot::Controllers::default(),
-        cluster_role: translate::workload::CHAPERONE_CLUSTER_ROLE.to_owned(),
+        cluster_role: workload::CHAPERONE_CLUSTER_ROLE.to_owned(),
         lease: LEASE.to_owned(),
         watch_namespaces: Default::default(),
         default_data_path: None,

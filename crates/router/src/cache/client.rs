@@ -9,7 +9,7 @@ pub struct Wanted {
     pub no_cache: bool,
     /// What is fetched for this request is not stored.
     pub no_store: bool,
-    /// Nothing is to be fetched.
+    /// Nothing may be fetched.
     pub only_if_cached: bool,
     /// Not older than this.
     pub max_age: Option<u32>,
@@ -53,7 +53,7 @@ impl Wanted {
         }
         match self.max_stale {
             Some(most) => Some(f64::from(most)),
-            // Whoever names an age, and no staleness, wants none.
+            // A client that names an age, and no staleness, wants none.
             None => self.max_age.map(|_| 0.0),
         }
     }

@@ -1,4 +1,4 @@
-//! Conditions of requests, held against a stored response (RFC 9110, 13; RFC 9111, 4.3.2). One function for ghost and for whoever else
+//! Conditions of requests, held against a stored response (RFC 9110, 13; RFC 9111, 4.3.2). One function for ghost and for all others that
 //! answers out of memory.
 
 use super::date::date;

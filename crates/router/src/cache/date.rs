@@ -1,5 +1,8 @@
 //! Dates in HTTP: the three forms of RFC 9110, 5.6.7. Names of days and months in any case; everything else as it is written there.
 
+use jiff::civil::Date;
+
+const EPOCH: Date = Date::constant(1970, 1, 1);
 const DAYS: [&[u8]; 7] =
     [b"monday", b"tuesday", b"wednesday", b"thursday", b"friday", b"saturday", b"sunday"];
 const MONTHS: &[u8; 36] = b"janfebmaraprmayjunjulaugsepoctnovdec";
@@ -50,17 +53,9 @@ pub fn date(text: &[u8], now: f64) -> Option<f64> {
             }
         }
     };
-    let is_leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    let last = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if is_leap => 29,
-        2 => 28,
-        _ => 31,
-    };
-    if day == 0 || day > last {
-        return None;
-    }
-    Some((days_since_1970(year, month, day) * 86_400 + time) as f64)
+    let day =
+        Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
+    Some((day.duration_since(EPOCH).as_secs() + time) as f64)
 }
 
 /// A name of a day; abbreviated where three bytes are given. Whether it is the right one is not looked at.
@@ -101,16 +96,6 @@ fn full_year(two_digits: i64, now: f64) -> i64 {
     let this_year = 1970 + (now / 31_556_952.0) as i64;
     let year = this_year - this_year % 100 + two_digits;
     if year > this_year + 50 { year - 100 } else { year }
-}
-
-/// In the Gregorian calendar, by years that begin in March.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
 }
 
 #[cfg(test)]

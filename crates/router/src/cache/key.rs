@@ -49,7 +49,7 @@ impl Key {
         if scheme != b"http" {
             key.part(b'S', scheme);
         }
-        // The origin is told by which listener and port a request came, and may write them into its answer. Most are these two.
+        // The origin learns by which listener and port a request came, and may write them into its answer. Most are these two.
         if let Some(listener) = decision.and_then(Decision::listener)
             && !matches!((scheme, listener.socket()), (b"http", "http-80") | (b"https", "https-443"))
         {
@@ -83,7 +83,7 @@ impl Key {
         key
     }
 
-    /// The content of the request, by a digest that nobody can find another content for, and what the request says of it.
+    /// The content of the request, by a digest without known collisions, and what the request says of it.
     pub fn content(&mut self, digest: &[u8; 32], values: impl Fn(&str, &mut dyn FnMut(&[u8]))) {
         // In letters: a key is a C string.
         let letters: [u8; 64] = std::array::from_fn(|at| {
@@ -128,7 +128,7 @@ impl Key {
         &self.0
     }
 
-    /// The same in every process. Different keys may have the same hash: what is found by it is to be compared.
+    /// The same in every process. Different keys may have the same hash: callers compare what they find by it.
     pub fn hash64(&self) -> u64 {
         digest::hash(&self.0)
     }

@@ -190,7 +190,7 @@ fn keepable_unasked(status: u16) -> bool {
 /// What the origin says.
 struct Says {
     age: f64,
-    /// Seconds, of which the response's age is to be taken.
+    /// Seconds, from which the response's age must be subtracted.
     lifetime: Option<f64>,
     no_cache: bool,
     /// It must not be served stale.

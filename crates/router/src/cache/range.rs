@@ -2,7 +2,7 @@
 
 use super::ranges::MOST_RANGES;
 
-/// Whether it asks for one range of bytes: the only kind that Varnish gives. All others, lists and what makes no sense, may go
+/// Whether it asks for one range of bytes: the only kind that Varnish gives. All others, lists and invalid ones, may go
 /// unheard by HTTP: then the answer is the whole.
 pub fn is_one_range(value: &[u8]) -> bool {
     const UNIT: &[u8] = b"bytes=";
@@ -23,7 +23,7 @@ pub fn is_one_range(value: &[u8]) -> bool {
 }
 
 /// One range for a list of ranges that overlap or touch each other, as RFC 9110 (15.3.7.2) lets servers make of them; `None` where more than one
-/// is left, and for what makes no sense: then the answer is the whole.
+/// is left, and for invalid ones: then the answer is the whole.
 pub fn coalesced(value: &[u8]) -> Option<String> {
     const UNIT: &[u8] = b"bytes=";
     let (unit, list) = value.split_at_checked(UNIT.len())?;

@@ -31,7 +31,7 @@ pub struct Ranges(SmallVec<[Spec; MOST_RANGES]>);
 pub type Satisfied = SmallVec<[(u64, u64); MOST_RANGES]>;
 
 impl Ranges {
-    /// `None` for one range, for what makes no sense, and for ranges that are answered with the whole: too many, in another order than
+    /// `None` for one range, for invalid ones, and for ranges that are answered with the whole: too many, in another order than
     /// the bytes have, or too far from each other.
     pub fn read(value: &[u8]) -> Option<Self> {
         let (unit, list) = value.split_at_checked(UNIT.len())?;
@@ -73,7 +73,7 @@ impl Ranges {
         }
     }
 
-    /// The parts of something of this length; `None` where there is none, and where the whole is to be sent.
+    /// The parts of a body of this length; `None` where there is none, and where the whole must be sent.
     pub fn satisfied_by(&self, length: u64) -> Option<Satisfied> {
         let mut parts = Satisfied::new();
         let (mut sent, mut skipped) = (0_u64, 0_u64);

@@ -44,7 +44,7 @@ fn look<T>(pattern: &str, of: impl FnOnce(&Entry) -> T) -> Option<T> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).patterns.get(pattern).map(of)
 }
 
-/// Compiles without the lock: a slow pattern holds up nobody else.
+/// Compiles without the lock: a slow pattern does not hold up other threads.
 fn learn(pattern: &str) -> Result<Arc<Dfa>, Error> {
     let dfa = compile(pattern).map(Arc::new);
     let entry = match &dfa {

@@ -36,7 +36,7 @@ use crate::stand_in;
 
 pub(crate) use trace::Trace;
 
-/// What became of one object in a file.
+/// The outcome for one object in a file.
 #[derive(Debug, Clone)]
 pub(crate) enum Verdict {
     Admitted {
@@ -150,14 +150,14 @@ pub(crate) fn admit(value: Value) -> Verdict {
 /// The kind of an object that must not merely be left out where it is refused.
 fn kind_of_stand_in(value: &Value) -> Option<Kind> {
     let name = text(value, "kind");
-    // Nobody else has a kind of such a name.
+    // No other project has a kind of such a name.
     if Kind::meant(name) == Some(Kind::CachePolicy) {
         return Some(Kind::CachePolicy);
     }
     let has_stand_in = Kind::ALL.iter().copied().filter(|kind| kind.effect_of_stand_in().is_some());
     let kind = has_stand_in.into_iter().find(|kind| kind.name() == name)?;
     let (group, _) = text(value, "apiVersion").rsplit_once('/').unwrap_or_default();
-    // Without a group it is a slip; with another one it is somebody else's.
+    // Without a group it is a slip; with another one it is another project's.
     (group.is_empty() || kind.api_version().starts_with(&format!("{group}/"))).then_some(kind)
 }
 

@@ -63,7 +63,7 @@ pub(crate) enum Recognised {
     Known(Kind),
     /// The kind is read, but not in this version.
     WrongVersion(Kind),
-    /// A kind of somebody else. The kind of ours that has the same name, if there is one.
+    /// A kind of another project. The kind of ours that has the same name, if there is one.
     Unknown(Option<Kind>),
 }
 
@@ -120,7 +120,7 @@ impl Kind {
         let Some(kind) = namesake else { return Recognised::Unknown(None) };
         let Facts { group: own_group, versions, .. } = kind.facts();
         if group != own_group {
-            // `apiVersion: v1` on a Gateway is a slip; `networking.istio.io/v1` is somebody else's Gateway.
+            // `apiVersion: v1` on a Gateway is a slip; `networking.istio.io/v1` is another project's Gateway.
             return if group.is_empty() {
                 Recognised::WrongVersion(kind)
             } else {

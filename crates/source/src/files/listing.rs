@@ -13,7 +13,7 @@ use super::problem::{Problem, Severity};
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) files: Vec<PathBuf>,
-    /// Directories that are there but cannot be listed: their files are to be taken as they were.
+    /// Directories that are there but cannot be listed: their files are kept as they were.
     pub(crate) unlisted: Vec<PathBuf>,
     pub(crate) problems: Vec<Problem>,
 }
@@ -60,7 +60,7 @@ pub(crate) fn list(paths: &[PathBuf]) -> Listing {
     listing
 }
 
-/// How the message of a missing file ends; for whoever goes on looking.
+/// How the message of a missing file ends, where the file is watched for.
 pub const READ_LATER: &str = "; it is read as soon as it appears";
 
 fn missing(what: &str) -> String {

@@ -27,7 +27,7 @@ pub(crate) struct File {
     problems: Vec<Problem>,
 }
 
-/// What became of one object of a document.
+/// The outcome for one object of a document.
 #[derive(Debug, Clone)]
 enum Outcome {
     /// It is in use: among the file's objects.

@@ -21,7 +21,7 @@ use crate::Error;
 
 /// Writers write a file in several steps, and several files one after the other.
 const QUIET: Duration = Duration::from_millis(40);
-/// Somebody who never stops writing does not keep the gateway from reading.
+/// A process that never stops writing does not keep the gateway from reading.
 const PATIENCE: Duration = Duration::from_millis(400);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 

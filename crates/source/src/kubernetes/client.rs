@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// A watch lasts a minute, then begins anew where it was: a connection that died without a word is found by then.
+/// A watch lasts a minute, then begins again where it was: a connection that died silently is found by then.
 pub(super) const WATCH_SECONDS: u32 = 60;
 /// Longer than a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(75);

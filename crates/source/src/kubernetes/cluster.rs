@@ -64,7 +64,7 @@ macro_rules! cluster {
         pub struct Cluster {
             $(pub $field: Store<$type>,)*
             $(pub $b_field: Store<$b_type>,)*
-            /// They say nothing about routing: whoever carries them out watches [`Cluster::invalidations_changed`].
+            /// They say nothing about routing: the part that carries them out watches [`Cluster::invalidations_changed`].
             pub cache_invalidations: Store<VarnishCacheInvalidation>,
             secrets: Secrets,
             ingress_settings: IngressSettings,

@@ -12,8 +12,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client};
 use tokio::sync::watch;
 use translate::Key;
-use translate::packing::{self, Index};
-use translate::{tls_secrets, workload};
+use workload::packing::{self, Index};
+use workload::tls_secrets;
 
 use super::cluster::{same_config_map, same_secret, same_slice};
 use super::scope::Scope;

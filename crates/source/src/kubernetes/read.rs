@@ -45,7 +45,7 @@ impl<'de, T: DeserializeOwned + Resource<DynamicType = ()>> Deserialize<'de> for
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut raw = Value::deserialize(deserializer)?;
         if let Some(metadata) = raw.get_mut("metadata").and_then(Value::as_object_mut) {
-            // Large, and nobody's here.
+            // Large and unused.
             metadata.remove("managedFields");
             if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
                 annotations.remove("kubectl.kubernetes.io/last-applied-configuration");

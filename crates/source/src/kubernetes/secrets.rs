@@ -111,7 +111,7 @@ impl Secrets {
             }
             state.read.retain(|key, _| wanted.contains(key));
             state.wanted = wanted;
-            // Before the lock is free again: nobody may take this for settled by what was wanted before.
+            // Before the lock is free again: no reader may take this for settled by what was wanted before.
             self.shared.look.raise();
             self.shared.settled.send_replace(false);
         }
@@ -164,7 +164,7 @@ async fn follow(client: Client, metadata: Store<PartialObjectMeta<Secret>>, shar
     }
 }
 
-/// What is to be read, and in which version it was last seen. Forgets what is no more.
+/// What must be read, and in which version it was last seen. Forgets what is no more.
 fn due(metadata: &Store<PartialObjectMeta<Secret>>, shared: &Shared) -> Vec<(Key, Option<String>)> {
     let mut state = shared.lock();
     let State { wanted, read } = &mut *state;

@@ -40,7 +40,7 @@ impl EndpointSlices {
     }
 
     /// All of these namespaces, from now on watched, and no others.
-    pub async fn of(&mut self, namespaces: &BTreeSet<String>) -> Vec<Arc<EndpointSlice>> {
+    pub async fn of_namespaces(&mut self, namespaces: &BTreeSet<String>) -> Vec<Arc<EndpointSlice>> {
         self.stores.retain(|namespace, _| namespaces.contains(namespace));
         let new: Vec<&String> = namespaces.iter().filter(|name| !self.stores.contains_key(*name)).collect();
         for namespace in &new {

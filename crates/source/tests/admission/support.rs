@@ -1,4 +1,4 @@
-//! What the admission tests share: one object in, what became of it out.
+//! What the admission tests share: one object in, its outcome out.
 
 use source::files::parse_str;
 use translate::snapshot::Snapshot;

@@ -10,9 +10,9 @@ use api::{
 use model::{CacheKey, CachePolicy, Heuristic, Normalize};
 
 use crate::listener::Fault;
+use crate::parameters::quantity;
 use crate::patterns::Meter;
 use crate::snapshot::Key;
-use crate::workload::quantity;
 
 pub(super) fn policy(
     key: &Key,

@@ -134,7 +134,7 @@ pub(crate) fn target(
         });
     }
     let service = Key::new(reference.namespace.as_deref().unwrap_or(&route.namespace), &reference.name);
-    // Before anything else: whoever may not refer to a Service shall not learn whether it is there.
+    // Before anything else: an owner that may not refer to a Service must not learn whether it exists.
     permit(route_kind, route, &service, grants)?;
     let transport = if route_kind == RouteKind::UdpRoute { "UDP" } else { "TCP" };
     let port = service_port::find_for(transport, &service, reference.port.map(Wanted::Number), snapshot)?;

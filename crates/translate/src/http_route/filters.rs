@@ -42,7 +42,7 @@ const FRAMING: [&str; 9] = [
 pub(super) struct FilterFault {
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// Where the filter is a reference, what is to be said of that.
+    /// Where the filter is a reference, the message about that.
     pub(super) unresolved: Option<Fault>,
 }
 
@@ -287,7 +287,7 @@ fn body<'a, T>(at: &str, field: &str, body: Option<&'a T>) -> Result<&'a T, Filt
     body.ok_or_else(|| FilterFault::unsupported(format!("{at}: the field {field} is missing: add it")))
 }
 
-/// The spec: a filter must not be there twice, since nobody could tell which of the two is meant.
+/// The spec: a filter must not be there twice, since it would be unclear which of the two is meant.
 fn once<T>(at: &str, place: &mut Option<T>, filter: T) -> Result<(), FilterFault> {
     if place.is_some() {
         let message = format!("{at}: a rule can have one filter of each type: merge the two");

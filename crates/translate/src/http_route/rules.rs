@@ -129,7 +129,7 @@ impl Rules {
 
     fn add(&mut self, key: &Key, index: usize, spec: &HttpRouteRules, context: &mut Context<'_>) {
         let path = format!("spec.rules[{index}]");
-        // References are judged also where the rule is dropped, so that one look shows all that is to be done.
+        // References are judged also where the rule is dropped, so that one look shows all that must be corrected.
         let mut backends = backends::resolve(key, &path, spec, context, &mut self.unresolved);
 
         let rule = Rule::new(key, index, spec, context.kind);
@@ -169,7 +169,7 @@ impl Rules {
 
 /// What the entries of one rule have in common.
 struct Rule {
-    kind: model::RouteKind,
+    kind: RouteKind,
     route_name: String,
     rule_name: Option<String>,
     rule_index: u32,
@@ -178,10 +178,7 @@ struct Rule {
 impl Rule {
     fn new(key: &Key, index: usize, spec: &HttpRouteRules, kind: RouteKind) -> Self {
         Self {
-            kind: match kind {
-                RouteKind::GrpcRoute => model::RouteKind::GrpcRoute,
-                _ => model::RouteKind::HttpRoute,
-            },
+            kind,
             route_name: key.to_string(),
             rule_name: spec.name.clone(),
             rule_index: u32::try_from(index).unwrap_or(u32::MAX),

@@ -1,24 +1,17 @@
 //! Hosts of Ingresses and listeners. An Ingress comes by all listeners of its Varnish whose hostname fits: what listeners
 //! allow is said of routes, and a Varnish Service takes Ingresses of all namespaces.
 
-use model::names::ANY_HOST;
-
-use crate::hostname;
+use model::host::HostPattern;
 
 /// The part of an Ingress's host that a listener takes, as a key of the host table; `None`: nothing. A wildcard of an
 /// Ingress stands for one label, one of a listener for any number.
 pub(super) fn takes(listener: Option<&str>, host: &str) -> Option<String> {
-    let asked = (host != ANY_HOST).then_some(host);
-    let Some(of_listener) = listener else { return Some(host.to_owned()) };
-    let common = hostname::intersect(Some(of_listener), asked)?;
-    // `*.example.com` of an Ingress has nothing of a listener's `*.shop.example.com`, and `a.b.example.com` is not in it.
-    let narrower = host.strip_prefix("*.").is_some_and(|parent| {
-        common.strip_suffix(parent).is_some_and(|front| {
-            let front = front.strip_suffix('.').unwrap_or(front);
-            common != host && (front.starts_with('*') || front.contains('.'))
-        })
-    });
-    (!narrower).then(|| common.to_owned())
+    let of_listener = HostPattern::of_optional(listener);
+    let of_ingress = HostPattern::new(host).of_one_label();
+    if of_listener.contains(of_ingress) {
+        return Some(host.to_owned());
+    }
+    of_ingress.contains(of_listener).then(|| of_listener.to_string())
 }
 
 /// The listeners by which one host comes, as keys of the host table with names and sockets.

@@ -1,4 +1,4 @@
-//! Varnishes that IngressClasses ask for: each is a Gateway that nobody wrote.
+//! Varnishes that IngressClasses ask for: each is a Gateway without an object of its own.
 //!
 //! It stands in no cluster and in no file. What it owns belongs to the IngressClass, and goes with it.
 
@@ -17,8 +17,8 @@ use super::class::is_ours;
 use super::options::port;
 use crate::listener::GATEWAY_API_GROUP;
 use crate::parameters::{self, Reference};
+use crate::pods;
 use crate::snapshot::{Key, Objects, Snapshot};
-use crate::workload;
 
 /// The kind of who owns what such a Gateway owns.
 pub const OWNER_KIND: &str = "IngressClass";
@@ -54,7 +54,7 @@ impl Made {
 }
 
 /// Was this Gateway made for an IngressClass?
-pub(crate) fn owner(gateway: &Gateway) -> Option<&OwnerReference> {
+pub fn owner(gateway: &Gateway) -> Option<&OwnerReference> {
     gateway.metadata.owner_references.iter().flatten().find(|owner| owner.kind == OWNER_KIND)
 }
 
@@ -90,7 +90,7 @@ fn meant(
         }
     };
     let key = Key::new(namespace.unwrap_or(&snapshot.ingress_settings.namespace), &class_key.name);
-    workload::check_name(&key.name).map_err(|_| {
+    pods::check_name(&key.name).map_err(|_| {
         format!(
             "asks for a Service of the class's name, which {} cannot be: use up to 63 lower-case letters, digits and `-`",
             key.name

@@ -22,7 +22,7 @@ use crate::snapshot::{Key, Snapshot};
 /// Where others have the name of a rule.
 const DEFAULT_BACKEND: &str = "default backend";
 
-/// What an Ingress asks for, whoever else asks for the same.
+/// What an Ingress asks for, even if others ask for the same.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     /// Each once, in the order of the Ingress.
@@ -48,7 +48,7 @@ pub(super) fn leads_elsewhere(one: &Route, other: &Route) -> bool {
     (&one.service, one.port) != (&other.service, other.port)
 }
 
-/// An entry whose path somebody else has first.
+/// An entry whose path another Ingress has first.
 pub(super) fn twice(here: &str, entry: &Route, whose: &str) -> Option<Fault> {
     let path = entry.path_match.as_ref()?.value.as_str();
     // As it was written: see `path_match`.
@@ -303,7 +303,7 @@ impl Reader<'_> {
             route_name: self.route_name.clone(),
             rule_index: u32::try_from(index).unwrap_or(u32::MAX),
             balancing: Some(Balancing::RoundRobin),
-            // As the origin says, and as Varnish does by itself: whoever brings a Cookie gets no page of others, and others
+            // As the origin says, and as Varnish does by itself: a client with a Cookie gets no page of others, and others
             // get none of his.
             cache_policy: Some(Box::new(CachePolicy { cookies_pass: true, ..CachePolicy::default() })),
             ..Route::default()

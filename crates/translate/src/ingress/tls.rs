@@ -37,7 +37,7 @@ pub(super) fn names(ours: &Ours<'_>, hosts: &[Host]) -> Vec<(String, Key)> {
 }
 
 /// Entries without a Secret give no certificate. Their hosts have HTTPS where a listener of the Gateway has a certificate for
-/// them; all others are told.
+/// them; all others are reported.
 pub(super) fn without_secret(ours: &Ours<'_>, hosts: &[Host], listeners: &[model::Listener]) -> Vec<Fault> {
     let entries = ours.object.spec.as_ref().and_then(|spec| spec.tls.as_deref()).unwrap_or_default();
     let has_https = |host: &str| {
@@ -77,7 +77,7 @@ pub(super) struct Claim<'a> {
     pub(super) secret: Key,
 }
 
-/// Those claims that are for names of the Ingress's own namespace; the others are told. A wildcard that is nobody's rule is
+/// Those claims that are for names of the Ingress's own namespace; the others are reported. A wildcard without a rule is
 /// narrowed to the hosts of the namespace that it covers.
 pub(super) fn own<'a>(
     claims: Vec<Claim<'a>>,
@@ -99,8 +99,8 @@ pub(super) fn own<'a>(
         let namespace = ingress.namespace.as_str();
         let owner = hosts.get(host).or_else(|| hosts.get(&wildcard(host)?));
         let narrowed = below.get(&(namespace, host.clone())).filter(|_| owner.is_none());
-        let stranger = routing.vhosts.get(host).and_then(|vhost| stranger(vhost, namespace));
-        let why = match (owner, stranger) {
+        let foreign = routing.vhosts.get(host).and_then(|vhost| foreign(vhost, namespace));
+        let why = match (owner, foreign) {
             _ if host == ANY_HOST => None,
             (_, Some(route)) => Some(format!("which is that of HTTPRoute {route}")),
             (Some(owner), _) if owner.namespace != namespace => {
@@ -139,7 +139,7 @@ pub(super) fn own<'a>(
 
 /// An HTTPRoute of another namespace that has the host, too. One of the same namespace may stand beside its Ingress: that is
 /// how one is moved to the other.
-fn stranger<'a>(vhost: &'a Vhost, namespace: &str) -> Option<&'a str> {
+fn foreign<'a>(vhost: &'a Vhost, namespace: &str) -> Option<&'a str> {
     let own = |route: &str| route.split_once('/').is_some_and(|(of_route, _)| of_route == namespace);
     vhost.routes.iter().map(|route| route.route_name.as_str()).find(|route| !own(route))
 }

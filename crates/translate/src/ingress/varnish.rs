@@ -36,7 +36,7 @@ impl<'a> Varnishes<'a> {
 
     /// The one that the Ingress's annotation names, else its class's parameters; else the only one of the cluster; else
     /// the only one of its namespace.
-    pub(super) fn of(&self, ours: &Ours<'_>) -> Result<Key, Fault> {
+    pub(super) fn choose(&self, ours: &Ours<'_>) -> Result<Key, Fault> {
         let namespace = &ours.key.namespace;
         let annotations = ours.object.metadata.annotations.as_ref();
         if let Some(text) = annotations.and_then(|all| all.get(VARNISH_SERVICE_ANNOTATION)) {
@@ -118,7 +118,7 @@ fn named(text: &str, own_namespace: &str) -> Result<Key, Fault> {
         return Err(Fault {
             reason: "UnknownVarnishService",
             message: format!(
-                "annotation {VARNISH_SERVICE_ANNOTATION}: `{text}` is no name of a Service: write `name` or \
+                "annotation {VARNISH_SERVICE_ANNOTATION}: `{text}` is not the name of a Service: write `name` or \
                  `namespace/name`"
             ),
         });

@@ -24,7 +24,7 @@ fn a_namespace_takes_no_more_than_its_share_of_listeners() {
         let specs = (0..64).map(|at| listener(&format!("l{at}"), first + at, "HTTP", None));
         (Key::new(namespace, name), specs.collect::<Vec<_>>())
     };
-    // Those of no port, and those that are in conflict, take nobody's place.
+    // Those of no port, and those that are in conflict, take no place.
     let broken =
         (Key::new("a", "broken"), vec![listener("l", 80, "HTTP", None), listener("m", 0, "HTTP", None)]);
     let sets: Vec<_> = (0..5)

@@ -10,7 +10,7 @@ use api::{LimitParameters, ProxyProtocolMode};
 use model::{ClientLimits, ProxyProtocol};
 
 use super::{Layers, network};
-use crate::workload::quantity;
+use crate::parameters::quantity;
 
 /// Why the front does not carry HTTP, and what to do.
 pub(super) const NEEDS_FRONT: &str = "since varnishd owns the plain HTTP ports: set dataPath: Auto and remove userVCLConfigMapRef, logging \
@@ -172,7 +172,7 @@ impl<'a> Reader<'a, '_> {
         seconds
     }
 
-    /// Of UDP sessions, whoever carries HTTP. One that stays for long takes a port from new clients.
+    /// Of UDP sessions, in both arrangements. One that stays for long takes a port from new clients.
     fn udp_time(
         &mut self,
         name: &str,

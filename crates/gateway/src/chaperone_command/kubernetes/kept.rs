@@ -8,8 +8,8 @@ use std::sync::Arc;
 use certificate::Pem;
 use chaperone::{Ghost, LastGood};
 use model::routing::Routing;
+use resolve::TlsGroups;
 use serde::{Deserialize, Serialize};
-use translate::TlsGroups;
 
 /// A configuration on disk: in the pod's memory, and gone with it.
 #[derive(Debug, Serialize, Deserialize)]

@@ -85,7 +85,7 @@ fn what_has_changed_since_a_base_is_told_to_ghost_with_the_same_base() {
         let ghost_base = ghost.base.clone().unwrap();
         let head: Config = serde_json::from_slice(&ghost.bytes).unwrap();
         assert_eq!(head.base.as_deref(), Some(&*ghost_base.name));
-        let (whole, _) = translate::resolve(new, &EndpointIndex::new([&**slice]));
+        let (whole, _) = resolve::resolve(new, &EndpointIndex::new([&**slice]));
         assert_eq!(ghost.config().unwrap(), whole);
         (ghost_base.name, desired.tag, head.vhosts.len())
     };

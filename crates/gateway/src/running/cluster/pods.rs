@@ -6,9 +6,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, Pod as KubernetesPo
 use kube::Api;
 use model::Report;
 use model::names::{GATEWAY_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL};
-use translate::workload;
 
-use super::{Cluster, of};
+use super::{Cluster, text};
 use crate::api_server::{self, is_absent, is_forbidden};
 use crate::running::Pod;
 
@@ -52,7 +51,7 @@ pub(super) async fn of_gateway(
         return Ok(pods.collect());
     };
     let pods = pods.iter().map(|pod| {
-        let name = of(&pod.metadata.name).to_owned();
+        let name = text(&pod.metadata.name).to_owned();
         let (current, refused, since, engine) = told(reports.remove(&name));
         let ready = is_ready(pod);
         Pod { ready, current: current && ready, refused, trouble: trouble(pod), since, engine, name }
@@ -136,7 +135,7 @@ fn container_trouble(container: &ContainerStatus) -> Option<String> {
     }
     if state.running.is_some() && !container.ready && container.restart_count > 0 {
         let ended = ended.unwrap_or_default();
-        return Some(format!("container {name}: started anew {} times{ended}", container.restart_count));
+        return Some(format!("container {name}: restarted {} times{ended}", container.restart_count));
     }
     None
 }

@@ -1,4 +1,4 @@
-//! The numbers of several pods as those of one. Pods come, go and begin anew; the sum only grows, and only by what was counted
+//! The numbers of several pods as those of one. Pods come, go and restart; the sum only grows, and only by what was counted
 //! between two looks at the same pod.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub(super) struct Summed {
 }
 
 impl Summed {
-    /// All pods that were seen. Of one that is new nobody knows in which time it has counted what it has.
+    /// All pods that were seen. Of a new one it is unknown in which time it has counted what it has.
     pub(super) fn take(&mut self, seen: Vec<(String, Stats)>) -> Stats {
         self.sum.in_flight = seen.iter().map(|(_, stats)| stats.in_flight).sum();
         self.sum.per_route = seen.iter().any(|(_, stats)| stats.per_route);
@@ -105,7 +105,7 @@ mod tests {
         };
         assert_eq!(look(vec![pod("a", 1_000, 2), pod("b", 5, 1)]), [(0, 3)]);
         assert_eq!(look(vec![pod("a", 1_010, 4), pod("b", 6, 0)]), [(11, 4)]);
-        // One has begun anew, and one is new.
+        // One has restarted, and one is new.
         assert_eq!(look(vec![pod("a", 3, 1), pod("c", 900, 7)]), [(11, 8)]);
         assert_eq!(look(vec![]), [(11, 0)]);
     }
@@ -123,9 +123,9 @@ mod tests {
         assert_eq!(look(vec![pod("b", 510)]), (20, 1));
         // One comes, and has counted for a while.
         assert_eq!(look(vec![pod("b", 515), pod("c", 70_000)]), (25, 2));
-        // One's varnishd has begun anew.
+        // One's varnishd has restarted.
         assert_eq!(look(vec![pod("b", 3), pod("c", 70_002)]), (30, 2));
-        // Nobody is there for a moment.
+        // No pod is there for a moment.
         assert_eq!(look(vec![]), (30, 0));
         assert_eq!(look(vec![pod("b", 1_000)]), (30, 1));
     }

@@ -14,7 +14,7 @@ use kube::Client;
 use model::stats::Stats;
 
 use super::summed::{Summed, SummedStreams};
-use super::{Cluster, of, pods};
+use super::{Cluster, pods, text};
 use crate::api_server;
 use crate::running::scrape;
 
@@ -87,7 +87,7 @@ impl Cluster {
                 match stats {
                     Ok((stats, of_streams)) => {
                         at = at.min(*when);
-                        let uid = of(&pod.metadata.uid).to_owned();
+                        let uid = text(&pod.metadata.uid).to_owned();
                         streams.push((uid.clone(), of_streams.clone()));
                         seen.push((uid, stats.clone()));
                     }
@@ -105,7 +105,7 @@ impl Cluster {
 
 /// Metrics are where the probe is.
 async fn stats(client: &Client, pod: &Pod) -> Result<(Stats, Vec<Stream>), String> {
-    let (namespace, name) = (of(&pod.metadata.namespace), of(&pod.metadata.name));
+    let (namespace, name) = (text(&pod.metadata.namespace), text(&pod.metadata.name));
     let whose = format!("metrics of pod {namespace}/{name}");
     let port =
         port(pod).ok_or_else(|| format!("{whose}: it has no readiness probe: of which version is it?"))?;
