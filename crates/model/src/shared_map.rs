@@ -304,6 +304,18 @@ pub struct Iter<'m, K, V> {
     left: usize,
 }
 
+impl<K, V> Clone for Position<'_, K, V> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
+impl<K, V> Clone for Iter<'_, K, V> {
+    fn clone(&self) -> Self {
+        Self { at: self.at.clone(), left: self.left }
+    }
+}
+
 impl<'m, K, V> Iterator for Iter<'m, K, V> {
     type Item = (&'m K, &'m V);
 

@@ -256,7 +256,7 @@ impl Plan {
                 Some(_) => "see below",
             },
             routing: plan.routing.clone(),
-            certificates: plan.certificates.clone(),
+            certificates: plan.certificates.as_ref().clone(),
             groups: groups
                 .map(|(host, vhost)| (host.clone(), vhost.routes.iter().map(group).collect()))
                 .collect(),
