@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use model::SharedMap;
 use translate::{GatewayPlan, Key, Snapshot, Translation, translate};
 
 const MANIFESTS: &str = r#"
@@ -100,7 +101,7 @@ fn missing_parameters_leave_the_routing_as_it_was() {
 #[test]
 fn without_former_parameters_nothing_is_to_be_served() {
     let nothing = Translation::default();
-    let then = after(&nothing, |snapshot| snapshot.parameters.clear());
+    let then = after(&nothing, |snapshot| snapshot.parameters = SharedMap::default());
     let plan = plan(&then, "shop", "gw");
     assert!(plan.parameters.is_none() && plan.main_vcl.is_none());
     let accepted = &then.statuses.gateways[&Key::new("shop", "gw")].conditions[0];

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use model::SharedMap;
 use model::names::INFRA_HASH_ANNOTATION;
 use serde::Serialize;
 use translate::{Key, Snapshot, translate};
@@ -91,7 +92,7 @@ fn nothing_that_changes_live_rolls_pods() {
     let first = hash(|_, _| {});
     assert_eq!(first.len(), 64);
     let same = [
-        hash(|snapshot, _| snapshot.http_routes.clear()),
+        hash(|snapshot, _| snapshot.http_routes = SharedMap::default()),
         hash(|snapshot, _| parameters(snapshot).replicas = Some(7)),
         hash(|snapshot, _| parameters(snapshot).service = None),
         hash(|snapshot, _| parameters(snapshot).pod_disruption_budget = None),

@@ -82,7 +82,7 @@ impl Splice<'_> {
         match route.kind {
             RouteKind::HttpRoute => self.routes.http.contains(&key),
             RouteKind::GrpcRoute => self.routes.grpc.contains(&key),
-            RouteKind::Ingress => false,
+            RouteKind::Ingress | RouteKind::TlsRoute | RouteKind::TcpRoute | RouteKind::UdpRoute => false,
         }
     }
 
@@ -90,7 +90,9 @@ impl Splice<'_> {
         let is_grpc = match route.kind {
             RouteKind::HttpRoute => false,
             RouteKind::GrpcRoute => true,
-            RouteKind::Ingress => return None,
+            RouteKind::Ingress | RouteKind::TlsRoute | RouteKind::TcpRoute | RouteKind::UdpRoute => {
+                return None;
+            }
         };
         let name = (is_grpc, route.route_name.as_str());
         if let Some(place) = places.get(&name) {
