@@ -58,7 +58,7 @@ mod tests {
             server::Limits::PROBES,
             |request: server::Incoming| async move {
                 let text = format!("{} {}", request.method(), request.uri().path());
-                let mut response = hyper::Response::new(Full::new(Bytes::from(text)));
+                let mut response = Response::new(Full::new(Bytes::from(text)));
                 *response.status_mut() = StatusCode::ACCEPTED;
                 response
             },

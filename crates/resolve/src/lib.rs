@@ -423,7 +423,7 @@ mod tests {
         .unwrap();
         let name = &routing.external_names.as_ref().unwrap().services["shop/web"];
         let resolved = |addresses: Option<&[std::net::IpAddr]>| {
-            let external = crate::external_slice("shop/web", name, addresses);
+            let external = external_slice("shop/web", name, addresses);
             let index = EndpointIndex::new(&[slice("10.0.0.1", 80)]).replacing([&external]);
             let (config, notices) = resolve(&routing, &index);
             let backends = config.vhosts["*"].routes[0].backend_groups[0].backends.clone();
