@@ -162,7 +162,6 @@ deploy-render: ## Render deploy/ from the chart, and write the chart's README
 lint: ## Formatting, clippy, the chart and what is generated, without a warning
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy -p gateway --no-default-features -- -D warnings
 	scripts/generate prereqs --check
 	scripts/generate docs --check
 	scripts/tool helm lint --strict --quiet charts/varnish-gateway

@@ -310,7 +310,7 @@ fn a_collector_that_cannot_be_used_is_told_and_nothing_else_suffers() {
         (("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), "`grpc` is not supported"),
         (("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such/file"), "/no/such/file"),
         // The system's CAs do not know it.
-        (("OTEL_EXPORTER_OTLP_TIMEOUT", "5000"), "spans are not taken by localhost"),
+        (("OTEL_EXPORTER_OTLP_TIMEOUT", "5000"), "does not accept spans"),
     ] {
         let program = serve_with(&scene, &[endpoint, more]);
         until(part, || {

@@ -68,7 +68,7 @@ impl<T> HostTable<T> {
             match pattern {
                 HostPattern::Any => any = Some(value),
                 HostPattern::Wildcard { parent, one_label: true } => {
-                    one_label.push((parent.as_bytes(), value))
+                    one_label.push((parent.as_bytes(), value));
                 }
                 HostPattern::Wildcard { parent, .. } => wildcard.push((parent.as_bytes(), value)),
                 HostPattern::Exact(name) => exact.push((name.as_bytes(), value)),

@@ -11,7 +11,7 @@ use api::ExternalNames as Mode;
 use k8s_openapi::api::core::v1::Service;
 use model::names::is_udp_socket;
 use model::routing::{Mirror, Route, Routing};
-use model::{ExternalName, ExternalNames, ExternalPort, RouteKind, SharedMap, TlsBackend};
+use model::{ExternalName, ExternalNames, ExternalPort, SharedMap, TlsBackend};
 
 use crate::attach::gateway_of;
 use crate::gateway::Gateway;

@@ -82,10 +82,10 @@ impl Incremental {
     /// The same as [`crate::translate`] of this snapshot.
     pub fn update(&mut self, snapshot: &Snapshot) -> &Outcome {
         let last = match self.last.take() {
-            None => Last::whole(snapshot, Outcome::default()),
+            None => Last::whole(snapshot, &Outcome::default()),
             Some(mut last) => match last.advance(snapshot) {
                 Some(()) => last,
-                None => Last::whole(snapshot, last.outcome),
+                None => Last::whole(snapshot, &last.outcome),
             },
         };
         &self.last.insert(last).outcome
@@ -94,7 +94,7 @@ impl Incremental {
 
 impl Last {
     /// `before`: what may be shared. It need not be right.
-    fn whole(snapshot: &Snapshot, before: Outcome) -> Self {
+    fn whole(snapshot: &Snapshot, before: &Outcome) -> Self {
         let (Translation { gateways, made, statuses, notices }, noted) = translate_noting(snapshot);
         let shared = |(key, plan): (Key, GatewayPlan)| {
             let plan = match before.gateways.get(&key) {

@@ -410,6 +410,11 @@ async fn run(case: Case, front: &Front, origin: &Recorder) -> Result<(), String>
         got?
     };
     drop(stream);
+    if case.may_be_cut {
+        // The origin may accept the connection after the client has its answer: that must not count for the next case.
+        settles(front).await;
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
     let (arrived, cut) = origin.take().await;
     let got = answers(&got, end, |number| is_head && number == 0);
     let mut statuses = case.statuses.clone();
