@@ -63,7 +63,7 @@ pub(crate) struct Feed {
     ghost_config: PathBuf,
     loader: VclLoader,
     good_ghost: Option<Ghost>,
-    /// ghost may have another one: it did not say what became of a reload.
+    /// ghost may have another one: it did not report the result of a reload.
     is_uncertain: bool,
     /// There may be bases that no good configuration names.
     has_other_bases: bool,

@@ -112,7 +112,7 @@ fn prints(hosts: &SharedMap<String, Vhost>, hasher: &RandomState) -> Box<[u64]> 
     hosts.values().map(|host| print(host, hasher)).collect()
 }
 
-/// A hash of what the host says. Without the keys of the hasher, nobody can construct two hosts with the same.
+/// A hash of what the host says. Without the keys of the hasher, no one can construct two hosts with the same hash.
 fn print(host: &Vhost, hasher: &RandomState) -> u64 {
     struct Hashing<H>(H);
     impl<H: std::hash::Hasher> io::Write for Hashing<H> {

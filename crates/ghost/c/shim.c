@@ -544,7 +544,7 @@ void gs_let_go(VRT_CTX);
  * for good stays as it is. Minus zero in keep says that it is stale all the same; to Varnish it is zero.
  *
  * Varnish would drop the stale object at the end of the fetch, so the fetch must let go of it; and then another try must
- * not be a conditional one. 0 where the object has ended meanwhile. Whoever calls this keeps others from ending it.
+ * not be a conditional one. 0 where the object has ended meanwhile. The caller keeps others from ending it.
  */
 int
 gs_rescue(VRT_CTX, double hold)

@@ -353,7 +353,7 @@ pub(crate) fn remembered() -> (usize, usize) {
     (RECENT.len(), KNOWN.len())
 }
 
-/// Held by whoever changes how long an object lives. An object that has ended must not be given time again.
+/// Held while the lifetime of an object is changed. An object that has ended must not be given time again.
 pub(crate) fn lifetime_of(object: usize) -> MutexGuard<'static, ()> {
     static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
     // Objects are some hundred bytes apart.

@@ -1,7 +1,7 @@
 //! An ordered map whose copies share what is the same in them.
 //!
 //! A copy costs a pointer for every 64 entries, a change of a copy the 64 entries around it. [`SharedMap::differences`] skips what two
-//! maps share, so comparing a map with what became of its copy costs what has changed.
+//! maps share, so comparing a map with a changed copy costs what has changed.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;

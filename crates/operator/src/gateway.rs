@@ -145,7 +145,7 @@ impl Prepared {
     }
 }
 
-/// Until there is something to do: new work, at `may_write` at the earliest; somebody's change of our objects, at `may_look` at the
+/// Until there is something to do: new work, at `may_write` at the earliest; a change of our objects by others, at `may_look` at the
 /// earliest; or `again` has passed. Where the writer was idle, that is at once. False: the Gateway is gone.
 async fn wait<T>(
     work: &mut watch::Receiver<T>,

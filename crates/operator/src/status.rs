@@ -51,7 +51,7 @@ const AT_ONCE: usize = 8;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Runtimes {
     of: Arc<Mutex<BTreeMap<Key, Runtime>>>,
-    /// Those that are others since somebody asked.
+    /// Those that have changed since they were last asked for.
     news: Arc<Mutex<BTreeSet<Key>>>,
     changed: Signal,
 }

@@ -29,7 +29,7 @@ impl Slot {
     }
 }
 
-/// Says which slot something has. By a hash with a key of the page: nobody outside can choose names that meet in one slot, and so end the hot
+/// Says which slot something has. By a hash with a key of the page: a client cannot choose names that meet in one slot, and so end the hot
 /// objects of others. Hosts are in lower case and have no port.
 #[derive(Clone, Copy, Default)]
 pub struct Slots {

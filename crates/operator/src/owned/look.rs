@@ -74,7 +74,7 @@ impl Signals {
 
     pub(crate) fn raise(&self, gateways: &BTreeSet<Key>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody listens for one that is gone.
+        // A Gateway that is gone has no writer.
         all.retain(|_, signal| signal.has_subscribers());
         for signal in gateways.iter().filter_map(|gateway| all.get(gateway)) {
             signal.raise();
