@@ -27,6 +27,8 @@ use crate::{Error, Settings};
 
 /// After a sweep that failed.
 const RETRY: Duration = Duration::from_secs(5);
+/// How often everything is translated once more, to see that changes have led to the same.
+const VERIFY: Duration = Duration::from_secs(600);
 
 /// Works until it is dropped.
 pub(crate) async fn run(
@@ -82,6 +84,7 @@ pub(crate) async fn run(
     let _waking = Task(tokio::spawn(wake));
     let mut snapshot = first;
     let mut to_sweep = true;
+    let mut verification = tokio::time::interval_at(tokio::time::Instant::now() + VERIFY, VERIFY);
     loop {
         let mut failed = false;
         if std::mem::take(&mut to_sweep) {
@@ -110,6 +113,10 @@ pub(crate) async fn run(
                 to_sweep = failed || extent == Extent::Everything;
             }
             _ = owned_changed.changed() => to_sweep = true,
+            _ = verification.tick() => {
+                work.verify(&mut changed);
+                to_sweep = failed;
+            }
             () = tokio::time::sleep(RETRY), if failed => to_sweep = true,
             // It ends by a bug alone: whoever restarts us mends more than we could.
             _ = &mut writer.0 => return Err(Error::Name("the writer of statuses has ended".to_owned())),
@@ -155,6 +162,18 @@ struct Reconciler {
 }
 
 impl Reconciler {
+    /// Holds what followed from change after change against a translation of everything. Where they differ, which is a bug, everything is
+    /// translated again.
+    fn verify(&mut self, changed: &mut watch::Receiver<u64>) {
+        if !tokio::task::block_in_place(|| self.translator.verify()) {
+            tracing::error!(
+                event = "translation.differs",
+                "what was translated change by change was not what everything comes to; it is corrected now: please report this"
+            );
+            changed.mark_changed();
+        }
+    }
+
     fn bring(&mut self, snapshot: &mut Snapshot) -> (Arc<Statuses>, Extent) {
         let begun = Instant::now();
         self.remember(snapshot);

@@ -1,7 +1,7 @@
 //! Translation of what has changed.
 //!
 //! Takes one [`Snapshot`] after the other. Guarantees the plans and statuses that [`crate::translate`] has for the newest one; a change of
-//! routes, of Services that lead nowhere special, or of cache policies for routes costs what has changed. Never decides anything itself:
+//! routes, of Ingresses, of Services that lead nowhere special, or of cache policies for routes costs what has changed. Never decides anything itself:
 //! changed routes are translated by the same code, in a snapshot of their own ([`world`]), as they were and as they are, and the
 //! difference is carried over into the plans and statuses of before.
 //!
@@ -9,6 +9,7 @@
 //! [`Last::is_apart`]) and after ([`Last::carry_over`]). Where it is not so, everything is translated again.
 
 mod changes;
+mod ingresses;
 mod splice;
 mod world;
 
@@ -37,6 +38,8 @@ pub(crate) struct Noted {
     pub(crate) budgets: Budgets,
     /// Gateways that serve Ingresses, which share hosts with routes in ways of their own.
     pub(crate) for_ingresses: BTreeSet<Key>,
+    /// Of those: the ones whose Ingresses do not decide about each other.
+    pub(crate) plain_varnishes: BTreeSet<Key>,
 }
 
 /// Plans and statuses for the newest snapshot.
@@ -58,7 +61,7 @@ pub enum Extent {
     /// Nothing that counts has changed.
     #[default]
     Nothing,
-    /// So many routes.
+    /// So many routes and Ingresses.
     Routes(usize),
     Everything,
 }
@@ -89,6 +92,19 @@ impl Incremental {
             },
         };
         &self.last.insert(last).outcome
+    }
+
+    /// Translates everything once more, and says whether the changes have led to the same. Where they have not, the next
+    /// [`Self::update`] has what is right.
+    pub fn verify(&mut self) -> bool {
+        let Some(last) = &self.last else { return true };
+        let whole = Last::whole(&last.snapshot, &last.outcome);
+        let (was, is) = (&last.outcome, &whole.outcome);
+        let same = was.gateways == is.gateways && was.statuses == is.statuses && was.made == is.made;
+        if !same {
+            self.last = None;
+        }
+        same
     }
 }
 
@@ -127,39 +143,59 @@ impl Last {
             true => None,
             false => Some(Tables::new(new)),
         };
-        let old = &self.snapshot;
-        let routes = changes.routes(old, new)?;
-        let after_tables = tables.as_ref().unwrap_or(&self.tables);
-        if !self.tables.is_plain || !after_tables.is_plain {
+        if !self.tables.is_plain || tables.as_ref().is_some_and(|tables| !tables.is_plain) {
             return None;
         }
-        self.is_apart(&routes, old)?;
-        self.is_apart(&routes, new)?;
+        let routes = changes.routes(&self.snapshot, new)?;
+        let ingresses = changes.ingresses(new)?;
+        if routes.len() > 0 || !changes.policies.is_empty() {
+            self.follow_routes(new, &routes, &changes.policies, tables.as_ref())?;
+        }
+        if !ingresses.is_empty() {
+            let before = std::mem::take(&mut self.tables);
+            ingresses::carry_over(self, new, &ingresses, [&before, tables.as_ref().unwrap_or(&before)])?;
+            self.tables = before;
+        }
+        if let Some(tables) = tables {
+            self.tables = tables;
+        }
+        self.snapshot = new.clone();
+        self.outcome.extent = Extent::Routes(routes.len() + ingresses.len());
+        Some(())
+    }
+
+    /// Puts what these routes and cache policies are now in the place of what they were. `tables`: new ones.
+    fn follow_routes(
+        &mut self,
+        new: &Snapshot,
+        routes: &Routes,
+        changed_policies: &BTreeSet<Key>,
+        tables: Option<&Tables>,
+    ) -> Option<()> {
+        let old = &self.snapshot;
+        let after_tables = tables.unwrap_or(&self.tables);
+        self.is_apart(routes, old)?;
+        self.is_apart(routes, new)?;
         // The policies whose statuses speak of the routes.
-        let mut policies = self.tables.policies_of(&routes, old);
-        policies.extend(after_tables.policies_of(&routes, new));
-        policies.extend(changes.policies.iter().cloned());
+        let mut policies = self.tables.policies_of(routes, old);
+        policies.extend(after_tables.policies_of(routes, new));
+        policies.extend(changed_policies.iter().cloned());
 
         let worlds = [
-            world::of(old, &routes, &BTreeSet::new(), &self.tables),
-            world::of(new, &routes, &policies, after_tables),
+            world::of(old, routes, &BTreeSet::new(), &self.tables),
+            world::of(new, routes, &policies, after_tables),
         ];
         let [before, after] = [translate_noting(&worlds[0]), translate_noting(&worlds[1])];
         is_same_for_backends(&worlds, [&before.0, &after.0])?;
-        let around = world::around(new, &routes, &policies, &self.outcome.made)?;
-        let statuses = match around == routes {
+        let around = world::around(new, routes, &policies, &self.outcome.made)?;
+        let statuses = match around == *routes {
             true => after.0.statuses.cache_policies.clone(),
             false => {
                 translate_noting(&world::of(new, &around, &policies, after_tables)).0.statuses.cache_policies
             }
         };
-        self.carry_over(new, &routes, (before, after))?;
+        self.carry_over(new, routes, (before, after))?;
         splice::statuses(&mut self.outcome.statuses.cache_policies, &policies, &statuses);
-        self.snapshot = new.clone();
-        if let Some(tables) = tables {
-            self.tables = tables;
-        }
-        self.outcome.extent = Extent::Routes(routes.len());
         Some(())
     }
 

@@ -14,7 +14,7 @@ mod rules;
 mod tls;
 mod varnish;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use api::IngressMerge;
 use k8s_openapi::api::networking::v1::Ingress;
@@ -38,12 +38,13 @@ use crate::refused;
 use crate::snapshot::{Key, Snapshot};
 use crate::status::{ACCEPTED, Condition, GatewayClassStatus, IngressStatus, RESOLVED_REFS};
 
-/// Adds all Ingresses to the Varnishes that serve them, and returns their statuses.
+/// Adds all Ingresses to the Varnishes that serve them. Returns their statuses, and the Varnishes whose Ingresses do not decide about each
+/// other.
 pub(crate) fn translate(
     snapshot: &Snapshot,
     made: &Made,
     gateways: &mut BTreeMap<&Key, Gateway<'_>>,
-) -> SharedMap<Key, IngressStatus> {
+) -> (SharedMap<Key, IngressStatus>, BTreeSet<Key>) {
     let ours = class::ours(snapshot);
     let varnishes = Varnishes::new(gateways, made, snapshot);
     let mut merged: BTreeMap<Key, Merged<'_>> = BTreeMap::new();
@@ -79,8 +80,12 @@ pub(crate) fn translate(
         };
         statuses.insert(one.key.clone(), status);
     }
+    let mut plain = BTreeSet::new();
     for (varnish, merged) in merged {
         let Some(gateway) = gateways.get_mut(&varnish) else { continue };
+        if merged.is_plain(gateway) {
+            plain.insert(varnish);
+        }
         let closed = merged.closed_hosts(gateway);
         let faults = merged.write(gateway);
         for (key, hosts) in closed {
@@ -106,7 +111,7 @@ pub(crate) fn translate(
             gateway.routing.default = Some(Route { kind: RouteKind::Ingress, ..Route::default() });
         }
     }
-    statuses
+    (statuses, plain)
 }
 
 /// Of IngressClasses with parameters: whether they have a Varnish.
@@ -184,9 +189,9 @@ impl<'a> Merged<'a> {
     ) -> Result<(), Fault> {
         let options = gateway.ingress_options();
         let routing = &gateway.routing;
-        let wide = routing.listeners.iter().all(|listener| listener.hostname.is_none());
+        let wide = is_wide(gateway);
         // A host of one Ingress only may have the routes of another host of it.
-        let alone = options.merge == IngressMerge::DistinctHosts && wide;
+        let alone = has_hosts_alone(gateway);
         let shares = |host: &str| alone && host != ANY_HOST && !routing.vhosts.contains_key(host);
         let mut rules = rules::read(ours, options, snapshot, shares, patterns)?;
         let names = tls::names(ours, &rules.hosts);
@@ -226,6 +231,19 @@ impl<'a> Merged<'a> {
         self.tls.extend(claims);
         self.taken.push((ours.key, rules));
         Ok(())
+    }
+
+    /// Do its Ingresses not decide about each other? One comes or goes, and the others are as they were, if it has hosts and certificates
+    /// of its own.
+    fn is_plain(&self, gateway: &Gateway<'_>) -> bool {
+        let is_owners = |claim: &Claim<'_>| self.hosts.get(&claim.host) == Some(&claim.ingress);
+        // One without entries has an owner, and is not in the routing.
+        let mut hosts = self.taken.iter().flat_map(|(_, rules)| &rules.hosts);
+        let is_routed = |host: &rules::Host| host.is_copy || !host.entries.is_empty();
+        self.closed.is_empty()
+            && has_hosts_alone(gateway)
+            && self.tls.iter().all(is_owners)
+            && hosts.all(is_routed)
     }
 
     fn free(&self, key: &Key, host: &str, options: &Options) -> Result<(), Fault> {
@@ -289,8 +307,7 @@ impl<'a> Merged<'a> {
         }
         let default = self.taken.iter().find_map(|(_, rules)| rules.default.clone());
         // As when it was taken in.
-        let alone = gateway.ingress_options().merge == IngressMerge::DistinctHosts
-            && gateway.routing.listeners.iter().all(|listener| listener.hostname.is_none());
+        let alone = has_hosts_alone(gateway);
         let routing = &mut gateway.routing;
         for (_, rules) in &mut self.taken {
             if alone {
@@ -320,6 +337,16 @@ impl<'a> Merged<'a> {
         routing.default = default;
         faults
     }
+}
+
+/// Do all its listeners take all hosts?
+fn is_wide(gateway: &Gateway<'_>) -> bool {
+    gateway.routing.listeners.iter().all(|listener| listener.hostname.is_none())
+}
+
+/// Does a host belong to one Ingress alone, by all listeners?
+fn has_hosts_alone(gateway: &Gateway<'_>) -> bool {
+    gateway.ingress_options().merge == IngressMerge::DistinctHosts && is_wide(gateway)
 }
 
 /// Where several may have one host: paths that an older one has for another backend.

@@ -133,7 +133,7 @@ pub(crate) fn translate_noting(snapshot: &Snapshot) -> (Translation, incremental
     let tls_routes = tls_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
     let streams = stream_route::translate(snapshot, &grants, &backend_tls, &mut gateways, &mut notices);
     let stream_route::Statuses { tcp: tcp_routes, udp: udp_routes } = streams;
-    let mut ingresses = ingress::translate(snapshot, &made, &mut gateways);
+    let (mut ingresses, plain_varnishes) = ingress::translate(snapshot, &made, &mut gateways);
     let budgets =
         patterns::enforce(snapshot, &mut gateways, &mut http_routes, &mut grpc_routes, &mut ingresses);
     let mut routes =
@@ -159,7 +159,7 @@ pub(crate) fn translate_noting(snapshot: &Snapshot) -> (Translation, incremental
     snapshot.checked.tidy();
     let for_ingresses = gateways.iter().filter(|(_, gateway)| gateway.is_varnish_service());
     let for_ingresses = for_ingresses.map(|(key, _)| (*key).clone()).collect();
-    let noted = incremental::Noted { patterns, irregular, budgets, for_ingresses };
+    let noted = incremental::Noted { patterns, irregular, budgets, for_ingresses, plain_varnishes };
     let gateways = gateways.into_iter().map(|(key, gateway)| (key.clone(), gateway.into_plan())).collect();
     (Translation { gateways, made: made.gateways, statuses, notices: notice::each_once(&notices) }, noted)
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use model::names::VARNISH_SERVICE_LABEL;
+use model::names::{VARNISH_SERVICE_ANNOTATION, VARNISH_SERVICE_LABEL};
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -127,8 +127,46 @@ enum Change {
     BackendTls(u8),
     Set(bool),
     Gateway(u8, u8),
-    Ingress(u8),
+    Ingress(u8, Option<Ingress>),
     Grant(bool),
+}
+
+/// What an Ingress may be.
+#[derive(Debug, Clone)]
+struct Ingress {
+    age: u8,
+    hosts: Vec<u8>,
+    backend: u8,
+    special: u8,
+}
+
+impl Ingress {
+    fn value(&self, name: &str) -> Value {
+        let backend = json!({"service": {"name": format!("s{}", self.backend), "port": {"number": 80}}});
+        let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
+        let host = |number: &u8| HOSTS.get(usize::from(*number)).copied();
+        let rule = |number: &u8| json!({"host": host(number), "http": {"paths": [path]}});
+        let rules: Vec<Value> = self.hosts.iter().map(rule).collect();
+        let mut spec = json!({"ingressClassName": "varnish", "rules": rules});
+        let mut metadata = metadata("a", name, self.age);
+        match self.special {
+            0 => {
+                spec["tls"] = json!([{"secretName": "none", "hosts": self.hosts.iter().filter_map(host).collect::<Vec<_>>()}])
+            }
+            1 => spec["tls"] = json!([{"secretName": "none", "hosts": [HOSTS[2], HOSTS[1]]}]),
+            2 => spec["defaultBackend"] = backend,
+            3 => spec["rules"][0]["http"] = Value::Null,
+            4 => metadata["annotations"] = json!({VARNISH_SERVICE_ANNOTATION: "nobody"}),
+            5 => spec["ingressClassName"] = json!("other"),
+            6 => {
+                spec["rules"][0]["http"]["paths"] = json!([path, {"path": "/", "pathType": "Prefix",
+                "backend": {"service": {"name": "s4", "port": {"number": 80}}}}])
+            }
+            7 => spec["rules"][0]["http"]["paths"][0]["path"] = json!("no-slash"),
+            _ => {}
+        }
+        json!({"metadata": metadata, "spec": spec})
+    }
 }
 
 fn gateway(number: u8, kind: u8) -> Option<Value> {
@@ -157,6 +195,8 @@ fn policy(name: &str, kind: u8) -> Option<Value> {
         3 => target("HTTPRoute", "r1", Some("named")),
         4 => target("Gateway", "one", None),
         5 => target("GRPCRoute", "g0", None),
+        8 => json!({"group": "networking.k8s.io", "kind": "Ingress", "name": "i0"}),
+        9 => target("Gateway", "ingress", None),
         _ => target("HTTPRoute", "r2", None),
     };
     let mut spec = json!({"targetRef": target, "defaultTTL": "1m"});
@@ -226,14 +266,9 @@ fn carry_out(change: &Change, snapshot: &mut Snapshot) {
             let name = ["one", "two", "ingress"][usize::from(*number)];
             put!(snapshot.gateways, name, gateway(*number, *kind));
         }
-        Change::Ingress(kind) => {
-            let backend = json!({"service": {"name": "s0", "port": {"number": 80}}});
-            let rule = json!({"host": HOSTS[usize::from(*kind % 3)],
-                "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}});
-            let ingress = (*kind > 0).then(|| {
-                json!({"metadata": metadata("a", "i0", 0), "spec": {"ingressClassName": "varnish", "rules": [rule]}})
-            });
-            put!(snapshot.ingresses, "i0", ingress);
+        Change::Ingress(number, ingress) => {
+            let name = format!("i{number}");
+            put!(snapshot.ingresses, name.as_str(), ingress.as_ref().map(|ingress| ingress.value(&name)));
         }
         Change::Grant(there) => {
             let key = Key::new("b", "grant");
@@ -306,17 +341,42 @@ fn route() -> impl Strategy<Value = Route> {
     })
 }
 
+fn ingress() -> impl Strategy<Value = Ingress> {
+    let hosts = prop::collection::vec(0_u8..6, 1..4);
+    let special = prop_oneof![6 => Just(9_u8), 3 => 0_u8..8];
+    (0_u8..5, hosts, 0_u8..5, special).prop_map(|(age, hosts, backend, special)| Ingress {
+        age,
+        hosts,
+        backend,
+        special,
+    })
+}
+
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         40 => (0_u8..6, prop::option::weighted(0.8, route())).prop_map(|(at, route)| Change::Http(at, route)),
         6 => (0_u8..2, prop::option::weighted(0.5, route())).prop_map(|(at, route)| Change::Grpc(at, route)),
         8 => (0_u8..5, 0_u8..6).prop_map(|(at, kind)| Change::Service(at, kind)),
-        8 => (0_u8..3, 0_u8..8).prop_map(|(at, kind)| Change::Policy(at, kind)),
+        8 => (0_u8..3, 0_u8..10).prop_map(|(at, kind)| Change::Policy(at, kind)),
         2 => (0_u8..3).prop_map(Change::BackendTls),
         2 => any::<bool>().prop_map(Change::Set),
         2 => (0_u8..3, 0_u8..3).prop_map(|(at, kind)| Change::Gateway(at, kind)),
-        2 => (0_u8..4).prop_map(Change::Ingress),
+        12 => (0_u8..5, prop::option::weighted(0.8, ingress()))
+            .prop_map(|(at, ingress)| Change::Ingress(at, ingress)),
         1 => any::<bool>().prop_map(Change::Grant),
+    ]
+}
+
+/// Mostly Ingresses, with what they meet.
+fn change_of_ingresses() -> impl Strategy<Value = Change> {
+    let beside = || route().prop_map(|route| Route { parents: vec![4], ..route });
+    prop_oneof![
+        20 => (0_u8..5, prop::option::weighted(0.8, ingress()))
+            .prop_map(|(at, ingress)| Change::Ingress(at, ingress)),
+        3 => (0_u8..5, 0_u8..6).prop_map(|(at, kind)| Change::Service(at, kind)),
+        2 => (0_u8..3, prop_oneof![Just(0_u8), 8_u8..10]).prop_map(|(at, kind)| Change::Policy(at, kind)),
+        2 => (0_u8..2, prop::option::weighted(0.5, beside())).prop_map(|(at, route)| Change::Http(at, route)),
+        1 => (0_u8..2).prop_map(|kind| Change::Gateway(2, kind)),
     ]
 }
 
@@ -327,15 +387,27 @@ proptest! {
     fn what_has_changed_gives_what_everything_gives(
         batches in prop::collection::vec(prop::collection::vec(change(), 1..3), 1..30)
     ) {
-        let mut snapshot = first_snapshot();
-        let mut incremental = Incremental::default();
-        for batch in &batches {
-            for change in batch {
-                carry_out(change, &mut snapshot);
-            }
-            check(&mut incremental, &snapshot);
-        }
+        follow(&batches);
     }
+
+    #[test]
+    fn changed_ingresses_give_what_all_ingresses_give(
+        batches in prop::collection::vec(prop::collection::vec(change_of_ingresses(), 1..3), 1..30)
+    ) {
+        follow(&batches);
+    }
+}
+
+fn follow(batches: &[Vec<Change>]) {
+    let mut snapshot = first_snapshot();
+    let mut incremental = Incremental::default();
+    for batch in batches {
+        for change in batch {
+            carry_out(change, &mut snapshot);
+        }
+        check(&mut incremental, &snapshot);
+    }
+    assert!(incremental.verify());
 }
 
 fn plain(hosts: &[u8], backend: u8) -> Route {
@@ -377,6 +449,40 @@ fn routes_services_and_policies_of_routes_are_translated_alone() {
     then(Change::Http(2, Some(plain(&[2], 3))), Extent::Everything);
     then(Change::Http(2, Some(Route { rules: vec![(2, 3, 9)], ..plain(&[2], 3) })), one);
     then(Change::Gateway(0, 1), Extent::Everything);
+}
+
+#[test]
+fn ingresses_with_hosts_of_their_own_are_translated_alone() {
+    let mut snapshot = first_snapshot();
+    let mut incremental = Incremental::default();
+    let plain = |hosts: &[u8], backend: u8| Ingress { age: 1, hosts: hosts.to_vec(), backend, special: 9 };
+    carry_out(&Change::Ingress(0, Some(plain(&[0], 0))), &mut snapshot);
+    assert_eq!(check(&mut incremental, &snapshot), Extent::Everything);
+    let mut then = |changes: &[Change], extent: Extent| {
+        for change in changes {
+            carry_out(change, &mut snapshot);
+        }
+        assert_eq!(check(&mut incremental, &snapshot), extent, "{changes:?}");
+    };
+    let one = Extent::Routes(1);
+    then(&[Change::Ingress(1, Some(plain(&[1, 2], 1)))], one);
+    then(&[Change::Ingress(1, Some(plain(&[2, 3], 0)))], one);
+    // With its Service, and with a route of another Gateway.
+    then(&[Change::Service(4, 0)], Extent::Routes(0));
+    let new = [Change::Service(4, 1), Change::Ingress(2, Some(plain(&[1], 4)))];
+    then(&new, one);
+    then(&[Change::Service(4, 4)], one);
+    let route = Route { age: 1, parents: vec![0], hosts: vec![3], rules: vec![(1, 0, 9)] };
+    then(&[Change::Http(0, Some(route)), Change::Ingress(2, None)], Extent::Routes(2));
+    then(&[Change::Policy(0, 9)], Extent::Everything);
+    then(&[Change::Ingress(2, Some(plain(&[1], 1)))], one);
+    // In conflict with another, which has the host as soon as that one goes.
+    then(&[Change::Ingress(3, Some(plain(&[2], 1)))], Extent::Everything);
+    then(&[Change::Ingress(1, None)], Extent::Everything);
+    then(&[Change::Ingress(1, Some(plain(&[4], 1)))], one);
+    // The last.
+    then(&[Change::Ingress(0, None), Change::Ingress(2, None), Change::Ingress(3, None)], Extent::Routes(3));
+    then(&[Change::Ingress(1, None)], Extent::Everything);
 }
 
 #[test]

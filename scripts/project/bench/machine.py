@@ -1,6 +1,6 @@
 """Measures the gateway on this machine and writes docs/results. Loopback only; ends every process it started.
 
-    scripts/bench                       everything, about 25 minutes on an idle machine
+    scripts/bench                       everything, about 40 minutes on an idle machine
     scripts/bench uncached-32 hits      some scenarios; `hits` means all whose names begin with `hits-`
     scripts/bench --list                names and goals
     scripts/bench --quick               a short run, to see that the benchmark works
@@ -23,13 +23,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..cluster import REPOSITORY
-from ..measuring import idle, load, machine, memory, peers, processes, reloads, report, rounds, router_alone, scenarios, servers, summary
+from ..measuring import idle, load, machine, memory, million, peers, processes, reloads, report, rounds, router_alone, scenarios, servers, summary
 
 # Parts that are not measured in rounds.
 PARTS = {
     "idle": ("Memory for an idle connection", idle.idle),
     "reload": ("Reloads, alone and under load", reloads.reload),
     "memory": ("Memory with 10,000 routes, and after reloads", memory.memory),
+    "hot-million": (million.SCENARIO.title, million.million),
     "router": ("The router alone", router_alone.router),
 }
 NAMES = [scenario.name for scenario in scenarios.SCENARIOS] + list(PARTS)

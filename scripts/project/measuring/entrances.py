@@ -35,6 +35,7 @@ HITS = Request("hits", _CACHED)
 HITS_16K = Request("hits", f"{manifests.path(manifests.CACHED)}/16k", length=16384)
 # The script of the load appends the number of an object.
 HITS_VARIED = Request("hits", f"{manifests.path(manifests.CACHED)}/varied/", ("Accept-Encoding: gzip",))
+HITS_NUMBERED = Request("hits", f"{manifests.path(manifests.CACHED)}/numbered/")
 HITS_TLS = Request("hits-tls", _CACHED)
 HITS_KEYED = Request("hits", _KEYED, ("Accept-Language: de", "X-Device: phone"))
 # Bodies of any size, and WebSockets.

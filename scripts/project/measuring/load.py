@@ -24,10 +24,10 @@ def run(generator, server, request, seconds, origins=()):
     """One run, with the CPU time that the server took for it, and that others took from it."""
     begun, before = time.monotonic(), _used(server, origins)
     command = generator.command(server, request, seconds)
-    process = processes.start(command, [processes.cores()[1]], subprocess.STDOUT, stdout=subprocess.PIPE)
-    with _Memory(server) as memory:
+    with server.meanwhile() as meanwhile, _Memory(server) as memory:
+        process = processes.start(command, [processes.cores()[1]], subprocess.STDOUT, stdout=subprocess.PIPE)
         text = process.communicate(timeout=seconds + 120)[0].decode()
-    processes.end(process)
+        processes.end(process)
     took = time.monotonic() - begun
     if process.returncode != 0:
         raise RuntimeError(f"{server.name}: {' '.join(map(str, command))} said:\n{text[-1000:]}")
@@ -45,6 +45,7 @@ def run(generator, server, request, seconds, origins=()):
         "stolen": round(max(used["stolen"], 0) / took, 3),
         "rss_before_mib": round(memory.before, 1),
         "rss_most_mib": round(memory.most, 1),
+        **meanwhile,
     }
 
 

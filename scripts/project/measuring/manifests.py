@@ -30,6 +30,11 @@ ONE_MIRROR = f"""
         - type: RequestMirror
           requestMirror: {{backendRef: {{name: service-{MEASURED[0]}-{CACHED}, port: 80}}}}"""
 
+# A million objects of 1 KiB, of which the front's memory holds less than a twentieth.
+LARGE_STORAGE = "\n  storage: [{name: main, type: malloc, size: 5Gi}]"
+FEW_HOT = f"{LARGE_STORAGE}\n  hotObjects: {{bytes: 52428800}}"
+NONE_HOT = f"{LARGE_STORAGE}\n  hotObjects: {{enabled: false}}"
+
 CACHING = """\
 sub vcl_recv {
   unset req.http.X-Ghost-Pass;
@@ -67,8 +72,9 @@ def place(file, text):
     os.rename(beside, file)
 
 
-def gateway(port, vcl=None, data_path="Varnish", tls=None, stream=None):
-    reference = f"dataPath: {data_path}"
+def gateway(port, vcl=None, data_path="Varnish", tls=None, stream=None, parameters=""):
+    """`parameters` are further lines of the GatewayClassParameters."""
+    reference = f"dataPath: {data_path}{parameters}"
     if vcl:
         reference += "\n  userVCLConfigMapRef: {name: bench-vcl}"
     config_map, https = "", ""
@@ -175,7 +181,7 @@ def write(directory, gateway_port, origin_port, vcl=None, data_path="Varnish"):
     place(directory / "endpoints.yaml", endpoints(origin_port))
 
 
-def write_measured(directory, ports, origins, data_path, pems, filters=""):
+def write_measured(directory, ports, origins, data_path, pems, filters="", parameters=""):
     """All that is measured at once: plain and TLS, uncached and cached routes, and one of the origin of WebSockets and large bodies."""
     directory.mkdir(mode=0o755)
     certificate, key = (_indented(pem.read_text()) for pem in pems)
@@ -188,7 +194,7 @@ stringData:
   tls.crt: |
 {certificate}  tls.key: |
 {key}"""
-    place(directory / "gateway.yaml", gateway(ports[0], None, data_path, *ports[1:]))
+    place(directory / "gateway.yaml", gateway(ports[0], None, data_path, *ports[1:], parameters))
     place(directory / "routes.yaml", routes(measured=filters))
     place(directory / "services.yaml", services(*origins[:2]))
     place(directory / "endpoints.yaml", endpoints(origins[0], echo=origins[1]))

@@ -61,7 +61,7 @@ def scenario(part):
 
 RUN_KEYS = (
     "round", "server", "counts", "disturbed", "per_second", "count", "failed", "p50_ms", "p99_ms", "mean_ms", "sent_late_p99_ms", "cpu_us",
-    "server_core_busy", "server_core_others", "load_core_busy", "load_core_others", "stolen", "rss_before_mib", "rss_most_mib", "origin_requests",
+    "server_core_busy", "server_core_others", "load_core_busy", "load_core_others", "stolen", "rss_before_mib", "rss_most_mib", "origin_requests", "purges_per_second", "purges_failed",
 )  # fmt: skip
 
 

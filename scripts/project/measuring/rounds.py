@@ -12,12 +12,12 @@ def measure(directory, plan, scenarios):
         # One start of varnishd differs from the next by several per cent for as long as it runs: every round has new ones.
         place = directory / f"round-{number}"
         place.mkdir(mode=0o755)
-        origins, servers = _start(place, scenarios)
+        origins, servers = start(place, scenarios)
         for scenario in scenarios:
             if scenario.name in broken:
                 continue
             try:
-                runs[scenario.name] += _take_turns(scenario, servers, origins, number, plan)
+                runs[scenario.name] += take_turns(scenario, servers, origins, number, plan)
             except (RuntimeError, OSError) as error:
                 # The other scenarios are worth knowing, and one that cannot be measured is a result, too.
                 broken[scenario.name] = str(error)
@@ -27,7 +27,7 @@ def measure(directory, plan, scenarios):
     return runs, broken
 
 
-def _start(place, scenarios):
+def start(place, scenarios):
     kinds = list(dict.fromkeys(kind for scenario in scenarios for kind in scenario.servers))
     ports = processes.free_ports(len(kinds) + 3)
     origins = [Origin(place, ports[0]).ready()]
@@ -45,7 +45,7 @@ def _start(place, scenarios):
     return origins, servers
 
 
-def _take_turns(scenario, servers, origins, number, plan):
+def take_turns(scenario, servers, origins, number, plan):
     # No server is always the first, or always after the same one.
     turn = number % len(scenario.servers)
     taking_part = [servers[kind] for kind in scenario.servers[turn:] + scenario.servers[:turn]]
@@ -57,7 +57,7 @@ def _take_turns(scenario, servers, origins, number, plan):
     runs = []
     for server in taking_part:
         if scenario.warm_up:
-            load.run(generator, server, scenario.request, plan.warm_up)
+            load.run(generator, server, scenario.request, plan.warm_up * scenario.warm_up)
         runs += _undisturbed(generator, server, scenario, origins, number + 1, plan)
     return runs
 

@@ -8,7 +8,7 @@ from . import load
 from .entrances import Request
 from .goals import Cpu, Flat, Latency, Ratio
 from .peers import Bare, Envoy, Haproxy, Nginx, NginxOnTwo, NginxStream
-from .servers import Front, FrontOnTwo, FrontWithFilters, FrontWithMirror, Gateway
+from .servers import Front, FrontOnTwo, FrontWithFilters, FrontWithMirror, FrontWithPurges, Gateway
 
 
 @dataclass
@@ -22,7 +22,8 @@ class Scenario:
     goals: list
     # Whether the origin must be asked for every request (True), for none (False), or is another one (None).
     asks_origin: bool | None = True
-    warm_up: bool = True
+    # So many times as long as the plan says.
+    warm_up: int = 1
     # Of what the slowest server can do, as a fixed rate.
     share: float = 0
     # Servers with two threads run on the load's core, too.
@@ -105,7 +106,8 @@ SCENARIOS = [
     ),
     Scenario(
         "hot-zipf", "Hot objects: 10,000 by Zipf's law (0.9), 1 KiB, Vary: Accept-Encoding, 32 connections", entrances.HITS_VARIED,
-        lambda plan: load.Wrk(32, "zipf.lua"), [Front, Nginx], [Ratio(Front, Nginx, 1.3)], asks_origin=None,
+        lambda plan: load.Wrk(32, "zipf.lua"), [Front, Nginx], [Ratio(Front, Nginx, 1.3)], asks_origin=None, warm_up=12,
+        note="Before each run the same load goes on for twelve seconds, so that caches have the objects.",
     ),
     Scenario(
         "hot-16k", "Hot objects: one, 16 KiB, 32 connections", entrances.HITS_16K, wrk(32),
@@ -120,6 +122,11 @@ SCENARIOS = [
         lambda plan: load.H2load(8, 16), [Front, Nginx], [Ratio(Front, Nginx, 1.2)], asks_origin=False,
     ),
     Scenario(
+        "hot-purges", "Hot objects: one, 1 KiB, 32 connections, while others are purged", entrances.HITS, wrk(32),
+        [Front, FrontWithPurges], [Ratio(FrontWithPurges, Front, 0.8)], asks_origin=False,
+        note="Each purge is an order of its own to `serve`, for a path that nobody asks for. The CPU time of purges is part of the requests' here.",
+    ),
+    Scenario(
         "hits-key", "Cache hits with a key of parameters and headers, 32 connections", entrances.HITS_KEYED, wrk(32),
         [Front, Gateway, Bare], [Ratio(Gateway, Bare, 0.85)], asks_origin=False,
         note="The policy excludes a query parameter from the key and adds two headers; requests have three parameters and both headers. Bare varnishd gets the same requests.",
@@ -131,21 +138,21 @@ SCENARIOS = [
     ),
     Scenario(
         "download", "A large body down one connection", entrances.ECHO, transfer("download"),
-        [Front, Nginx], [Ratio(Front, Nginx, 0.9), Flat(Front)], asks_origin=None, warm_up=False,
+        [Front, Nginx], [Ratio(Front, Nginx, 0.9), Flat(Front)], asks_origin=None, warm_up=0,
     ),
     Scenario(
         "upload", "A large body up one connection", entrances.ECHO, transfer("upload"),
-        [Front, Nginx], [Ratio(Front, Nginx, 0.9), Flat(Front)], asks_origin=None, warm_up=False,
+        [Front, Nginx], [Ratio(Front, Nginx, 0.9), Flat(Front)], asks_origin=None, warm_up=0,
         note="nginx does not buffer requests (`proxy_request_buffering off`).",
     ),
     Scenario(
         "tcp-download", "A TCPRoute: bytes from the backend, one connection", entrances.TCP, transfer("download"),
-        [Front, Haproxy], [Ratio(Front, Haproxy, 0.95), Flat(Front)], asks_origin=None, warm_up=False,
+        [Front, Haproxy], [Ratio(Front, Haproxy, 0.95), Flat(Front)], asks_origin=None, warm_up=0,
         note="HAProxy in `mode tcp`: no proxy reads the bytes.",
     ),
     Scenario(
         "tcp-upload", "A TCPRoute: bytes to the backend, one connection", entrances.TCP, transfer("upload"),
-        [Front, Haproxy], [Ratio(Front, Haproxy, 0.95), Flat(Front)], asks_origin=None, warm_up=False,
+        [Front, Haproxy], [Ratio(Front, Haproxy, 0.95), Flat(Front)], asks_origin=None, warm_up=0,
     ),
     Scenario(
         "udp-echo", "A UDPRoute: datagrams to an echo server and back, 32 sockets", entrances.UDP,

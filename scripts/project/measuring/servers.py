@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 
@@ -62,6 +63,11 @@ class Server:
             answer = _get(connection, request.path, headers)
             if answer.status != 200 or answer.body.decode() != "x" * request.length:
                 raise RuntimeError(f"{self.name} answers {request.path} with {answer.status}, {len(answer.body)} bytes")
+
+    @contextmanager
+    def meanwhile(self):
+        """What else happens while it is measured; what is found out about that is part of the result."""
+        yield {}
 
     def said(self):
         return Path(self.log.name).read_text(errors="replace")
@@ -146,6 +152,8 @@ class Gateway(Server):
     threads = 1
     # Of the measured uncached route.
     filters = ""
+    # Further lines of its GatewayClassParameters.
+    parameters = ""
 
     def __init__(self, directory, port, origin, echo=None, grpc=None, vcl=None):
         self.manifests = directory / "manifests"
@@ -155,7 +163,7 @@ class Gateway(Server):
             # TCP and UDP may have the same port.
             self.ports = {"tls": tls, "hits-tls": tls, "tcp": stream, "udp": stream}
             origins = (origin, echo, grpc or echo)
-            manifests.write_measured(self.manifests, (port, tls, stream), origins, self.data_path, certificate(directory)[:2], self.filters)
+            manifests.write_measured(self.manifests, (port, tls, stream), origins, self.data_path, certificate(directory)[:2], self.filters, self.parameters)
         else:
             manifests.write(self.manifests, port, origin, vcl, self.data_path)
         command = [self.program, "--log", "json", "serve", "-f", self.manifests]
@@ -195,6 +203,44 @@ class FrontWithFilters(Front):
 class FrontWithMirror(Front):
     name = "gateway, dataPath Auto, one mirror"
     filters = manifests.ONE_MIRROR
+
+
+class FrontWithPurges(Front):
+    name = "gateway, dataPath Auto, 1,000 purges a second"
+    WANTED = 1_000
+
+    @contextmanager
+    def meanwhile(self):
+        socket_of_serve = self.directory / "state" / "control" / "serve.sock"
+        command = [sys.executable, HERE / "purges.py", socket_of_serve, self.WANTED, manifests.host()]
+        purges = processes.start(command, [processes.cores()[1]], self.log, stdout=subprocess.PIPE)
+        found = {}
+        try:
+            yield found
+        finally:
+            purges.terminate()
+            text = purges.communicate(timeout=30)[0]
+            processes.end(purges)
+        found.update(json.loads(text))
+
+
+class FrontOfAMillion(Front):
+    """Its cache has a million objects before it is measured."""
+
+    name = "gateway, dataPath Auto, a million objects"
+    parameters = manifests.FEW_HOT
+
+    def ready(self):
+        super().ready()
+        url = f"http://127.0.0.1:{self.port}{manifests.path(manifests.CACHED)}/numbered/"
+        command = ["wrk", "-t1", "-c32", "-d900s", "-s", HERE / "fill.lua", "-H", f"Host: {manifests.host()}", url]
+        subprocess.run([str(word) for word in command], check=True, stdout=self.log)
+        return self
+
+
+class FrontOfAMillionWithoutHot(FrontOfAMillion):
+    name = "gateway, dataPath Auto, a million objects, none hot"
+    parameters = manifests.NONE_HOT
 
 
 class FrontOnTwo(Front):

@@ -32,7 +32,7 @@ const HITS_WHEN_FULL: u8 = 3;
 /// Keys are asked for once in this time, by one request.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSES: usize = 4096;
-/// Counts of keys are halved after so many hits for each object that is stored.
+/// Counts of keys are halved after so many hits for each object that there is room for.
 const PERIOD: usize = 8;
 /// A shorter life is not worth a place.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -156,7 +156,9 @@ impl Hot {
 
     /// varnishd has answered a request for this key out of its cache.
     pub(crate) fn was_hit(&self, hash: u64) {
-        self.sketch.add(hash, PERIOD * self.store.entries().max(1024));
+        // While there is room, whoever comes twice in a long time may have it.
+        let objects = if self.store.is_full() { self.store.entries() } else { self.store.places() };
+        self.sketch.add(hash, PERIOD * objects.max(1024));
     }
 
     /// varnishd has another response for this key now: the one that is stored here must not follow it.

@@ -11,6 +11,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::h1::Wire;
 
+/// A head and a body of no more bytes than this are copied together: the kernel takes one part more quickly than two.
+const TOGETHER: usize = 2048;
+
+/// All parts as one; `None` where that is not worth a copy.
+fn join<'b>(parts: &[IoSlice<'_>], to: &'b mut [u8; TOGETHER]) -> Option<&'b [u8]> {
+    if parts.len() < 2 {
+        return None;
+    }
+    let mut end = 0;
+    for part in parts {
+        to.get_mut(end..end + part.len())?.copy_from_slice(part);
+        end += part.len();
+    }
+    Some(&to[..end])
+}
+
 /// What moved on one connection. Only its own thread writes.
 #[derive(Debug)]
 pub(crate) struct Movement {
@@ -187,12 +203,35 @@ impl<S: Wire> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = self.stream()?.poll_write_vectored(cx, parts);
+        let mut together = [0; TOGETHER];
+        let written = match join(parts, &mut together) {
+            Some(bytes) => self.stream()?.poll_write(cx, bytes),
+            None => self.stream()?.poll_write_vectored(cx, parts),
+        };
         self.wrote(&written);
         written
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_bytes_are_written_as_one() {
+        let mut to = [0; TOGETHER];
+        let of = |parts: &[&[u8]], to: &mut [u8; TOGETHER]| {
+            let parts: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+            join(&parts, to).map(<[u8]>::to_vec)
+        };
+        assert_eq!(of(&[b"head", b"", b"body"], &mut to).as_deref(), Some(&b"headbody"[..]));
+        assert_eq!(of(&[b"head"], &mut to), None);
+        let most = [7; TOGETHER - 4];
+        assert_eq!(of(&[b"head", &most], &mut to).map(|all| all.len()), Some(TOGETHER));
+        assert_eq!(of(&[b"head", &most, b"1"], &mut to), None);
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use gateway_api::experimental::httproutes::HttpRoute;
+use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::ingresses;
 use super::world::{Routes, named_policies, patterns_of};
 use crate::backend_tls_policy::services;
 use crate::external_name;
@@ -17,6 +19,7 @@ use crate::tls_route;
 pub(super) struct Changes {
     routes: Routes,
     services: BTreeSet<Key>,
+    ingresses: BTreeSet<Key>,
     /// Cache policies.
     pub(super) policies: BTreeSet<Key>,
 }
@@ -87,7 +90,6 @@ impl Changes {
             || changed!(backend_tls_policies, &new.backend_tls_policies).next().is_some()
             || changed!(reference_grants, &new.reference_grants).next().is_some()
             || changed!(parameters, &new.parameters).next().is_some()
-            || changed!(ingresses, &new.ingresses).next().is_some()
             || changed!(ingress_classes, &new.ingress_classes).next().is_some()
             || any_changed(namespaces, &new.namespaces, |a, b| same_metadata(&a.metadata, &b.metadata))
             || any_changed(secrets, &new.secrets, |a, b| a.data == b.data && a.type_ == b.type_)
@@ -108,11 +110,13 @@ impl Changes {
         };
         let services = changed!(services, &new.services).map(|(key, ..)| key.clone()).collect();
         let policies = changed!(cache_policies, &new.cache_policies).map(|(key, ..)| key.clone()).collect();
-        Some(Self { routes, services, policies })
+        let ingresses = changed!(ingresses, &new.ingresses).map(|(key, ..)| key.clone()).collect();
+        Some(Self { routes, services, ingresses, policies })
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.routes.len() == 0 && self.services.is_empty() && self.policies.is_empty()
+        let Self { routes, services, ingresses, policies } = self;
+        routes.len() == 0 && services.is_empty() && ingresses.is_empty() && policies.is_empty()
     }
 
     /// The routes that are to be translated again. `None`: what has changed concerns more than routes.
@@ -149,6 +153,19 @@ impl Changes {
         (routes.len() <= most(new)).then_some(routes)
     }
 
+    /// The Ingresses that are to be translated again. `None`: too many.
+    pub(super) fn ingresses(&self, new: &Snapshot) -> Option<BTreeSet<Key>> {
+        let mut ingresses = self.ingresses.clone();
+        if !self.services.is_empty() {
+            let leads = |key: &Key, ingress: &Ingress| {
+                ingresses::services(key, ingress).any(|service| self.services.contains(&service))
+            };
+            let naming = new.ingresses.iter().filter(|(key, ingress)| leads(key, ingress));
+            ingresses.extend(naming.map(|(key, _)| key.clone()));
+        }
+        (ingresses.len() <= new.ingresses.len() / 4 + 64).then_some(ingresses)
+    }
+
     /// Names of hosts elsewhere are limited by Gateway, and policies for Services speak of them.
     fn services_concern_routes_alone(&self, old: &Snapshot, new: &Snapshot) -> Option<()> {
         for key in &self.services {
@@ -159,7 +176,6 @@ impl Changes {
                 policy.namespace == key.namespace
                     && object.spec.target_refs.iter().any(|target| target.name == key.name)
             });
-            let of_ingress = new.ingresses.keys().any(|ingress| ingress.namespace == key.namespace);
             let is = |route: &Key, namespace: &Option<String>, name: &str| {
                 namespace.as_ref().unwrap_or(&route.namespace) == &key.namespace && name == key.name
             };
@@ -174,7 +190,7 @@ impl Changes {
                 let mut refs = object.spec.rules.iter().flat_map(|rule| &rule.backend_refs);
                 refs.any(|one| is(route, &one.namespace, &one.name))
             });
-            if is_external(old) || is_external(new) || is_target || of_ingress || of_tls || of_tcp || of_udp {
+            if is_external(old) || is_external(new) || is_target || of_tls || of_tcp || of_udp {
                 return None;
             }
         }

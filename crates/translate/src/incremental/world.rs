@@ -10,6 +10,7 @@ use model::RouteKind;
 use model::routing::Routing;
 use router::budget::Budget;
 
+use super::ingresses;
 use crate::attach::gateway_of;
 use crate::backend_tls_policy::services;
 use crate::cache_policy::is_policy;
@@ -62,6 +63,8 @@ pub(super) struct Tables {
     /// BackendTLSPolicies.
     pub(super) tls_by_service: BTreeMap<Key, BTreeSet<Key>>,
     sets_by_gateway: BTreeMap<Key, BTreeSet<Key>>,
+    /// Those that cache policies name, there or not.
+    pub(super) ingresses_with_policies: BTreeSet<Key>,
     /// No cache policy closes a whole namespace, and there is room for the patterns of all of them together: none decides about another.
     pub(super) is_plain: bool,
 }
@@ -82,7 +85,8 @@ impl Tables {
             match target.kind.as_str() {
                 "" => tables.is_plain = false,
                 "Gateway" => drop(tables.policies_by_gateway.entry(named).or_default().insert(key.clone())),
-                "Ingress" | "GRPCRoute" => {}
+                "Ingress" => drop(tables.ingresses_with_policies.insert(named)),
+                "GRPCRoute" => {}
                 _ => drop(tables.policies_by_route.entry(named).or_default().insert(key.clone())),
             }
         }
@@ -165,15 +169,20 @@ pub(super) fn around(
     fits.then_some(around)
 }
 
-/// The snapshot that has no other routes, and what they refer to. `policies`: cache policies that are there in any case, with their
-/// Gateways.
-pub(super) fn of(
-    snapshot: &Snapshot,
-    routes: &Routes,
-    policies: &BTreeSet<Key>,
-    tables: &Tables,
-) -> Snapshot {
-    let mut world = Snapshot {
+/// Puts the objects of these keys into the world, as far as they are there.
+macro_rules! take {
+    ($snapshot:ident, $world:ident, $field:ident, $keys:expr) => {
+        for key in $keys {
+            if let Some(object) = $snapshot.$field.get(key) {
+                $world.$field.insert(key.clone(), Arc::clone(object));
+            }
+        }
+    };
+}
+
+/// All that translations of any object may read, and none of the objects that are translated one by one.
+fn empty(snapshot: &Snapshot) -> Snapshot {
+    Snapshot {
         gateway_classes: snapshot.gateway_classes.clone(),
         reference_grants: snapshot.reference_grants.clone(),
         parameters: snapshot.parameters.clone(),
@@ -186,18 +195,20 @@ pub(super) fn of(
         controllers: snapshot.controllers.clone(),
         checked: snapshot.checked.clone(),
         ..Snapshot::default()
-    };
-    macro_rules! take {
-        ($field:ident, $keys:expr) => {
-            for key in $keys {
-                if let Some(object) = snapshot.$field.get(key) {
-                    world.$field.insert(key.clone(), Arc::clone(object));
-                }
-            }
-        };
     }
-    take!(http_routes, &routes.http);
-    take!(grpc_routes, &routes.grpc);
+}
+
+/// The snapshot that has no other routes, and what they refer to. `policies`: cache policies that are there in any case, with their
+/// Gateways.
+pub(super) fn of(
+    snapshot: &Snapshot,
+    routes: &Routes,
+    policies: &BTreeSet<Key>,
+    tables: &Tables,
+) -> Snapshot {
+    let mut world = empty(snapshot);
+    take!(snapshot, world, http_routes, &routes.http);
+    take!(snapshot, world, grpc_routes, &routes.grpc);
     let (mut gateways, mut wanted, mut used) = (BTreeSet::new(), policies.clone(), BTreeSet::new());
     for (_, key, route) in routes.objects(snapshot) {
         gateways.extend(gateways_of(key, &route, snapshot));
@@ -218,13 +229,44 @@ pub(super) fn of(
             snapshot.backend_tls_policies.get(*policy).into_iter().flat_map(|one| &one.spec.target_refs);
         used.extend(targets.map(|target| Key::new(policy.namespace.as_str(), target.name.as_str())));
     }
-    take!(gateways, &gateways);
-    take!(services, &used);
-    take!(cache_policies, &wanted);
-    take!(backend_tls_policies, tls);
-    take!(listener_sets, gateways.iter().filter_map(|key| tables.sets_by_gateway.get(key)).flatten());
+    take!(snapshot, world, gateways, &gateways);
+    take!(snapshot, world, services, &used);
+    take!(snapshot, world, cache_policies, &wanted);
+    take!(snapshot, world, backend_tls_policies, tls);
+    take!(
+        snapshot,
+        world,
+        listener_sets,
+        gateways.iter().filter_map(|key| tables.sets_by_gateway.get(key)).flatten()
+    );
     let former =
         gateways.iter().filter_map(|key| Some((key.clone(), snapshot.former_parameters.get(key)?.clone())));
     world.former_parameters = former.collect();
+    world
+}
+
+/// The snapshot that has no other Ingresses, and what they refer to. `varnishes`: the Gateways that Ingresses may choose.
+pub(super) fn of_ingresses(
+    snapshot: &Snapshot,
+    ingresses: &BTreeSet<Key>,
+    varnishes: &BTreeSet<Key>,
+    tables: &Tables,
+) -> Snapshot {
+    let mut world = Snapshot { ingress_classes: snapshot.ingress_classes.clone(), ..empty(snapshot) };
+    take!(snapshot, world, ingresses, ingresses);
+    let there = world.ingresses.iter();
+    let used: BTreeSet<Key> = there.flat_map(|(key, ingress)| ingresses::services(key, ingress)).collect();
+    // One that has the name of a class may be in the way of the class's own.
+    let is_in_the_way = |key: &Key| snapshot.ingress_classes.contains_key(&Key::cluster(&key.name));
+    let gateways: BTreeSet<&Key> =
+        varnishes.iter().chain(snapshot.gateways.keys().filter(|key| is_in_the_way(key))).collect();
+    take!(snapshot, world, gateways, gateways.iter().copied());
+    take!(snapshot, world, services, &used);
+    let policies = gateways.iter().filter_map(|key| tables.policies_by_gateway.get(*key)).flatten();
+    take!(snapshot, world, cache_policies, policies);
+    let sets = gateways.iter().filter_map(|key| tables.sets_by_gateway.get(*key)).flatten();
+    take!(snapshot, world, listener_sets, sets);
+    // Of classes, too.
+    world.former_parameters = snapshot.former_parameters.clone();
     world
 }

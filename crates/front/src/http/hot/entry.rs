@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, response};
@@ -51,8 +51,8 @@ pub(crate) struct Entry {
     status: StatusCode,
     /// Where it is not the usual one.
     reason: Option<ReasonPhrase>,
-    /// Without Age and our Cache-Status.
-    head: HeaderMap,
+    /// As it is in one second of the entry's life.
+    head: ArcSwap<Head>,
     pub(crate) body: Bytes,
     age: u64,
     tells_status: bool,
@@ -63,15 +63,13 @@ pub(crate) struct Entry {
     renewal: AtomicU64,
     /// Since the hand of the clock was here last.
     pub(crate) used: AtomicBool,
-    /// The head as it is in one second of the entry's life.
-    shown: ArcSwapOption<Shown>,
     pub(crate) bytes: usize,
 }
 
 #[derive(Debug)]
-struct Shown {
+struct Head {
     second: u64,
-    head: HeaderMap,
+    fields: HeaderMap,
 }
 
 /// Seconds since then, whole ones.
@@ -127,15 +125,20 @@ impl Entry {
         let reason = parts.extensions.get::<ReasonPhrase>();
         let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes().to_vec()).ok());
         head_bytes += reason.as_ref().map_or(0, |reason| reason.as_bytes().len());
-        let bytes = OVERHEAD + name.key.len() + 2 * head_bytes + body.len() + varied.sum::<usize>();
+        let bytes = OVERHEAD + name.key.len() + head_bytes + body.len() + varied.sum::<usize>();
         let lease = LEASE.min(times.ttl);
+        head.insert(header::AGE, HeaderValue::from(age));
+        if tells_status {
+            let left = (times.asked + times.ttl).saturating_duration_since(times.read);
+            head.append(CACHE_STATUS, told_status(left.as_secs()));
+        }
         Some(Self {
             name,
             vary,
             stamp,
             status: parts.status,
             reason,
-            head,
+            head: ArcSwap::from_pointee(Head { second: 0, fields: head }),
             body: Bytes::copy_from_slice(body),
             age,
             tells_status,
@@ -144,7 +147,6 @@ impl Entry {
             renews: times.asked + lease * RENEWED_AT / 100,
             renewal: AtomicU64::new(0),
             used: AtomicBool::new(true),
-            shown: ArcSwapOption::empty(),
             bytes,
         })
     }
@@ -192,7 +194,8 @@ impl Entry {
         if self.status != StatusCode::OK {
             return None;
         }
-        let of = |name: HeaderName| self.head.get(name).map(HeaderValue::as_bytes);
+        let head = self.head.load();
+        let of = |name: HeaderName| head.fields.get(name).map(HeaderValue::as_bytes);
         let stored = Stored {
             etag: of(header::ETAG),
             last_modified: of(header::LAST_MODIFIED),
@@ -215,20 +218,26 @@ impl Entry {
     /// The head, as it is now. Made once a second; all others clone it.
     pub(crate) fn head(&self, now: Instant) -> HeaderMap {
         let second = seconds(self.times.read, now);
-        if let Some(shown) = self.shown.load().as_ref()
-            && shown.second == second
+        let made = self.head.load();
+        let mut fields = made.fields.clone();
+        if made.second == second {
+            return fields;
+        }
+        fields.insert(header::AGE, HeaderValue::from(self.age.saturating_add(second)));
+        if self.tells_status
+            && let header::Entry::Occupied(mut statuses) = fields.entry(CACHE_STATUS)
+            && let Some(ours) = statuses.iter_mut().last()
         {
-            return shown.head.clone();
+            let left = (self.times.asked + self.times.ttl).saturating_duration_since(now);
+            *ours = told_status(left.as_secs());
         }
-        let mut head = self.head.clone();
-        head.insert(header::AGE, HeaderValue::from(self.age.saturating_add(second)));
-        if self.tells_status {
-            let left = (self.times.asked + self.times.ttl).saturating_duration_since(now).as_secs();
-            if let Ok(value) = HeaderValue::try_from(format!("varnish-gateway; hit; ttl={left}")) {
-                head.append(CACHE_STATUS, value);
-            }
-        }
-        self.shown.store(Some(Arc::new(Shown { second, head: head.clone() })));
-        head
+        self.head.store(Arc::new(Head { second, fields: fields.clone() }));
+        fields
     }
+}
+
+/// Our own line of Cache-Status.
+fn told_status(left: u64) -> HeaderValue {
+    HeaderValue::try_from(format!("varnish-gateway; hit; ttl={left}"))
+        .unwrap_or(HeaderValue::from_static("varnish-gateway; hit"))
 }
