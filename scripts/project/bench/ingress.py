@@ -15,6 +15,10 @@ from ..measuring import in_cluster, report
 from ..measuring.in_cluster import say
 
 
+MEAN_MS = 25
+MOST_MIB = 110
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ingresses", type=int, default=5000)
@@ -32,7 +36,10 @@ def verdicts(result):
     if result["certificates"]:
         what += f" with {result['certificates']} certificates"
     yield f"{what}: one more is served", f"{new['answered']} of {len(new['each'])}", new["answered"] == len(new["each"])
-    yield f"{what}: within 200 ms in the mean", f"{new['mean_ms']} ms", new["mean_ms"] <= 200
+    yield f"{what}: within {MEAN_MS} ms in the mean", f"{new['mean_ms']} ms", new["mean_ms"] <= MEAN_MS
+    for part in ("operator", "chaperone"):
+        used = result["memory"][part].get("container_mib")
+        yield f"{what}: {part} below {MOST_MIB} MiB", f"{used} MiB", used is not None and used < MOST_MIB
     yield f"{what}: no failed request on others", f"{new['load']['failed']} of {new['load']['requests']}", new["load"]["failed"] == 0
     yield f"{what}: all have an address", result["with_address"], result["with_address"] == result["ingresses"]
 
