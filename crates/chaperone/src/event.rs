@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::ghost_files::Ghost;
 use crate::log::Readers;
 use crate::reload::Control;
+use crate::steps::{Change, Steps};
 use crate::tally::Tally;
 
 pub use sentence::Severity;
@@ -139,8 +140,10 @@ pub struct State {
     pub served: Option<Arc<str>>,
     /// What is served now, in full.
     pub configuration: Configuration,
+    /// The newest change of configuration that is served.
+    pub last_change: Option<Arc<Change>>,
     /// What was fed last, and the sockets of the front that belong to it.
-    pub(crate) fed: Option<(Option<Arc<str>>, Vec<String>)>,
+    pub(crate) fed: Option<(Option<Arc<str>>, Vec<String>, Steps)>,
 }
 
 impl State {
@@ -166,7 +169,17 @@ impl State {
     /// A configuration is served once the front listens where it says.
     fn settle(&mut self) {
         let open = |socket: &String| self.front_sockets.iter().any(|(name, _)| name == socket);
-        if let Some((tag, _)) = self.fed.take_if(|(_, sockets)| sockets.iter().all(open)) {
+        if let Some((tag, _, steps)) = self.fed.take_if(|(_, sockets, _)| sockets.iter().all(open)) {
+            if let Some(change) = steps.end(self.last_change.as_deref()) {
+                tracing::debug!(
+                    event = "change.served",
+                    configuration = tag.as_deref(),
+                    "a change is served after {:?}: {:?}",
+                    change.took,
+                    change.steps
+                );
+                self.last_change = Some(Arc::new(change));
+            }
             if self.served != tag {
                 tracing::debug!(
                     event = "change.swapped",
@@ -248,9 +261,9 @@ impl Reporter {
     }
 
     /// varnishd has taken a configuration, and the front was told of these sockets.
-    pub(crate) fn fed(&self, tag: Option<Arc<str>>, sockets: Vec<String>) {
+    pub(crate) fn fed(&self, tag: Option<Arc<str>>, sockets: Vec<String>, steps: Steps) {
         self.state.send_modify(|state| {
-            state.fed = Some((tag, sockets));
+            state.fed = Some((tag, sockets, steps));
             state.settle();
         });
     }
@@ -321,9 +334,9 @@ mod tests {
     fn a_configuration_is_served_once_all_its_sockets_are_open() {
         let reporter = Reporter::new(|_| {});
         let served = || reporter.state().borrow().served.clone();
-        reporter.fed(Some("one".into()), Vec::new());
+        reporter.fed(Some("one".into()), Vec::new(), Steps::default());
         assert_eq!(served().as_deref(), Some("one"));
-        reporter.fed(Some("two".into()), vec!["https-443".to_owned()]);
+        reporter.fed(Some("two".into()), vec!["https-443".to_owned()], Steps::default());
         assert_eq!(served().as_deref(), Some("one"));
         let address = ([127, 0, 0, 1], 443).into();
         reporter.tell(&Event::Listening { socket: "https-443".to_owned(), address });

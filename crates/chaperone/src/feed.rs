@@ -12,6 +12,7 @@ use varnishadm::Admin;
 use crate::event::{Event, Reporter};
 use crate::ghost_files::{Ghost, GhostBase};
 use crate::reload::{self, Control};
+use crate::steps::Steps;
 use crate::vcl::VclLoader;
 use crate::{Error, Settings};
 
@@ -28,6 +29,8 @@ pub struct Desired {
     pub backends: Arc<front::Profiles>,
     /// What to call this configuration when it is served ([`crate::State::served`]).
     pub tag: Option<Arc<str>>,
+    /// Of the change that led to it.
+    pub steps: Steps,
 }
 
 impl Desired {

@@ -12,6 +12,7 @@ use resolve::{EndpointIndex, TlsGroups, resolve_tls};
 
 use crate::feed::Desired;
 use crate::ghost_files::{Ghost, GhostError, GhostFiles};
+use crate::steps::Steps;
 use crate::tls::Pairs;
 
 /// Makes the configurations of one Gateway, one after the other, each out of the one before.
@@ -90,6 +91,12 @@ impl Desired {
     /// Both parts together.
     pub fn new(ghost: Option<Ghost>, vcl: Option<Arc<str>>, front: FrontPart, tag: Option<Arc<str>>) -> Self {
         let (tls, backends) = (Arc::new(front.listeners), Arc::new(front.backends));
-        Self { ghost, vcl, tls, backends, tag }
+        Self { ghost, vcl, tls, backends, tag, steps: Steps::default() }
+    }
+
+    /// The same, as what this change has led to.
+    pub fn after(mut self, steps: Steps) -> Self {
+        self.steps = steps;
+        self
     }
 }

@@ -310,7 +310,7 @@ impl Supervisor {
         self.reporter.tell(&Event::Reloaded { rules, backends, took });
         match refused {
             Some(e) => self.reporter.tell(&Event::Refused { why: e.to_string(), serving: true }),
-            None => self.reporter.fed(desired.tag.clone(), desired.front_sockets()),
+            None => self.reporter.fed(desired.tag.clone(), desired.front_sockets(), desired.steps.clone()),
         }
         Ok(true)
     }
@@ -376,7 +376,11 @@ impl Supervisor {
                 retry_at = match &applied {
                     Ok(()) => {
                         self.reporter.tell(&Event::Recovered);
-                        self.reporter.fed(desired.tag.clone(), desired.front_sockets());
+                        self.reporter.fed(
+                            desired.tag.clone(),
+                            desired.front_sockets(),
+                            desired.steps.clone(),
+                        );
                         None
                     }
                     Err(Error::ReloadInterrupted) => Some(Instant::now()),

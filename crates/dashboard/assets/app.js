@@ -68,6 +68,11 @@ function gatewayCard(gateway) {
     ["Endpoints", `${number(counts.endpoints)} of ${plural(counts.services, "Service")}`],
   ];
   if (gateway.last_reload) facts.push(["Last reload", `${clock(gateway.last_reload.at)}, ${milliseconds(gateway.last_reload.milliseconds)}`]);
+  if (gateway.last_change) {
+    const { at, milliseconds: took, steps } = gateway.last_change;
+    const parts = steps.map((step) => `${step.name} ${milliseconds(step.milliseconds)}`).join(", ");
+    facts.push(["Last change", `${clock(at)}, served after ${milliseconds(took)} (${parts})`]);
+  }
   if (gateway.cache) {
     const { used, objects, stored, limit, transient, transient_limit, evicted } = gateway.cache;
     const of = (value, most) => (most > 0 ? `${bytes(value)} of ${bytes(most)} (${percent(value / most)})` : `${bytes(value)}, no limit`);

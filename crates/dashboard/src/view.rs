@@ -63,6 +63,9 @@ pub struct Gateway {
     pub counts: Counts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_reload: Option<Reload>,
+    /// How long the newest change took until it was served, and where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_change: Option<Change>,
     /// A configuration that was not taken, if one was since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<Reload>,
@@ -125,6 +128,39 @@ pub struct Reload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub milliseconds: Option<f64>,
     pub text: String,
+}
+
+/// A change that is served.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Milliseconds since 1970.
+    pub at: u64,
+    pub milliseconds: f64,
+    /// In their order.
+    pub steps: Vec<Step>,
+}
+
+/// A part of a change.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// `read`, `translated`, `compiled` or `swapped`.
+    pub name: String,
+    /// Since the part before.
+    pub milliseconds: f64,
+}
+
+impl From<&chaperone::Change> for Change {
+    fn from(change: &chaperone::Change) -> Self {
+        let milliseconds = |took: std::time::Duration| took.as_secs_f64() * 1e3;
+        let since_1970 = change.at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let step =
+            |(name, took): &(&str, _)| Step { name: (*name).to_owned(), milliseconds: milliseconds(*took) };
+        Self {
+            at: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+            milliseconds: milliseconds(change.took),
+            steps: change.steps.iter().map(step).collect(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use anyhow::Context;
 use certificate::Pem;
 use chaperone::environment::Environment;
 use chaperone::peers::Peers;
-use chaperone::{Desired, Event, Feeder, LastGood, Reporter, Settings, Source};
+use chaperone::{Desired, Event, Feeder, LastGood, Reporter, Settings, Source, Steps};
 use dashboard::Board;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use model::ghost::Config;
@@ -443,7 +443,7 @@ impl Reader<'_> {
 
     async fn read(&mut self) -> anyhow::Result<Desired> {
         let Environment { namespace, vcl_path, routing_path, .. } = self.environment;
-        let mut wrong = Vec::new();
+        let (mut wrong, mut steps) = (Vec::new(), Steps::observed());
         let vcl = read_text(vcl_path).context("VCL_PATH").map(Arc::from);
         take(&mut self.vcl, vcl, &mut wrong);
         let routing = read_routing(routing_path, namespace, &mut wrong).context("ROUTING_CONFIG_PATH");
@@ -462,6 +462,7 @@ impl Reader<'_> {
         self.index = self.index.following(&slices);
         let index = self.index.clone().refusing(self.environment.own_ports()).refusing(listeners);
         self.certificates = self.read_certificates();
+        steps.done("read");
         let mut desired = Desired { vcl: self.vcl.clone(), ..Desired::default() };
         if let Some(routing) = &self.routing {
             self.reporter.set_idle(is_idle(routing));
@@ -484,7 +485,8 @@ impl Reader<'_> {
             let listeners = &mut front.listeners.listeners;
             listeners.retain(|listener| !self.environment.http_in_front || !of_varnishd(listener.port));
             wrong.extend(front.of_listeners.iter().map(ToString::to_string));
-            desired = Desired::new(ghost.map(|(ghost, _)| ghost), self.vcl.clone(), front, None);
+            steps.done("compiled");
+            desired = Desired::new(ghost.map(|(ghost, _)| ghost), self.vcl.clone(), front, None).after(steps);
         }
         // Not within the call below: readers of the state must let go before it changes.
         let serving = self.reporter.state().borrow().serving;

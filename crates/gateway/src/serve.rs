@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use api::DataPath;
 use chaperone::{
-    Desired, Event, Feeder, FrontPart, Ghost, ListenSocket, Settings, Severity, Shutdown, Source,
+    Desired, Event, Feeder, FrontPart, Ghost, ListenSocket, Settings, Severity, Shutdown, Source, Steps,
 };
 use dashboard::Board;
 use model::ghost::Config;
@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     };
     let (arguments, ports) = (Arc::clone(&machine.arguments), machine.ports.subscribe());
     let state_dir = machine.state.clone();
-    machine.apply(files.load()).await;
+    machine.apply(Steps::observed(), || files.load()).await;
     let beside = [
         tokio::spawn({
             let (state_dir, running, board) =
@@ -96,9 +96,11 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     ];
     loop {
         tokio::select! {
-            () = changes.changed() => machine.apply(files.load()).await,
+            () = changes.changed() => machine.apply(Steps::observed(), || files.load()).await,
             // As long as the machine lives.
-            _ = looked_up.changed() => machine.apply(Loaded { changed: true, ..files.load() }).await,
+            _ = looked_up.changed() => {
+                machine.apply(Steps::observed(), || Loaded { changed: true, ..files.load() }).await;
+            }
             _ = shutdown.wait_for(|s| *s > Shutdown::Run) => break,
         }
     }
@@ -146,7 +148,9 @@ const GIVING_WAY: Duration = Duration::from_secs(1);
 const UPGRADE_TOTAL: Duration = Duration::from_secs(86_400);
 
 impl Machine {
-    async fn apply(&mut self, Loaded { mut snapshot, problems, changed }: Loaded) {
+    async fn apply(&mut self, mut steps: Steps, load: impl FnOnce() -> Loaded) {
+        let Loaded { mut snapshot, problems, changed } = load();
+        steps.done("read");
         self.news.problems(&problems);
         if !changed && !self.instances.is_empty() {
             return;
@@ -156,6 +160,7 @@ impl Machine {
         snapshot.reads_varnishd_log = self.arguments.observe.needs_varnishds_log();
         snapshot.former_parameters.clone_from(&self.former);
         let mut translation = translate::translate(&snapshot);
+        steps.done("translated");
         self.former.retain(|key, _| translation.gateways.contains_key(key));
         for (key, plan) in &translation.gateways {
             if let Some(parameters) = &plan.parameters {
@@ -208,7 +213,9 @@ impl Machine {
                 Ok((ghost, of_endpoints)) => {
                     notices.extend(of_endpoints);
                     if let Some(front) = fronts.remove(key) {
-                        self.bring(key, plan, ghost, front);
+                        let mut steps = steps.clone();
+                        steps.done("compiled");
+                        self.bring(key, plan, ghost, front, steps);
                     }
                 }
                 Err(e) => tracing::error!("Gateway {key}: {e}"),
@@ -311,14 +318,14 @@ impl Machine {
     }
 
     /// Starts, feeds or restarts one Gateway's varnishd.
-    fn bring(&mut self, key: &Key, plan: &GatewayPlan, ghost: Ghost, front: FrontPart) {
+    fn bring(&mut self, key: &Key, plan: &GatewayPlan, ghost: Ghost, front: FrontPart, steps: Steps) {
         let routes = instance::count_routes(&plan.routing);
         let vcl = plan.main_vcl.as_deref().map(Arc::from);
         let listens =
             |infra: &&Infra| !infra.sockets.is_empty() || front.listeners.sockets().next().is_some();
         let served = plan.infra.as_ref().filter(listens);
         let served = served.map(|infra| (infra, self.settings(key, infra), self.in_the_way(key, infra)));
-        let desired = Desired::new(Some(ghost), vcl, front, None);
+        let desired = Desired::new(Some(ghost), vcl, front, None).after(steps);
         match (self.instances.get_mut(key), served) {
             (Some(instance), Some((infra, settings, after))) if instance.infra != *infra => {
                 tracing::info!(

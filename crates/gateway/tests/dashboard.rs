@@ -101,6 +101,7 @@ fn what_is_served_is_shown_and_follows_changes() {
     assert_eq!(web["listeners"][0]["address"], format!("127.0.0.1:{}", site.port));
     assert_eq!((&web["counts"]["routes"], &web["counts"]["endpoints"]), (&1.into(), &1.into()));
     assert!(web["last_reload"]["milliseconds"].as_f64().unwrap() > 0.0);
+    let first_change = web["last_change"]["at"].as_u64().unwrap();
 
     let routes = site.json("/api/routes");
     let row = &routes["rows"][0];
@@ -120,6 +121,15 @@ fn what_is_served_is_shown_and_follows_changes() {
         &[route_to("more", "/more", "more"), service("more", &[more.address()])].concat(),
     );
     until("the new route is shown", || site.json("/api/routes")["total"] == 2);
+    until("its change is served", || {
+        site.json("/api/state")["gateways"][0]["last_change"]["at"].as_u64() > Some(first_change)
+    });
+    let change = site.json("/api/state")["gateways"][0]["last_change"].clone();
+    let steps = change["steps"].as_array().unwrap();
+    let names: Vec<&str> = steps.iter().filter_map(|step| step["name"].as_str()).collect();
+    assert_eq!(names, ["read", "translated", "compiled", "swapped"]);
+    let sum: f64 = steps.iter().filter_map(|step| step["milliseconds"].as_f64()).sum();
+    assert!((sum - change["milliseconds"].as_f64().unwrap()).abs() < 0.01, "{change}");
     // Changes within 300 ms are reported as one, and a Service that comes with its route is not reported.
     std::thread::sleep(std::time::Duration::from_secs(1));
     site.scene.write(

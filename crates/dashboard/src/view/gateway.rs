@@ -27,6 +27,7 @@ pub(crate) fn gateway(name: &str, state: &State, config: &Config) -> Gateway {
         certificates: certificates(&config.listeners, tls),
         counts: counts(config),
         last_reload: None,
+        last_change: state.last_change.as_deref().map(Into::into),
         last_failure: None,
         cache: None,
         tls_hosts: tls_hosts(tls),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use certificate::Pem;
-use chaperone::{Desired, Event, Feeder as DesiredFeeder, FrontPart, Ghost, Reporter, Source};
+use chaperone::{Desired, Event, Feeder as DesiredFeeder, FrontPart, Ghost, Reporter, Source, Steps};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -114,7 +114,7 @@ impl Feeder {
         to_varnishd: &watch::Sender<Desired>,
         idle: bool,
     ) -> anyhow::Result<Option<KeptConfiguration>> {
-        let begun = Instant::now();
+        let (begun, mut steps) = (Instant::now(), Steps::observed());
         let known = last.base.as_ref().map(|base| base.sha256.clone());
         let read = self.pod.stored(known.as_deref()).await.map_err(anyhow::Error::from);
         let mut trouble = read.and_then(|stored| last.take(stored, &self.namespace)).err();
@@ -125,6 +125,7 @@ impl Feeder {
             return Err(e);
         }
         let taken = begun.elapsed();
+        steps.done("read");
         let slices = self.pod.endpoint_slices(&last.namespaces()).await;
         let external = last.routing.as_ref().and_then(|routing| routing.external_names.as_ref());
         self.externals.want(external);
@@ -161,6 +162,8 @@ impl Feeder {
         };
         *last = given_back;
         let (desired, tls) = made?;
+        steps.done("compiled");
+        let desired = desired.after(steps);
         tracing::debug!(
             event = "change.received",
             configuration = desired.tag.as_deref(),
@@ -178,7 +181,9 @@ impl Feeder {
 fn send(to_varnishd: &watch::Sender<Desired>, desired: Desired) {
     to_varnishd.send_if_modified(|old| {
         let new = *old != desired;
-        *old = desired;
+        if new {
+            *old = desired;
+        }
         new
     });
 }

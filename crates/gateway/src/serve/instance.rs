@@ -81,7 +81,9 @@ impl Instance {
             // What cannot be decided now stays as it was.
             let new = Desired { vcl: new.vcl.or_else(|| old.vcl.clone()), ..new };
             let differs = *old != new;
-            *old = new;
+            if differs {
+                *old = new;
+            }
             differs
         });
     }
