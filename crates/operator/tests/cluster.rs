@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "cluster/bursts.rs"]
+mod bursts;
 #[path = "cluster/ingress.rs"]
 mod ingress;
 #[path = "cluster/many.rs"]
