@@ -81,8 +81,15 @@ fn version(response: &Response) -> Option<u64> {
     response.text().parse().ok().filter(|_| response.status == 200)
 }
 
+/// The headers by which engines tell the numbers that they gave to a request.
+const NUMBERS: [&str; 2] = ["x-varnish", "x-vinyl"];
+
+fn has_number(response: &Response) -> bool {
+    NUMBERS.iter().any(|name| response.header(name).is_some())
+}
+
 fn is_hot(response: &Response) -> bool {
-    response.header("X-Cache") == Some("HIT") && response.header("X-Varnish").is_none()
+    response.header("X-Cache") == Some("HIT") && !has_number(response)
 }
 
 /// Asks until the response is hot.
@@ -332,14 +339,14 @@ fn hot_responses_are_varnishds_but_for_their_number() {
     let ask = Ask::get(HOST, "/p2").header("Accept-Encoding", "gzip");
     connection.exchange(&ask);
     let cold = connection.exchange(&ask);
-    assert!(cold.header("X-Varnish").is_some() && cold.header("X-Cache") == Some("HIT"), "{cold:?}");
+    assert!(has_number(&cold) && cold.header("X-Cache") == Some("HIT"), "{cold:?}");
     let hot = heat(site.port, &ask);
     let names = |response: &Response| {
         let mut names: Vec<String> = response
             .headers
             .iter()
             .map(|(name, _)| name.to_ascii_lowercase())
-            .filter(|name| name != "x-varnish")
+            .filter(|name| !NUMBERS.contains(&name.as_str()))
             .collect();
         names.sort();
         names
@@ -358,5 +365,5 @@ fn hot_responses_are_varnishds_but_for_their_number() {
     let unchanged = connection.exchange(&ask.clone().header("If-None-Match", tag));
     assert!(unchanged.status == 304 && is_hot(&unchanged), "{unchanged:?}");
     let part = connection.exchange(&ask.clone().header("Range", "bytes=0-1"));
-    assert!(part.status == 206 && part.header("X-Varnish").is_some(), "{part:?}");
+    assert!(part.status == 206 && has_number(&part), "{part:?}");
 }

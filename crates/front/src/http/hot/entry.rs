@@ -20,7 +20,8 @@ const RENEWED_AT: u32 = 80;
 const RENEWAL: Duration = Duration::from_secs(1);
 /// What an entry takes beside its key, head and body, about.
 const OVERHEAD: usize = 768;
-const X_VARNISH: HeaderName = HeaderName::from_static("x-varnish");
+/// The number that varnishd, or vinyld, gave to the request.
+const NUMBERS: [HeaderName; 2] = [HeaderName::from_static("x-varnish"), HeaderName::from_static("x-vinyl")];
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const OURS: &[u8] = b"varnish-gateway;";
 
@@ -103,7 +104,7 @@ impl Entry {
                 statuses += 1;
                 return statuses <= kept_statuses;
             }
-            *name != header::AGE && *name != X_VARNISH && *name != header::CONTENT_LENGTH
+            *name != header::AGE && *name != header::CONTENT_LENGTH && !NUMBERS.contains(name)
         };
         // All values are parts of one block, which has room for nothing else.
         let lines: Vec<_> = parts.headers.iter().filter(|(name, _)| is_kept(name)).collect();
