@@ -151,7 +151,7 @@ impl Ingress {
         let mut metadata = metadata("a", name, self.age);
         match self.special {
             0 => {
-                spec["tls"] = json!([{"secretName": "none", "hosts": self.hosts.iter().filter_map(host).collect::<Vec<_>>()}])
+                spec["tls"] = json!([{"secretName": "none", "hosts": self.hosts.iter().filter_map(host).collect::<Vec<_>>()}]);
             }
             1 => spec["tls"] = json!([{"secretName": "none", "hosts": [HOSTS[2], HOSTS[1]]}]),
             2 => spec["defaultBackend"] = backend,
@@ -160,7 +160,7 @@ impl Ingress {
             5 => spec["ingressClassName"] = json!("other"),
             6 => {
                 spec["rules"][0]["http"]["paths"] = json!([path, {"path": "/", "pathType": "Prefix",
-                "backend": {"service": {"name": "s4", "port": {"number": 80}}}}])
+                "backend": {"service": {"name": "s4", "port": {"number": 80}}}}]);
             }
             7 => spec["rules"][0]["http"]["paths"][0]["path"] = json!("no-slash"),
             _ => {}
