@@ -120,13 +120,13 @@ ${route("shop", "shop.test", "/", "origin")}${route("broken", "shop.test", "/bro
   await until("traffic is plotted", async () => {
     for (let n = 0; n < 5; n += 1) await get(port, "shop.test", "/page");
     await get(port, "shop.test", "/broken");
-    return (await busy.locator("svg.plot").count()) === 4 && /[1-9]/.test(await busy.locator("td").nth(5).innerText());
+    return (await busy.locator("svg.plot").count()) === 4 && /[1-9]/.test(await busy.locator("td").nth(4).innerText());
   });
   await until("hits and errors are", async () => {
     for (let n = 0; n < 5; n += 1) await get(port, "shop.test", "/page");
     await get(port, "shop.test", "/broken");
     const broken = page.locator("#route-table tbody tr", { hasText: "default/broken" });
-    return /[1-9].* %/.test(await busy.locator("td").nth(6).innerText()) && /[1-9]/.test(await broken.locator("td").nth(8).innerText());
+    return /[1-9].* %/.test(await busy.locator("td").nth(5).innerText()) && /[1-9]/.test(await broken.locator("td").nth(7).innerText());
   });
   await until("the whole too", async () => (await page.locator("#totals svg.plot").count()) === 4);
   await shows("the endpoint's health", "#route-table", "up");

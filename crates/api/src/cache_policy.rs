@@ -125,9 +125,10 @@ pub struct VarnishCachePolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_vary_search: Option<NoVarySearch>,
     /// Methods whose answers are kept beside those of GET and HEAD. QUERY: by URL and content of the request, up to 64 KiB; larger ones
-    /// bypass the cache.
+    /// bypass the cache. POST: an answer with status 200 of up to 64 KiB that says how long it is fresh and names its own URL in Content-Location
+    /// is kept for GET. POST has no effect on Gateways whose HTTP goes through varnishd (dataPath: Varnish, user VCL).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1))]
+    #[schemars(length(min = 1, max = 2))]
     pub methods: Option<Vec<KeptMethod>>,
     /// What tells two answers apart beside host and URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,6 +159,8 @@ pub enum NoVarySearch {
 pub enum KeptMethod {
     #[serde(rename = "QUERY")]
     Query,
+    #[serde(rename = "POST")]
+    Post,
 }
 
 /// How requests with an Authorization header are served.

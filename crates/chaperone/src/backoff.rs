@@ -1,4 +1,4 @@
-//! Longer and longer pauses between tries.
+//! Growing pauses between tries.
 
 use std::time::{Duration, Instant};
 

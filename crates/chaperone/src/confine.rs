@@ -2,8 +2,8 @@
 //!
 //! varnishd runs under our own user in a pod, so file modes do not keep it, and with it user VCL (`std.fileread`), from what
 //! we may read. Landlock does: varnishd, its compiler and its child can read every file but those in hidden directories.
-//! Landlock only knows what is allowed, so the rules name everything beside the way to a hidden directory. A file that is
-//! created later directly in a directory on that way is not readable either.
+//! Landlock has only rules that allow something, so the rules list everything except the path to a hidden directory. A file that
+//! is created later directly in a directory on that path is not readable either.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(crate) fn with_hidden<T: Send>(hidden: &[PathBuf], start: impl FnOnce() -> T
         }
         start()
     };
-    // A thread of its own: the restriction is for ever.
+    // A separate thread, because the restriction cannot be removed.
     std::thread::scope(|scope| match scope.spawn(confined).join() {
         Ok(started) => started,
         Err(panic) => std::panic::resume_unwind(panic),
@@ -47,7 +47,7 @@ fn resolved(dir: &Path) -> PathBuf {
     dir.ancestors().find_map(known).unwrap_or_else(|| dir.to_owned())
 }
 
-/// Restricts this thread. False where the kernel cannot.
+/// Restricts this thread. False if the kernel does not support it.
 fn restrict(hidden: &[PathBuf]) -> Result<bool, RulesetError> {
     // Renames from one directory to another are refused unless they are named.
     let access = AccessFs::ReadFile | AccessFs::Refer;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Settings};
 
-/// sockaddr_un has 108 bytes, and one of them ends the path.
+/// `sockaddr_un` has 108 bytes for a path, including the terminating zero.
 const LONGEST_SOCKET_PATH: usize = 107;
 
 pub(crate) fn vmod_dir(work_dir: &Path) -> PathBuf {
@@ -30,7 +30,7 @@ pub(crate) fn prepare(settings: &Settings) -> Result<(), Error> {
     for dir in [settings.work_dir.clone(), vmod_dir(&settings.work_dir)] {
         fs::create_dir_all(&dir).map_err(Error::file(&dir))?;
         let mode = fs::metadata(&dir).map_err(Error::file(&dir))?.permissions().mode();
-        // A volume of the pod is root's, and open to us by its mode: only its owner may change that.
+        // A volume of the pod belongs to root, and its mode lets us write. Only its owner may change the mode.
         if mode & 0o755 != 0o755 {
             fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).map_err(Error::file(&dir))?;
         }
@@ -47,7 +47,7 @@ pub(crate) fn prepare(settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// The users that varnishd's manager, run as root, gives its child to: the first one that there is.
+/// The users that varnishd's manager may run its child as, if it runs as root. The first existing one counts.
 const CHILD_USERS: [&str; 2] = ["vcache", "varnish"];
 
 /// ghost opens its control socket there: a directory of varnishd's own user, closed to all others but root.

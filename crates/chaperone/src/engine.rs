@@ -76,7 +76,7 @@ impl Engine {
     }
 }
 
-/// What this process runs.
+/// The engine that this process runs.
 #[derive(Debug)]
 struct Chosen {
     names: Names,
@@ -106,7 +106,7 @@ pub fn chosen() -> Option<&'static Engine> {
 }
 
 /// A format of varnishncsa, with the name that this engine gives to its own fields: `%{Varnish:hitmiss}x`, `%{Vinyl:hitmiss}x`. A
-/// wrong name makes the program end.
+/// wrong name makes the program exit.
 pub(crate) fn log_format(format: &str) -> String {
     // A sidecar runs no daemon, and asks the tool itself.
     static ASKED: OnceLock<Option<Engine>> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! The environment variables of `varnish-gateway chaperone`, as its users know them.
+//! The environment variables of `varnish-gateway chaperone`, as documented for users.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub struct Environment {
     /// with `HTTP_IN_FRONT`: then all listeners are the front's.
     pub listen: Vec<ListenSocket>,
     /// `HTTP_IN_FRONT`, by default `false`: the front owns the ports of plain HTTP listeners, as routing.json names them, and
-    /// carries HTTP. varnishd's unix sockets depend on it, so it holds from start to end, whatever routing.json says.
+    /// carries HTTP. varnishd's unix sockets depend on it, so it stays the same while the process runs, also if routing.json says otherwise.
     pub http_in_front: bool,
     /// `ACCESS_LOG`, by default `off`: with `json` the front writes a line for each request to standard output.
     pub access_log: Option<AccessLog>,
@@ -44,17 +44,17 @@ pub struct Environment {
     pub work_dir: PathBuf,
     /// `HEALTH_ADDR`, by default :8081.
     pub health_address: SocketAddr,
-    /// `PEERS`: health addresses of other chaperones that serve the same, by comma. In a cluster they are found.
+    /// `PEERS`: health addresses of other chaperones that serve the same, separated by commas. In a cluster the chaperone finds them itself.
     pub peers: Vec<SocketAddr>,
     /// `VARNISHD_EXTRA_ARGS`; several by semicolon.
     pub extra_args: Vec<String>,
-    /// `UPGRADE_IDLE_SECONDS`, by default 300: a WebSocket on which nothing moves is closed after this time.
+    /// `UPGRADE_IDLE_SECONDS`, by default 300: an idle WebSocket is closed after this time.
     pub upgrade_idle: Duration,
     /// `HOT_OBJECTS`, by default `true`; `HOT_OBJECTS_BYTES`, and `HOT_OBJECTS_MAX_OBJECT_BYTES`.
     pub hot: front::HotLimits,
     /// `UPGRADE_TOTAL_SECONDS`, by default 86400, a day: a WebSocket is closed after this time.
     pub upgrade_total: Duration,
-    /// `DRAIN_DELAY`, by default 0: seconds to go on serving, not ready, after SIGTERM.
+    /// `DRAIN_DELAY`, by default 0: seconds after SIGTERM in which it still serves, but is not ready.
     pub drain_delay: Duration,
     /// `DRAIN_TIMEOUT`: seconds that requests may take to finish after that.
     pub drain_timeout: Option<Duration>,
@@ -63,12 +63,12 @@ pub struct Environment {
 /// What the front logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessLog {
-    /// `ACCESS_LOG_QUERY_STRINGS`, by default `false`: what comes behind `?` in URLs, too.
+    /// `ACCESS_LOG_QUERY_STRINGS`, by default `false`: whether query strings are logged.
     pub query_strings: bool,
 }
 
 impl Environment {
-    /// `get` looks a variable up; tests have their own.
+    /// `get` looks up a variable; tests pass their own function.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let text =
             |name: &str, default: &str| get(name).filter(|v| !v.is_empty()).unwrap_or(default.to_owned());
@@ -90,7 +90,7 @@ impl Environment {
         let usual = if http_in_front { "none" } else { "http-80=:80,http" };
         let listen = listen(get("VARNISH_LISTEN").as_deref().unwrap_or(usual))?;
         let seconds = |name, default: &str| duration(name, &text(name, default));
-        // Probes ask ghost by its control socket. Commands that set this variable still work; a value that is no address is an error.
+        // Probes ask ghost by its control socket. Commands that set this variable still work; a value that is not an address is an error.
         address("VARNISH_HTTP_ADDR", &text("VARNISH_HTTP_ADDR", "localhost:80"), Ipv4Addr::LOCALHOST)?;
         Ok(Self {
             namespace: text("NAMESPACE", "default"),
@@ -143,7 +143,7 @@ fn bytes(name: &'static str, given: &str) -> Result<Option<u64>, Error> {
 const DASHBOARD_PORT: u16 = 9000;
 
 impl Environment {
-    /// Ports of this machine that are our own, but for those of listeners: no route leads to them.
+    /// Our own ports on this machine, except those of listeners: no route may lead to them.
     pub fn own_ports(&self) -> Vec<u16> {
         let on_loopback =
             |address: Option<IpAddr>| address.is_none_or(|a| a.is_loopback() || a.is_unspecified());

@@ -1,4 +1,4 @@
-//! What can go wrong between us and varnishd.
+//! Errors in the management of varnishd.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub enum Error {
     Endpoint { endpoint: String, why: String },
     #[error("{variable}: {why}")]
     Exporter { variable: &'static str, why: String },
-    #[error("varnishd ended at its start: {output}")]
+    #[error("varnishd exited at its start: {output}")]
     Start { output: String },
     #[error("varnishd cannot start its child: {output}")]
     StartChild { output: String },
@@ -58,12 +58,12 @@ impl Error {
         move |source| Self::File { path, source }
     }
 
-    /// varnishd does not start, and nothing says that it is not for its arguments.
+    /// varnishd does not start, and its arguments may be the reason.
     pub(crate) fn may_be_the_arguments(&self) -> bool {
         matches!(self, Self::Start { .. } | Self::StartChild { .. } | Self::ReloadUnreachable { .. })
     }
 
-    /// The varnishd that runs goes on; only a new configuration was not taken.
+    /// Only the new configuration was refused. varnishd keeps running.
     pub fn keeps_serving(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What a person, a probe or an operator wants to know of a varnishd.
+//! Events and state of a varnishd: for users, probes and the operator.
 
 mod sentence;
 
@@ -25,20 +25,20 @@ pub enum Event {
     Serving {
         sockets: Vec<(String, SocketAddr)>,
     },
-    /// The front took a socket.
+    /// The front listens on a socket.
     Listening {
         socket: String,
         address: SocketAddr,
     },
-    /// The front gave a socket up.
+    /// The front closed a socket.
     Closed {
         socket: String,
     },
-    /// A backend could not be reached or verified. Told once, until it is well again or fails otherwise.
+    /// A backend could not be reached or verified. Reported once, until it works again or fails for another reason.
     BackendTls {
         why: String,
     },
-    /// ghost took a new configuration.
+    /// ghost has loaded a new configuration.
     Reloaded {
         rules: u64,
         backends: u64,
@@ -48,12 +48,12 @@ pub enum Event {
     VclReloaded {
         took: Duration,
     },
-    /// A configuration was not taken. What served before still does, if anything did.
+    /// A configuration was refused. The previous one is still served, if there was one.
     Refused {
         why: String,
         serving: bool,
     },
-    /// What was refused before is no longer asked for, or was taken.
+    /// The configuration that was refused before was replaced, or is accepted now.
     Recovered,
     /// It serves without one of its sockets, which is tried again.
     NotListening {
@@ -65,14 +65,14 @@ pub enum Event {
         why: String,
         again_in: Duration,
     },
-    /// varnishd or its child ended by itself, and is started again.
+    /// varnishd or its child exited unexpectedly, and is started again.
     Died {
         why: String,
         again_in: Duration,
     },
     /// The child runs again.
     Restarted,
-    /// A socket that it had to go without can be had now.
+    /// A socket that was in use by another process is free now.
     Restarting {
         socket: String,
     },
@@ -81,7 +81,7 @@ pub enum Event {
     Stopped,
 }
 
-/// What ghost routes by and what the front shows: the newest that each of them took.
+/// The configurations of ghost and of the front: the newest that each of them has accepted.
 #[derive(Clone, Default)]
 pub struct Configuration {
     pub ghost: Option<Ghost>,
@@ -94,7 +94,7 @@ impl Configuration {
         self.ghost.as_ref()?.config()
     }
 
-    /// The very same, without a look at the bytes.
+    /// The same object in memory; the bytes are not compared.
     pub fn is(&self, other: &Self) -> bool {
         let same_ghost = match (&self.ghost, &other.ghost) {
             (Some(one), Some(other)) => one.is(other),
@@ -113,7 +113,7 @@ impl fmt::Debug for Configuration {
     }
 }
 
-/// What probes ask for.
+/// The state that probes report.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     /// Some good configuration is served. A later failure to reload does not change it.
@@ -132,7 +132,7 @@ pub struct State {
     pub sockets: Vec<(String, SocketAddr)>,
     /// The front's.
     pub front_sockets: Vec<(String, SocketAddr)>,
-    /// Sockets that it has to go without, and why.
+    /// Sockets that could not be opened, and why.
     pub closed: Vec<(String, String)>,
     /// ghost's control socket, while varnishd is there.
     pub control: Option<Control>,
@@ -260,7 +260,7 @@ impl Reporter {
         });
     }
 
-    /// varnishd has taken a configuration, and the front was told of these sockets.
+    /// varnishd has accepted a configuration, and the front has received these sockets.
     pub(crate) fn fed(&self, tag: Option<Arc<str>>, sockets: Vec<String>, steps: Steps) {
         self.state.send_modify(|state| {
             state.fed = Some((tag, sockets, steps));

@@ -1,4 +1,4 @@
-//! Brings a varnishd to a desired configuration, by the cheapest path, and remembers the last good one.
+//! Loads a desired configuration into a varnishd by the cheapest path, and remembers the last good one.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::steps::Steps;
 use crate::vcl::VclLoader;
 use crate::{Error, Settings};
 
-/// What varnishd is to serve.
+/// The desired configuration of a varnishd and its front.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Desired {
     /// ghost.json, with the router that was made of it; `None` until it is known.
@@ -34,7 +34,7 @@ pub struct Desired {
 }
 
 impl Desired {
-    /// The sockets that the front is to have.
+    /// The sockets that the front should have.
     pub(crate) fn front_sockets(&self) -> Vec<String> {
         self.tls.sockets().map(str::to_owned).collect()
     }
@@ -119,8 +119,8 @@ impl Feed {
         !self.needs_routes(desired) && (desired.vcl.is_none() || desired.vcl == self.good_vcl)
     }
 
-    /// Brings ghost to the configuration. Where there is news of the child meanwhile, ghost's answer is not waited for:
-    /// the manager holds the sockets, and a dead child's clients would wait, too.
+    /// Loads the configuration into ghost. If the state of varnishd's child changes in between, it does not wait for ghost's answer:
+    /// the manager holds the sockets, so a request to a dead child gets no answer.
     pub(crate) async fn apply_routes(
         &mut self,
         control: &Control,
@@ -146,7 +146,8 @@ impl Feed {
         desired.vcl.is_some() && desired.vcl != self.good_vcl
     }
 
-    /// Brings varnishd to the configuration's VCL. Tried whatever became of the routes: neither holds the other back.
+    /// Loads the configuration's VCL into varnishd. This is tried also if the routes were refused: the two do not depend on each
+    /// other.
     pub(crate) async fn apply_vcl(
         &mut self,
         admin: &Admin,
@@ -185,7 +186,7 @@ impl Feed {
             }
             Err(e) => {
                 let is_refused = matches!(e, Error::ReloadRefused { .. });
-                // It may still come to an end, and swap. A reload of what is good then has to follow it.
+                // The reload may still succeed later. Then the good configuration must be loaded again after it.
                 self.is_uncertain |= !is_refused;
                 self.has_other_bases = true;
                 // A VCL reload or a new child would read the file.
@@ -225,7 +226,7 @@ impl Feed {
         self.ghost_config.with_file_name(&*base.name)
     }
 
-    /// Is the file of the base there, and whole?
+    /// Does the file of the base exist, and is it complete?
     async fn has(&self, base: &GhostBase) -> bool {
         let there = tokio::fs::metadata(self.base_path(base)).await;
         there.is_ok_and(|there| there.is_file() && there.len() == base.bytes.len() as u64)
@@ -270,12 +271,12 @@ impl Feed {
         self.put(&ghost.bytes, &self.ghost_config).await
     }
 
-    /// Whole or not at all.
+    /// Writes the whole file, or nothing.
     async fn put(&self, bytes: &[u8], path: &Path) -> Result<(), Error> {
         let beside = path.with_extension("json.new");
         let written = tokio::fs::write(&beside, bytes).await;
         if written.is_err() {
-            // Half a file takes room that a full directory needs.
+            // An incomplete file would use space in a full directory.
             let _ = tokio::fs::remove_file(&beside).await;
         }
         written.map_err(|e| match (e.kind(), beside.parent()) {
@@ -321,7 +322,7 @@ mod tests {
         assert!(error.contains("No space left"), "{error}");
         assert_eq!(std::fs::read(dir.path().join("ghost.json")).unwrap(), b"good");
         assert!(!beside.exists() && beside.symlink_metadata().is_err(), "half a file is left");
-        // A child that died is started all the same.
+        // A child that died is started in any case.
         fill(&beside);
         feed.restore().await.unwrap();
         // What was changed by others is not the good one.

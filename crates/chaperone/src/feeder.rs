@@ -1,4 +1,4 @@
-//! `(routing.json, endpoints, certificates) → Desired`: the one place where that is made.
+//! `(routing.json, endpoints, certificates) → Desired`: the only place that makes it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,14 +15,14 @@ use crate::ghost_files::{Ghost, GhostError, GhostFiles};
 use crate::steps::Steps;
 use crate::tls::Pairs;
 
-/// Makes the configurations of one Gateway, one after the other, each out of the one before.
+/// Makes the configurations of one Gateway, each from the previous one.
 #[derive(Debug, Default)]
 pub struct Feeder {
     pairs: Pairs,
     files: GhostFiles,
 }
 
-/// What a configuration is made of.
+/// The inputs of a configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The whole, or what has changed since `below`.
@@ -31,11 +31,11 @@ pub struct Source<'a> {
     /// Both as one; hosts do not matter.
     pub frame: &'a Routing,
     pub certificates: &'a BTreeMap<String, Pem>,
-    /// The address of all listeners, where it is not every one.
+    /// The address of all listeners, unless they listen on all addresses.
     pub bind: Option<IpAddr>,
 }
 
-/// What the front is to do.
+/// The configuration of the front.
 #[derive(Debug)]
 pub struct FrontPart {
     pub listeners: front::Config,
@@ -69,7 +69,7 @@ impl Feeder {
         }
     }
 
-    /// ghost's part. `finish` adds what routing.json does not know. `idle`: nothing waits, so it may take longer where that makes
+    /// ghost's part. `finish` adds what routing.json does not have. `idle`: nothing waits, so it may take longer where that makes
     /// later changes cheaper.
     pub fn ghost(
         &mut self,

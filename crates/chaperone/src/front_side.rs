@@ -1,4 +1,5 @@
-//! The front beside varnishd: it ends TLS and hands the bytes on; and for backends with TLS it begins and verifies it.
+//! The front beside varnishd: it terminates TLS of clients and passes the bytes on; for backends with TLS it opens and verifies
+//! the connection.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,12 +17,12 @@ use crate::tally::Tally;
 use crate::varnishd::speaks_http2;
 use crate::{Settings, session_key};
 
-/// Once varnishd is gone, what it said last still has to reach the clients.
+/// How long clients may take to read the last bytes of a varnishd that has exited.
 const FLUSHING: Duration = Duration::from_secs(2);
 /// Requests that were routed before a reload may still connect by what it replaced.
 const RETIRING: Duration = Duration::from_secs(120);
 
-/// A front that runs, and ends with this.
+/// A running front. Dropping this stops it.
 #[derive(Debug)]
 pub(crate) struct FrontSide {
     config: watch::Sender<Arc<front::Config>>,
@@ -39,7 +40,7 @@ pub(crate) struct FrontSide {
 }
 
 impl FrontSide {
-    /// Without a public socket yet. By `proof` ghost knows the front's own answers.
+    /// Without a public socket yet. By `proof` ghost recognises the front's own answers.
     ///
     /// `page`: by which ghost says what may be hot, if anything may.
     pub(crate) fn start(
@@ -78,7 +79,9 @@ impl FrontSide {
             settings.upgrade_idle,
             settings.upgrade_total,
         );
-        let http = http.observed_by(settings.observer.clone()).with_session_key(session_key::of(settings));
+        let http = http
+            .observed_by(settings.observer.clone())
+            .with_session_key(session_key::read_or_create(settings));
         let http = match page {
             Some(page) => http.with_hot(page, settings.hot),
             None => http,
@@ -191,7 +194,7 @@ impl FrontSide {
     pub(crate) async fn stop(self) {
         let Self { profiles, shutdown, mut running, .. } = self;
         shutdown.send_replace(front::Shutdown::Drain);
-        // Who waits for the first profile waits for nothing.
+        // Tasks that wait for the first profile need not wait any longer.
         drop(profiles);
         let mut all = async || while running.join_next().await.is_some() {};
         if tokio::time::timeout(FLUSHING, all()).await.is_err() {
@@ -231,7 +234,7 @@ fn unreached(service: &str, endpoint: Option<SocketAddr>, why: &str) -> String {
     }
 }
 
-/// What to tell people, and what to do.
+/// The message for users, with the remedy.
 fn describe(event: &front::BackendEvent) -> Option<String> {
     use front::BackendFailure as Failure;
     Some(match event {

@@ -101,7 +101,7 @@ impl Ghost {
         }
     }
 
-    /// The very same, without a look at the bytes.
+    /// The same object in memory; the bytes are not compared.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
@@ -112,7 +112,7 @@ fn prints(hosts: &SharedMap<String, Vhost>, hasher: &RandomState) -> Box<[u64]> 
     hosts.values().map(|host| print(host, hasher)).collect()
 }
 
-/// A hash of what the host says. Without the keys of the hasher, no one can construct two hosts with the same hash.
+/// A hash of the host's configuration. The hasher has random keys, so users cannot construct two hosts with the same hash.
 fn print(host: &Vhost, hasher: &RandomState) -> u64 {
     struct Hashing<H>(H);
     impl<H: std::hash::Hasher> io::Write for Hashing<H> {
@@ -165,7 +165,7 @@ impl GhostFiles {
     }
 
     /// The files for this configuration: `routing` is the whole, or what has changed since `below`; `frame` is both as one, and
-    /// its hosts do not matter. `finish` adds what routing.json does not know. With `idle` a new base is made where that makes
+    /// its hosts do not matter. `finish` adds what routing.json does not have. With `idle` a new base is made where that makes
     /// later changes cheaper.
     pub(crate) fn make(
         &mut self,
@@ -361,7 +361,7 @@ impl Changes<'_> {
 }
 
 impl Written {
-    /// `None` where all hosts must be looked at again.
+    /// `None` if all hosts must be compared again.
     fn changes<'a>(&self, hosts: &Hosts<'a>, endpoints: &EndpointIndex) -> Option<Changes<'a>> {
         if !endpoints.has_same_own_ports(&self.endpoints) {
             return None;
@@ -404,12 +404,7 @@ impl Written {
 /// Does a route of this host, or a mirror of one, lead to one of these Services?
 fn leads_to(host: &Vhost, services: &HashSet<(&str, &str)>) -> bool {
     let is_one = |namespace: &str, name: &str| services.contains(&(namespace, name));
-    let of_route = |route: &Route| {
-        let namespace = route.namespace.as_deref().unwrap_or_default();
-        let mut mirrors = route.mirrors.iter().chain(&route.backend_mirrors);
-        route.service.as_deref().is_some_and(|service| is_one(namespace, service))
-            || mirrors.any(|mirror| is_one(&mirror.namespace, &mirror.service))
-    };
+    let of_route = |route: &Route| route.services().any(|(namespace, service)| is_one(namespace, service));
     host.routes.iter().chain(&host.default_route).any(of_route)
 }
 

@@ -20,9 +20,9 @@ use crate::metrics::Scrapes;
 use crate::peers::{self, Peers};
 use crate::{Error, State, reload};
 
-/// A probe is asked every few seconds, and its asker has little patience.
+/// The longest time for an answer to a probe: probes come every few seconds, with a short timeout.
 const ANSWERING: Duration = Duration::from_secs(2);
-/// A reload of many routes, or a machine that swaps, may keep ghost for a while: only after this time is it taken for dead.
+/// A reload of many routes, or a machine that swaps, may keep ghost busy for a while: it counts as dead only after this time.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Answers probes until the future is dropped.
@@ -56,7 +56,8 @@ async fn heard(peers: &Peers, request: Incoming, state: &watch::Receiver<State>)
 
 fn plain(text: Option<Bytes>) -> Response<Full<Bytes>> {
     let status = if text.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let text = text.unwrap_or_else(|| Bytes::from_static(b"the counters did not come in time: ask again\n"));
+    let text =
+        text.unwrap_or_else(|| Bytes::from_static(b"the counters were not available in time: try again\n"));
     let mut response = Response::new(Full::new(text));
     *response.status_mut() = status;
     let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4");
@@ -71,7 +72,7 @@ const SHARED: Duration = Duration::from_millis(500);
 struct Pulse {
     /// When ghost last answered, or was not there to answer.
     last: Mutex<Option<Instant>>,
-    /// The newest answer. Locked while ghost is asked: one probe asks at a time.
+    /// The newest answer. Locked during a request to ghost: only one probe at a time sends one.
     newest: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
 

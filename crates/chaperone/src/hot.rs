@@ -1,6 +1,7 @@
-//! The page by which ghost tells the front what was invalidated. It outlives varnishd: it is made when we start, before the front.
+//! The page in shared memory by which ghost reports invalidations to the front. It outlives varnishd: the chaperone creates it at
+//! its start, before the front.
 //!
-//! Guarantees that no hot object of before is served once varnishd's child has ended or another VCL is in use.
+//! Guarantees that no earlier hot object is served once varnishd's child has exited or another VCL is in use.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use page::Page;
 use crate::reload::{self, Control, GhostStatus};
 use crate::{Error, Settings, storage};
 
-/// What hot objects may take: as given, or by the memory of the container.
+/// The memory limit of hot objects: as configured, or derived from the memory of the container.
 pub fn hot_limits(enabled: bool, bytes: Option<u64>, max_object_bytes: Option<u64>) -> front::HotLimits {
     let default = front::HotLimits::default();
     front::HotLimits {
@@ -27,7 +28,7 @@ pub(crate) struct Hot {
 }
 
 impl Hot {
-    /// It has no name: ghost gets it by its control socket, and no other process can.
+    /// The memory file has no name: ghost gets it by its control socket, and no other process can open it.
     pub(crate) fn prepare(settings: &Settings) -> Self {
         if !settings.hot.enabled || !settings.http_in_front {
             return Self { made: None };
@@ -45,19 +46,19 @@ impl Hot {
         self.made.as_ref().map(|(_, page)| page)
     }
 
-    /// Makes the router of the VCL in use say by which table it decides.
+    /// Makes the router of the VCL in use publish which table it uses.
     pub(crate) async fn in_use(&self, control: &Control) -> Result<GhostStatus, Error> {
         reload::in_use(control, self.made.as_ref().map(|(file, _)| file)).await
     }
 
-    /// Nothing is hot until ghost says by which table it decides.
+    /// Nothing is hot until ghost has published which table it uses.
     pub(crate) fn withdraw(&self) {
         if let Some(page) = self.page() {
             page.set_digest(0);
         }
     }
 
-    /// varnishd's child has ended, or another VCL is in use: what was hot is no more.
+    /// varnishd's child has exited, or another VCL is in use: drops all hot objects.
     pub(crate) fn end_all(&self) {
         if let Some(page) = self.page() {
             page.set_digest(0);

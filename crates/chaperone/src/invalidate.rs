@@ -89,7 +89,7 @@ async fn send(
                 }
                 Ok(_) => return Err("ghost's answer does not fit the question: this is a bug".to_owned()),
                 Err(Error::ReloadRefused { cause }) => return Err(format!("ghost refused: {cause}")),
-                // Started again, it has an empty cache, and says so.
+                // After a restart its cache is empty, and it reports that.
                 Err(e) => e.to_string(),
             },
         };

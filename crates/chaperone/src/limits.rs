@@ -1,4 +1,4 @@
-//! What clients may take, and who may speak for them, as the front is to know it.
+//! Limits for clients, and the proxies that may name a client's address, in the form that the front reads.
 
 use std::time::Duration;
 
@@ -47,11 +47,11 @@ fn seconds(value: Option<f64>, default: Duration) -> Duration {
     value.map_or(default, |value| Duration::from_secs_f64(value.clamp(0.001, LONGEST)))
 }
 
-/// Networks that cannot be read are trusted by no one: connections that begin with a header are closed.
+/// Networks that cannot be parsed are not trusted: connections that begin with a PROXY header are closed.
 pub(crate) fn proxy_protocol(routing: &Routing, notices: &mut Vec<Notice>) -> Option<front::ProxyProtocol> {
     let given = routing.proxy_protocol.as_ref()?;
     let sources = front::TrustedSources::parse(&given.trusted_sources).unwrap_or_else(|e| {
-        let message = format!("{e}; no PROXY header is believed");
+        let message = format!("{e}; no PROXY header is trusted");
         let object = "proxy_protocol of routing.json".to_owned();
         notices.push(Notice { object, severity: Severity::Warning, message });
         front::TrustedSources::default()

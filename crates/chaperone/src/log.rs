@@ -1,7 +1,7 @@
 //! Requests as varnishd logs them: its program `varnishncsa` reads the log, and we read `varnishncsa`.
 //!
-//! Whatever bytes clients send, an [`Entry`] is text. Secrets are not in it: neither Authorization nor cookies are asked for,
-//! and the query only if the settings ask for it.
+//! An [`Entry`] is valid text, whatever bytes clients send. It has no secrets: Authorization and cookies are never logged, and
+//! the query string only if the settings ask for it.
 
 mod entry;
 
@@ -37,7 +37,7 @@ pub struct Source {
     pub varnishd_dir: PathBuf,
     /// Words before `varnishncsa`: a program that becomes it, and lets it end with us.
     pub by: Vec<OsString>,
-    /// Who else is to know of it.
+    /// Other receivers of the entries.
     pub readers: Arc<Readers>,
 }
 
@@ -172,7 +172,7 @@ impl Follower {
     }
 }
 
-/// Reads to the end, lest the program wait, and keeps little.
+/// Reads everything, so that the program does not block, and keeps only a little.
 async fn last_words(from: ChildStderr) -> Vec<String> {
     let (mut from, mut kept) = (BufReader::new(from), Vec::new());
     loop {
@@ -220,7 +220,7 @@ pub async fn follow(source: &Source, arguments: &[String], mut take: impl FnMut(
     }
 }
 
-/// What varnishncsa is to say so that [`Entry::parse`] understands it. `query` is one of VSL's.
+/// The arguments of varnishncsa for lines that [`Entry::parse`] can read. `query` is a VSL query.
 pub fn arguments(query: Option<&str>) -> Vec<String> {
     let mut all = vec!["-j".to_owned(), "-F".to_owned(), engine::log_format(entry::FORMAT)];
     if let Some(query) = query {

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The label `gateway`, where there are several, and the varnishd.
 pub type Source = (Option<String>, watch::Receiver<State>);
 
-/// Scrapes, one at a time: each starts a program and reads a lot. Who comes meanwhile waits, and gets the same text.
+/// Scrapes, one at a time: each starts a program and reads a lot. Requests that come in between wait, and get the same text.
 #[derive(Debug, Default)]
 pub struct Scrapes {
     last: Mutex<Option<(Instant, Bytes)>>,
@@ -102,11 +102,16 @@ fn one(to: &mut Families, state: &State, counted: Option<&Stats>, counters: Opti
         to.gauge(name, help, &[], u8::from(value));
     };
     flag(to, "varnish_gateway_ready", "1 while /readyz says so", state.ready());
-    flag(to, "varnish_gateway_draining", "1 while requests are finished before the end", state.draining);
+    flag(
+        to,
+        "varnish_gateway_draining",
+        "1 while it drains: requests finish before it exits",
+        state.draining,
+    );
     flag(
         to,
         "varnish_gateway_configuration_refused",
-        "1 while the newest configuration is not served, but an older one",
+        "1 while an older configuration than the newest is served",
         state.refused.is_some(),
     );
     flag(
@@ -141,10 +146,10 @@ fn own(to: &mut Families, state: &State, counted: Option<&Stats>) {
         let (counts, sum) = of.read();
         let labels = [("kind", kind)];
         let all = counts.iter().sum();
-        to.counter("varnish_gateway_reloads_total", "Configurations taken, of ghost or as VCL", &labels, all);
+        to.counter("varnish_gateway_reloads_total", "Successful reloads of ghost or of VCL", &labels, all);
         to.histogram(
             "varnish_gateway_reload_seconds",
-            "Time that these took",
+            "Duration of successful reloads",
             &labels,
             &bounds,
             (&counts, sum),
@@ -154,13 +159,13 @@ fn own(to: &mut Families, state: &State, counted: Option<&Stats>) {
     reloads("vcl", &tally.vcl);
     to.counter(
         "varnish_gateway_reload_errors_total",
-        "Configurations that were not taken; each try counts",
+        "Failed reloads; each try counts",
         &[],
         read(&tally.refused),
     );
     to.gauge(
         "varnish_gateway_last_reload_timestamp_seconds",
-        "When a configuration was last taken",
+        "Time of the last successful reload",
         &[],
         read(&tally.last_reload_millis) as f64 / 1e3,
     );
@@ -168,7 +173,7 @@ fn own(to: &mut Families, state: &State, counted: Option<&Stats>) {
     to.gauge("varnish_gateway_endpoints", "Endpoints that ghost knows", &[], read(&tally.endpoints));
     to.counter(
         "varnish_gateway_varnishd_deaths_total",
-        "Times that varnishd or its child ended by itself, and was started again",
+        "Times that varnishd or its child exited unexpectedly and was started again",
         &[],
         read(&tally.deaths),
     );
@@ -181,7 +186,7 @@ fn own(to: &mut Families, state: &State, counted: Option<&Stats>) {
     for (result, counter) in [("done", &tally.invalidated), ("failed", &tally.not_invalidated)] {
         to.counter(
             "varnish_gateway_invalidations_total",
-            "Paths and tags that were to leave the cache",
+            "Paths and tags to remove from the cache",
             &[("result", result)],
             read(counter),
         );
@@ -197,7 +202,7 @@ fn own(to: &mut Families, state: &State, counted: Option<&Stats>) {
     ] {
         to.counter(
             "varnish_gateway_peer_invalidations_total",
-            "What unsafe methods changed, told to other pods and heard from them",
+            "Changes by unsafe methods, sent to other pods and received from them",
             &[("result", result)],
             count,
         );
@@ -222,7 +227,7 @@ fn spans(to: &mut Families, state: &State) {
 
 fn certificates(to: &mut Families, tls: &front::Config) {
     let name = "varnish_gateway_certificate_expiry_timestamp_seconds";
-    let help = "When a certificate that clients are shown runs out; of several with one name the first";
+    let help = "Expiry of a certificate that is shown to clients; of several with the same name the earliest";
     to.announce(name, Kind::Gauge, help);
     let mut pairs: HashSet<*const Pair> = HashSet::new();
     let mut first: BTreeMap<(&str, &str), i64> = BTreeMap::new();
@@ -236,7 +241,7 @@ fn certificates(to: &mut Families, tls: &front::Config) {
             }
         }
     }
-    to.gauge("varnish_gateway_certificates", "Certificates that clients are shown", &[], pairs.len());
+    to.gauge("varnish_gateway_certificates", "Certificates that are shown to clients", &[], pairs.len());
     for ((socket, hostname), ends) in first {
         to.gauge(name, help, &[("socket", socket), ("hostname", hostname)], ends);
     }
@@ -261,7 +266,7 @@ fn front(to: &mut Families, state: &State) {
     total(
         to,
         "varnish_gateway_tls_resumed_total",
-        "Those that took up an earlier session",
+        "Handshakes that resumed an earlier session",
         clients.resumed(),
     );
     for why in front::Failure::ALL {
@@ -275,7 +280,7 @@ fn front(to: &mut Families, state: &State) {
     total(
         to,
         "varnish_gateway_tls_passed_through_total",
-        "Connections handed on undecrypted",
+        "Connections passed through without decryption",
         clients.passed(),
     );
     for why in front::UpstreamFailure::ALL {

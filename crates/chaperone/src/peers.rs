@@ -1,9 +1,9 @@
-//! Other pods of the Gateway hear what an unsafe method has changed here: best effort, past the API server.
+//! Informs the other pods of the Gateway about changes by unsafe methods: best effort, without the API server.
 //!
-//! Takes what the front has invalidated ([`front::Write`]), and tells every peer in batches, by a POST to its health port. A message is
-//! signed with a key that is derived from the secret that all pods of a Gateway mount; whatever is not signed, is old, or is our own is
-//! ignored. Guarantees that no response waits for a peer, and that a peer that is slow or gone delays no other. Never tells what a peer
-//! told us.
+//! Takes what the front has invalidated ([`front::Write`]), and sends it to every peer in batches, by a POST to its health port. A
+//! message is signed with a key that is derived from the secret that all pods of a Gateway mount; messages without a valid signature,
+//! old ones and our own are ignored. Guarantees that no response waits for a peer, and that a peer that is slow or gone delays no other.
+//! Never forwards messages of peers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -60,7 +60,7 @@ struct Message {
     order: Order,
 }
 
-/// What messages are signed with, and by whom.
+/// The key of signatures, and the name of the sender.
 #[derive(Debug)]
 pub struct Peers {
     key: SessionKey,
@@ -100,7 +100,7 @@ impl Peers {
         is_new.then_some(if message.from == self.own { Order::default() } else { message.order })
     }
 
-    /// Carries out what a peer tells.
+    /// Carries out the invalidations in a message of a peer.
     pub(crate) async fn hear(
         &self,
         request: Request<Incoming>,
@@ -128,7 +128,7 @@ impl Peers {
         StatusCode::NO_CONTENT
     }
 
-    /// Tells peers of writes until it is dropped.
+    /// Sends writes to peers until it is dropped.
     pub async fn tell(&self, reporter: Reporter, addresses: watch::Receiver<Vec<SocketAddr>>) {
         let state = reporter.state();
         let tally = Arc::clone(&state.borrow().tally);
@@ -230,7 +230,7 @@ async fn send(
     Ok(client::exchange(stream, request, LARGEST_ANSWER).await?.status())
 }
 
-/// Why does not matter: the peer is not told.
+/// The reason does not matter: the sender does not get it.
 struct Failed;
 
 impl<E: std::error::Error> From<E> for Failed {

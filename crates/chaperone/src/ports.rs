@@ -1,4 +1,4 @@
-//! Is a port free? Asked before varnishd is started, because its own words on it are hard to read.
+//! Checks whether a port is free, before varnishd is started, because varnishd's own error message is hard to read.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};

@@ -22,7 +22,7 @@ use tokio::net::UnixStream;
 
 use crate::Error;
 
-/// Where ghost listens, and what it knows us by.
+/// The socket of ghost, and the token that it accepts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Control {
     pub(crate) socket: Arc<Path>,

@@ -17,7 +17,7 @@ impl Routes {
         Self { http, ghost: None }
     }
 
-    /// Brings the front to these files. An error leaves its table as it is.
+    /// Gives the front the table of these files. After an error it keeps its table.
     pub(crate) async fn take(&mut self, ghost: &Ghost) -> Result<(), String> {
         if self.ghost.as_ref().is_some_and(|known| known == ghost) {
             return Ok(());

@@ -1,7 +1,7 @@
 //! The key of the tokens of sticky sessions.
 //!
-//! In a pod it is derived from the secret of varnishd's CLI, which all pods of a Gateway mount ({gateway}-admin): a session goes on
-//! in whichever pod the next request arrives. Without such a file a key is kept in the work directory, for the next start.
+//! In a pod it is derived from the secret of varnishd's CLI, which all pods of a Gateway mount ({gateway}-admin): a session
+//! works in every pod. Without such a file a key is kept in the work directory, for the next start.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::Settings;
 
 const FILE: &str = "session-key";
 
-pub(crate) fn of(settings: &Settings) -> SessionKey {
+pub(crate) fn read_or_create(settings: &Settings) -> SessionKey {
     let secret = match &settings.secret {
         Some(path) => fs::read(path).map_err(|e| format!("{}: {e}", path.display())),
         None => kept(&settings.work_dir),
@@ -30,7 +30,7 @@ pub(crate) fn of(settings: &Settings) -> SessionKey {
     )
 }
 
-/// The one of before, or a new one.
+/// The key in the work directory, or a new one.
 fn kept(dir: &Path) -> Result<Vec<u8>, String> {
     let path = dir.join(FILE);
     if let Ok(secret) = fs::read(&path)

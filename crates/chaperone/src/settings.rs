@@ -41,9 +41,9 @@ pub struct Settings {
     pub hot: front::HotLimits,
     /// A WebSocket on which nothing moves is closed after this time.
     pub upgrade_idle: Duration,
-    /// A WebSocket is closed after this time, whatever moves on it.
+    /// A WebSocket is closed after this time, even if it is in use.
     pub upgrade_total: Duration,
-    /// How long to go on serving, not ready, once we are asked to stop: load balancers need time to notice.
+    /// After the request to stop: how long to keep serving, but not ready. Load balancers need time to notice.
     pub drain_delay: Duration,
     /// How long requests may take to finish once we are asked to stop.
     pub drain_timeout: Duration,
@@ -60,7 +60,7 @@ pub struct ListenSocket {
 }
 
 impl ListenSocket {
-    /// As varnishd wants it: `http-80=:80,HTTP`.
+    /// In the syntax of varnishd: `http-80=:80,HTTP`.
     pub(crate) fn argument(&self) -> String {
         let Self { name, address, port } = self;
         match address {

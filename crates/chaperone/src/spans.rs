@@ -58,7 +58,7 @@ fn connector(exporter: &Exporter) -> Result<TlsConnector, Error> {
             };
             let text = std::fs::read(file).map_err(|e| bad(e.to_string()))?;
             for one in CertificateDer::pem_slice_iter(&text) {
-                let one = one.map_err(|e| bad(format!("it is no PEM: {e}")))?;
+                let one = one.map_err(|e| bad(format!("it is not PEM: {e}")))?;
                 roots.add(one).map_err(|e| bad(e.to_string()))?;
             }
             if roots.is_empty() {

@@ -1,4 +1,4 @@
-//! When the parts of a change were done: how long it took, and where.
+//! The steps of a change and their durations.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -36,7 +36,7 @@ impl Steps {
         self.done.push((what, Instant::now()));
     }
 
-    /// The change is served. `None`: it was served before, or nobody has seen it begin.
+    /// The change is served. `None`: it was served before, or its beginning is unknown.
     pub(crate) fn end(mut self, last: Option<&Change>) -> Option<Change> {
         let observed = self.observed?;
         if last.is_some_and(|last| last.observed == observed) {

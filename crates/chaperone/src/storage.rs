@@ -1,25 +1,25 @@
-//! varnishd's storages, by its arguments: how much they hold, which varnishd itself does not tell the VMOD, and how much is added for
-//! what is not kept.
+//! The storages of varnishd, read from its arguments: their sizes, which varnishd does not report to the VMOD, and the size of the storage
+//! for responses that are not cached.
 
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 /// What varnishd has without `-s`.
 const DEFAULT: &str = "default,100m";
-/// The storage of what is not kept, as Varnish calls it. Without a size it would have no bounds.
+/// The storage for responses that are not cached, as Varnish calls it. Without a size it has no limit.
 const TRANSIENT: &str = "Transient";
-/// It may take this part of the memory, where the arguments do not say, and so much at least.
+/// Its default size: this part of the memory, and at least this many bytes.
 const SHARE_OF_TRANSIENT: u64 = 8;
 const LEAST_TRANSIENT: u64 = 16 * MIB;
 /// The index of objects may take this part of the storages, and this part of the memory.
 const INDEX_SHARE_OF_STORAGES: u64 = 4;
 const INDEX_SHARE_OF_MEMORY: u64 = 8;
 const LEAST_INDEX: u64 = 16 * MIB;
-/// So many slow readers at once must fit into Transient, and no one may have less or more than these.
+/// Transient must have room for this many slow clients at once. The buffer of one client is within these limits.
 const SLOW_READERS: u64 = 4096;
 const TRANSIT_BUFFER: (u64, u64) = (32 << 10, MIB);
 
-/// One `-s`: its name, and its size in bytes, where that is said.
+/// One `-s`: its name, and its size in bytes, if the argument has one.
 struct Storage {
     name: String,
     size: Option<u64>,
@@ -56,7 +56,7 @@ fn storages(arguments: &[String]) -> Vec<Storage> {
     all
 }
 
-/// `s0=104857600 disk=21474836480`; those whose size is not said are left out.
+/// `s0=104857600 disk=21474836480`; storages without a size are left out.
 pub(crate) fn sizes(arguments: &[String]) -> String {
     let told = |one: &Storage| Some(format!("{}={}", one.name, one.size?));
     storages(arguments).iter().filter_map(told).collect::<Vec<_>>().join(" ")
@@ -80,7 +80,7 @@ pub(crate) fn added(arguments: &[String], memory: Option<u64>) -> Vec<String> {
     added
 }
 
-/// Of an answer that is not kept, so many bytes are fetched ahead of what its client has taken.
+/// How many bytes of an uncached response are fetched before its client has read them.
 pub(crate) fn transit_buffer(arguments: &[String]) -> u64 {
     let all = storages(arguments);
     let transient = all.iter().find(|one| one.name == TRANSIENT).and_then(|one| one.size);
@@ -105,7 +105,7 @@ pub(crate) fn memory() -> Option<u64> {
 /// The memory limit of our control group, where it has one.
 pub(crate) fn limit_of_group() -> Option<u64> {
     let (machine, group) = machine_and_group();
-    // Without a limit some kernels name a number that no machine has.
+    // Without a limit, some kernels report a number larger than the memory of any machine.
     group.filter(|group| machine.is_none_or(|machine| *group < machine))
 }
 

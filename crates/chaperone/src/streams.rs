@@ -1,4 +1,4 @@
-//! The TCP and UDP listeners of routing.json, as the front is to serve them.
+//! The TCP and UDP listeners of routing.json, as configuration of the front.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn backend_group(group: &Group, backend: &TlsBackend) -> front::BackendGroup {
     front::BackendGroup {
         name: group.name.clone().unwrap_or_default(),
         weight: group.weight,
-        endpoints: group.backends.iter().map(|one| SocketAddr::new(one.address, one.port)).collect(),
+        endpoints: group.endpoints.iter().map(|one| SocketAddr::new(one.address, one.port)).collect(),
         tls: None,
         proxy_protocol: backend.proxy_protocol,
     }
@@ -88,7 +88,7 @@ mod tests {
     fn added(routing: &Routing) -> (front::Config, Vec<Notice>) {
         let group = Group {
             weight: 2,
-            backends: vec![Endpoint { address: [10, 0, 0, 1].into(), port: 5 }],
+            endpoints: vec![Endpoint { address: [10, 0, 0, 1].into(), port: 5 }],
             name: Some("d/s".to_owned()),
             ..Group::default()
         };

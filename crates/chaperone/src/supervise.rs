@@ -21,11 +21,11 @@ use crate::routes::Routes;
 use crate::varnishd::{Varnishd, varnishd_dir, with_storages};
 use crate::{Error, ListenSocket, Settings, directories, ports, reload, storage, token};
 
-/// From the start of varnishd to its first word on the CLI.
+/// The longest time from the start of varnishd to its first message on the CLI.
 const STARTING: Duration = Duration::from_secs(30);
-/// For the front to open its ports.
+/// The longest time for the front to open its ports.
 const OPENING: Duration = Duration::from_secs(2);
-/// A child that dies without a word is found by asking, and so is a port that has become free.
+/// How often varnishd is polled, to find a child that died silently, or a port that has become free.
 const ASK: Duration = Duration::from_secs(1);
 /// For readers of varnishd's log to find it, which takes them a tenth of a second; they are looked for so often.
 const FINDING_LOG: Duration = Duration::from_secs(10);
@@ -72,20 +72,20 @@ struct Supervisor {
     hot: Hot,
     /// The front's table, where it carries HTTP.
     routes: Routes,
-    /// By this ghost knows the front's own answers.
+    /// By this ghost recognises the front's own answers.
     front_proof: Arc<str>,
-    /// We were asked to stop, and go on serving until then.
+    /// We were asked to stop, and keep serving until this time.
     drain_at: Option<Instant>,
-    /// No other process uses the work directory as long as this is open.
+    /// A lock: no other process uses the work directory as long as this is open.
     lock: Option<fs::File>,
 }
 
-/// Why a varnishd is no more.
+/// Why a varnishd has exited.
 enum End {
     Shutdown,
     Died(Error),
     CannotStart(Error),
-    /// To be started again, with a socket that was not to be had before.
+    /// It must be restarted, because a socket that was in use before is free now.
     Restart,
 }
 
@@ -96,7 +96,7 @@ struct Running {
     secret: Secret,
     admin: Admin,
     control: Control,
-    /// Sockets that it had to go without, since another process has the port.
+    /// Sockets that it could not open, because another process has the port.
     missing: Vec<ListenSocket>,
 }
 
@@ -131,7 +131,7 @@ impl Supervisor {
         self.reporter.tell(&Event::Stopped);
     }
 
-    /// Waits before varnishd is started again; the front, where it carries HTTP, goes on without it. False: we are asked to stop.
+    /// Waits before varnishd is started again. If the front carries HTTP, it keeps serving in this time. False: we are asked to stop.
     async fn pause(&mut self, again_in: Duration) -> bool {
         let again = tokio::time::sleep(again_in);
         tokio::pin!(again);
@@ -227,7 +227,7 @@ impl Supervisor {
             let ours = directories::vmod_dir(&self.settings.work_dir);
             admin.param_set("vmod_path", &format!("{}:{known}", ours.display())).await?;
         }
-        // A client that reads a large uncached answer slowly does not have it all in our memory. Varnish 7.1 does not know how.
+        // A large uncached response to a slow client is not held in memory as a whole. Varnish 7.1 cannot do this.
         if !self.settings.extra_args.iter().any(|argument| argument.contains("transit_buffer")) {
             let bytes = storage::transit_buffer(&with_storages(&self.settings.extra_args));
             let _ = admin.param_set("transit_buffer", &format!("{bytes}b")).await;
@@ -258,7 +258,7 @@ impl Supervisor {
         Ok((Settings { sockets: free, ..self.settings.clone() }, missing))
     }
 
-    /// Waits for a configuration that varnishd takes, and starts the child with it. False where it is to stop before.
+    /// Waits for a configuration that varnishd takes, and starts the child with it. False if it must stop before that.
     async fn first_configuration(&mut self, running: &mut Running, begun: Instant) -> Result<bool, Error> {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         let (desired, refused) = loop {
@@ -359,7 +359,7 @@ impl Supervisor {
                 self.check_child(running, &mut child_backoff).await
             } else {
                 let desired = self.desired.borrow_and_update().clone();
-                // Before ghost names them; those of before stay as long as ghost has them.
+                // Before ghost uses them; the earlier ones stay as long as ghost uses them.
                 self.front.add_backends(&desired.backends, desired.ghost.as_ref());
                 let control = &running.control;
                 let routes = self.feed.apply_routes(control, &child_news, &desired, &self.reporter).await;
@@ -408,7 +408,7 @@ impl Supervisor {
                 Ok(()) => running.admin.is_closed(),
             };
             if lost {
-                // varnishd comes back by itself, or has ended.
+                // varnishd reconnects, or has exited.
                 tokio::select! {
                     again = running.listener.accept(&running.secret, STARTING) => match again {
                         Ok(admin) => running.admin = admin,
@@ -480,7 +480,7 @@ impl Supervisor {
         http.drain(true);
         let clients = Arc::clone(&self.reporter.clients);
         let finished = async {
-            // Clients that stay connected are asked to go with their next answer.
+            // Clients that stay connected are asked to disconnect with their next response.
             let _ = reload::drain(control).await;
             while reload::status(control).await.is_ok_and(|status| status.in_flight > 0) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -528,7 +528,7 @@ async fn start_child(running: &Running) -> Result<(), Error> {
     }
 }
 
-/// Why a child that was started is no more.
+/// Why a child that was started has exited.
 async fn panicked(admin: &Admin) -> Option<Error> {
     let panic = admin.panic_show().await.ok().flatten()?;
     let _ = admin.panic_clear().await;
@@ -540,7 +540,7 @@ fn lock_file(work_dir: &Path) -> PathBuf {
     work_dir.join("lock")
 }
 
-/// Two varnishd in one directory would take each other's files away.
+/// Two varnishd in one directory would delete each other's files.
 fn lock(work_dir: &Path) -> Result<fs::File, Error> {
     let path = lock_file(work_dir);
     let file = fs::File::create(&path).map_err(Error::file(&path))?;
@@ -551,7 +551,7 @@ fn lock(work_dir: &Path) -> Result<fs::File, Error> {
     }
 }
 
-/// A process that is about to drain only learns that it must drain now.
+/// If the process already waits to drain, this only makes it drain now.
 async fn asked(shutdown: &mut watch::Receiver<Shutdown>, drain_at: Option<Instant>) {
     match drain_at {
         None => asked_to_stop(shutdown).await,

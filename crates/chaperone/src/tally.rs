@@ -1,4 +1,4 @@
-//! What a chaperone counts of its own work.
+//! Counters of the chaperone itself.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::event::Event;
 /// Upper bounds of the buckets of reloads, in milliseconds.
 pub(crate) const BOUNDS_MILLIS: [u64; 12] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000];
 
-/// One for each varnishd, over the lives of its child.
+/// One for each varnishd. Restarts of its child do not reset it.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// What the front counts.
@@ -41,7 +41,7 @@ pub(crate) struct Tally {
     pub(crate) spans_dropped: AtomicU64,
 }
 
-/// Those that succeeded, and the time they took.
+/// Successful reloads, and their duration.
 #[derive(Debug, Default)]
 pub(crate) struct Reloads {
     buckets: [AtomicU64; BOUNDS_MILLIS.len() + 1],
@@ -57,7 +57,7 @@ impl Reloads {
         self.sum_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// By bucket, not cumulated; and the sum in seconds.
+    /// Counts by bucket, not cumulative; and the sum in seconds.
     pub(crate) fn read(&self) -> (Vec<u64>, f64) {
         let buckets = self.buckets.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
         (buckets, self.sum_micros.load(Ordering::Relaxed) as f64 / 1e6)
@@ -74,7 +74,7 @@ impl Tally {
         self.http.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the front has counted of requests that varnishd did not see.
+    /// Counters of the front for requests that varnishd did not see.
     pub(crate) fn http_stats(&self) -> Option<model::stats::Stats> {
         self.http.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|http| http.stats())
     }

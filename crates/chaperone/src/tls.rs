@@ -1,4 +1,4 @@
-//! What the front is to serve: the HTTPS, TLS, TCP and UDP listeners of routing.json, the plain HTTP ones where the front carries
+//! The configuration of the front: the HTTPS, TLS, TCP and UDP listeners of routing.json, the plain HTTP ones where the front carries
 //! HTTP, the certificates that they name, and how backends are verified.
 
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ use resolve::{TlsGroups, tls_key};
 
 use crate::{limits, streams};
 
-/// Pairs by the name of their Secret, as they last were good: one that breaks leaves its forerunner in use.
+/// Pairs by the name of their Secret, in their last good version: if a Secret becomes invalid, the previous pair stays in use.
 #[derive(Debug, Default)]
 pub struct Pairs(BTreeMap<String, Arc<Pair>>);
 
-/// What routing.json and certificates come to.
+/// The result of routing.json and certificates.
 #[derive(Debug)]
 pub struct Tls {
     pub front: front::Config,
@@ -206,7 +206,7 @@ impl Pairs {
         profiles
     }
 
-    /// The new for the old, where it is good. What no listener names is forgotten.
+    /// Replaces pairs by new ones that are good, and forgets pairs that no listener names.
     fn take(&mut self, routing: &Routing, certificates: &BTreeMap<String, Pem>, notices: &mut Vec<Notice>) {
         let mut kept = BTreeMap::new();
         for name in routing.certificate_names() {
@@ -215,7 +215,7 @@ impl Pairs {
             }
             let old = self.0.get(name);
             let new = match certificates.get(name) {
-                // Reading a key costs, and most have not changed.
+                // Reading a key is expensive, and most have not changed.
                 Some(pem) if old.is_some_and(|old| old.pem() == pem) => None,
                 Some(pem) => Pair::new(pem)
                     .map_err(|e| {
@@ -322,7 +322,7 @@ fn tls_backends(groups: &[Group], profiles: &front::Profiles) -> front::Backends
         let tls = group.tls.as_ref().map(|name| profiles.get(name).cloned().map(Arc::new));
         let endpoints = match tls {
             Some(None) => Vec::new(),
-            _ => group.backends.iter().map(|one| SocketAddr::new(one.address, one.port)).collect(),
+            _ => group.endpoints.iter().map(|one| SocketAddr::new(one.address, one.port)).collect(),
         };
         let name = group.name.clone().unwrap_or_default();
         front::BackendGroup {

@@ -1,4 +1,4 @@
-//! Secrets of one start: ghost accepts orders from the processes that know them.
+//! Secrets that are created at each start: ghost accepts requests only from processes that have them.
 
 use std::sync::Arc;
 

@@ -36,11 +36,11 @@ const UNREAD_TAGS: &str = "vsl_mask=-VCL_call,-VCL_return,-VCL_acl,-Hit,-HitMiss
 /// These cost as much again, and are read by access logs and spans alone: ghost counts and measures by itself.
 const REQUEST_TAGS: &str = "vsl_mask=-Timestamp,-ReqAcct";
 
-/// A running manager process of varnishd. Its end is the end of the child, too.
+/// A running manager process of varnishd. When it exits, its child exits, too.
 #[derive(Debug)]
 pub(crate) struct Varnishd {
     process: Child,
-    /// varnishd in `-d` mode ends when this closes: it cannot outlive us, however we end.
+    /// varnishd in `-d` mode exits when this closes: it cannot outlive this process.
     stdin: Option<ChildStdin>,
     last_lines: LastLines,
     child_news: Arc<Notify>,
@@ -97,35 +97,35 @@ impl Varnishd {
         Ok(Self { stdin: process.stdin.take(), process, last_lines, child_news })
     }
 
-    /// Resolves when the manager has ended; says its last words.
+    /// Resolves when the manager has exited; returns its last lines of output.
     pub(crate) async fn ended(&mut self) -> String {
         let status = self.process.wait().await;
-        // What it said last may still be in the pipe.
+        // Its last output may still be in the pipe.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
         let said = self.last_words();
         if said.is_empty() { status } else { format!("{said} ({status})") }
     }
 
-    /// What it said last that may be a reason.
+    /// The last lines of output that may contain a reason.
     pub(crate) fn last_words(&self) -> String {
         let lines = self.last_lines.lock().unwrap_or_else(PoisonError::into_inner);
         let said: Vec<_> = lines.iter().filter(|line| !is_small_talk(line)).map(String::as_str).collect();
         said.join(" ")
     }
 
-    /// Resolves when varnishd has said something of its child.
+    /// Resolves when varnishd has printed something about its child.
     pub(crate) fn child_news(&self) -> Arc<Notify> {
         Arc::clone(&self.child_news)
     }
 
-    /// Ends manager and child: by the end of its standard input, by force if need be. Requests had their time before: draining is over.
+    /// Stops manager and child: by closing its standard input, and with a signal if that does not help. Draining was done before.
     pub(crate) async fn stop(mut self) {
         drop(self.stdin.take());
         if self.has_ended_within(CHILD_ENDS).await {
             return;
         }
-        // The child of Vinyl Cache waits for its clients, without a limit. Without its child the manager ends by itself.
+        // The child of Vinyl Cache waits for its clients, without a limit. Without its child the manager exits.
         for child in self.children() {
             let _ = kill_process(child, Signal::KILL);
         }
@@ -148,7 +148,7 @@ impl Varnishd {
     }
 }
 
-/// The greeting of the CLI on standard output, and what says nothing of an end.
+/// The greeting of the CLI on standard output, and other lines that give no reason.
 fn is_small_talk(line: &str) -> bool {
     let greeting = ["---", "Varnish Cache CLI", "Linux,", "varnish-", "Type '", "(-? gives usage)"];
     let ordinary = ["Debug:", "Info:", "Child launched OK", "Could not delete"];
@@ -172,7 +172,7 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
         add(&["-a", &format!("{HTTPS_SOCKET}={},PROXY,mode=600", settings.https_socket().display())]);
     }
     add(&["-M", admin, "-S", &secret.to_string_lossy(), "-T", "none", "-f", ""]);
-    // We start the child, so that a crash is seen, told and slowed down.
+    // The chaperone starts the child, so that a crash is noticed and logged, and restarts slow down.
     add(&["-p", "auto_restart=off"]);
     if settings.http_in_front && settings.sockets.is_empty() {
         // The front closes connections that it does not need sooner. The default of 5 seconds is for clients.
@@ -200,7 +200,7 @@ fn arguments(settings: &Settings, admin: &str, secret: &Path) -> Vec<OsString> {
     // The front offers h2 to its clients, and hands it on as it comes.
     // A request may name the whole https URL.
     add(&["-p", "feature=+http2,+https_scheme"]);
-    // Access logs tell URLs whole, within reason: the default cuts at 255 bytes.
+    // Access logs should have whole URLs, up to a limit: the default cuts at 255 bytes.
     add(&["-p", "vsl_reclen=4096"]);
     add(&["-p", UNREAD_TAGS]);
     if settings.log_readers == 0 {
@@ -218,7 +218,7 @@ pub(crate) fn with_storages(extra_args: &[String]) -> Vec<String> {
     added.chain(extra_args.iter().cloned()).collect()
 }
 
-/// Does varnishd speak HTTP/2? We switch it on, and the user's arguments have the last word.
+/// Does varnishd speak HTTP/2? We switch it on, and the user's arguments override that.
 pub(crate) fn speaks_http2(extra_args: &[String]) -> bool {
     let features =
         extra_args.iter().filter_map(|arg| arg.strip_prefix("-p").unwrap_or(arg).strip_prefix("feature="));

@@ -25,7 +25,7 @@ pub struct Counter {
     /// `cache_hit`
     pub name: String,
     pub description: String,
-    /// Else it may go down, too.
+    /// Otherwise it is a gauge, which may decrease.
     pub grows: bool,
     pub value: u64,
 }
@@ -41,7 +41,7 @@ pub async fn read(varnishd_dir: &Path) -> Option<Vec<Counter>> {
     if complete { parsed(others).await } else { None }
 }
 
-/// Megabytes of JSON, not where others wait.
+/// Parses megabytes of JSON, off the async threads.
 async fn parsed(json: Vec<u8>) -> Option<Vec<Counter>> {
     tokio::task::spawn_blocking(move || parse(&json)).await.ok().flatten()
 }

@@ -56,7 +56,7 @@ async fn discard_others(admin: &Admin, used: &str) {
     }
 }
 
-/// What varnishd's compiler says of `main_vcl`, in the user's own line numbers and without its small talk.
+/// What varnishd's compiler says of `main_vcl`, in the user's own line numbers without irrelevant lines.
 pub fn compiler_message(main_vcl: &str, message: &str) -> String {
     let message = translate::vcl::explain_compiler_message(main_vcl, message);
     let noise = [

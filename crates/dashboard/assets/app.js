@@ -260,7 +260,6 @@ function routeRow(row) {
     el("td", {}, hosts),
     el("td", {}, el("code", {}, row.conditions), ...(row.filters ?? []).map((text) => el("div", { class: "quiet" }, text))),
     el("th", { scope: "row" }, `${row.kind} ${row.route}`, el("div", { class: "quiet" }, `${rule}, Gateway ${row.gateway}`)),
-    el("td", { class: "number" }, String(row.priority)),
     el("td", {}, backends(row.groups)),
     el("td", {}, row.cache ?? el("span", { class: "quiet" }, "bypassed"), row.way ? el("div", { class: "quiet" }, `way: ${row.way}`) : null),
     cells,

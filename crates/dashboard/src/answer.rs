@@ -57,7 +57,7 @@ fn secure(headers: &mut HeaderMap) {
     }
 }
 
-fn of(status: StatusCode, kind: &'static str, content: Content) -> Answer {
+fn with_content(status: StatusCode, kind: &'static str, content: Content) -> Answer {
     let mut answer = Response::new(content);
     *answer.status_mut() = status;
     secure(answer.headers_mut());
@@ -66,7 +66,7 @@ fn of(status: StatusCode, kind: &'static str, content: Content) -> Answer {
 }
 
 pub(crate) fn text(kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    of(StatusCode::OK, kind, Content::Whole(Full::new(body.into())))
+    with_content(StatusCode::OK, kind, Content::Whole(Full::new(body.into())))
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Answer {
@@ -81,7 +81,7 @@ pub(crate) fn json(value: &impl Serialize) -> Answer {
 
 pub(crate) fn error(status: StatusCode, why: &str) -> Answer {
     let body = format!("{}\n", json!({ "error": why }));
-    of(status, "application/json", Content::Whole(Full::new(body.into())))
+    with_content(status, "application/json", Content::Whole(Full::new(body.into())))
 }
 
 pub(crate) fn not_allowed(allowed: &'static str) -> Answer {
@@ -91,5 +91,5 @@ pub(crate) fn not_allowed(allowed: &'static str) -> Answer {
 }
 
 pub(crate) fn stream(pieces: mpsc::Receiver<Bytes>) -> Answer {
-    of(StatusCode::OK, "text/event-stream", Content::Pieces(pieces))
+    with_content(StatusCode::OK, "text/event-stream", Content::Pieces(pieces))
 }

@@ -332,7 +332,13 @@ fn bypasses(request: &At<'_>, decision: &Decision<'_>) -> Option<String> {
     let Some(cache) = decision.cache() else { return Some("the rule has no cache policy".to_owned()) };
     let has = |name| request.any_header(name, &mut |_| true);
     if !matches!(request.method(), b"GET" | b"HEAD") {
-        return Some(format!("{} is never answered from the cache", request.asked.method));
+        let kept = match request.method() {
+            b"POST" if cache.keeps_posts() => {
+                "; its answer may be kept for GET, if it names its own URL in Content-Location and says how long it is fresh"
+            }
+            _ => "",
+        };
+        return Some(format!("{} is never answered from the cache{kept}", request.asked.method));
     }
     let why = if has("Authorization") && !cache.shares_authorized() {
         "the request has an Authorization header"

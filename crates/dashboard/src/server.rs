@@ -104,7 +104,7 @@ impl Server {
                 Some(text) => answer::text("text/plain; version=0.0.4", text),
                 None => answer::error(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    "the counters did not come in time: ask again",
+                    "the counters were not available in time: try again",
                 ),
             };
         }

@@ -39,7 +39,7 @@ pub fn of_routing(
     here.map(|listener| {
         let groups = groups.get(&listener.socket).map(Vec::as_slice).unwrap_or_default().iter();
         let groups = groups.map(|group| {
-            let endpoints = group.backends.iter().map(|one| SocketAddr::new(one.address, one.port));
+            let endpoints = group.endpoints.iter().map(|one| SocketAddr::new(one.address, one.port));
             (group.weight, group.name.as_deref().unwrap_or_default(), endpoints.collect())
         });
         let at = (listener.socket.as_str(), Some(listener.name.as_str()));

@@ -310,7 +310,6 @@ pub struct Row {
     pub rule_name: Option<String>,
     /// `PathPrefix /shop, method GET`
     pub conditions: String,
-    pub priority: u32,
     /// Names of listeners; none: all.
     pub listeners: Vec<String>,
     /// What its filters do.

@@ -6,6 +6,7 @@
 //! one side breaks off on the other.
 
 mod accept_key;
+mod ahead;
 mod attempt;
 mod body;
 mod cache;
@@ -30,6 +31,7 @@ mod multiplexed;
 mod origin;
 mod plain;
 mod pool;
+mod post;
 mod ranges;
 mod reason;
 mod record;
@@ -39,6 +41,7 @@ mod resets;
 mod response;
 mod rewind;
 mod stream;
+mod survey;
 mod table;
 mod tallies;
 mod tunnel;
@@ -127,6 +130,8 @@ pub struct Http {
     writes: upstream::upload::Rooms,
     /// Clients that wait for what varnishd fetches, and take hints.
     hints: hints::Waiting,
+    /// Responses to POST that varnishd is about to store.
+    posts: post::Waiting,
     /// Writes that were dropped and not sent to peers, since too many waited.
     pub(crate) not_told: AtomicU64,
     tunnel_idle: Duration,
@@ -171,6 +176,7 @@ impl Http {
             told: OnceLock::new(),
             writes: upstream::upload::Rooms::new(MOST_WRITES, MOST_WRITES_OF_NAMESPACE),
             hints: hints::Waiting::default(),
+            posts: post::Waiting::default(),
             not_told: AtomicU64::new(0),
             tunnel_idle,
             tunnel_total,
@@ -293,7 +299,10 @@ impl Http {
         let is_new = |base: &&Arc<Router>| !known.is_some_and(|known| Arc::ptr_eq(known, base));
         let rules =
             router.base().filter(is_new).into_iter().flat_map(|base| base.rules()).chain(router.rules());
-        let is_needed = |rule: &router::Rule| (0..rule.groups().len()).any(|group| rule.needs_front(group));
+        let is_needed = |rule: &router::Rule| {
+            rule.cache().is_some_and(|cache| cache.keeps_posts())
+                || (0..rule.groups().len()).any(|group| rule.needs_front(group))
+        };
         if rules.into_iter().any(is_needed) {
             self.takes_misses.send_replace(true);
         }

@@ -19,8 +19,7 @@ use dashboard::Board;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use model::ghost::Config;
 use model::names::certificate_keys;
-use model::routing::Routing;
-use model::{Version, check_version};
+use model::routing::{Routing, rewritten};
 use resolve::EndpointIndex;
 use source::files::Files;
 use source::kubernetes::{EndpointSlices, Pod, Scope, Signal, Store, never_same};
@@ -320,7 +319,9 @@ async fn feed(
         let desired = reader.read().await?;
         to_varnishd.send_if_modified(|old| {
             let new = *old != desired;
-            *old = desired;
+            if new {
+                *old = desired;
+            }
             new
         });
         loop {
@@ -469,7 +470,7 @@ impl Reader<'_> {
             let certificates = &self.certificates;
             let source = Source { routing, below: None, frame: routing, certificates, bind: None };
             let finish = |ghost: &mut Config| {
-                ghost.gateway_id.get_or_insert_with(|| loop_id::of(""));
+                ghost.gateway_id.get_or_insert_with(|| loop_id::for_gateway(""));
             };
             let ghost = match self.knows_endpoints {
                 true => Some(self.feeder.ghost(source, &index, true, finish)?),
@@ -530,7 +531,7 @@ fn read_routing(path: &Path, namespace: &str, wrong: &mut Vec<String>) -> anyhow
     Ok(routing)
 }
 
-/// A newer operator may write fields that we do not know: they are reported, and ignored.
+/// Of this version or an earlier one. A newer operator may write fields that we do not know: they are reported, and ignored.
 fn parse_routing(
     text: &[u8],
     namespace: &str,
@@ -538,13 +539,13 @@ fn parse_routing(
     wrong: &mut Vec<String>,
 ) -> anyhow::Result<Routing> {
     let at = || name.to_owned();
-    let version = Version::at_start(text).map_or_else(|| serde_json::from_slice(text), Ok);
-    let Version { version } = version.with_context(at)?;
-    check_version("routing.json", version).with_context(at)?;
     let mut unknown = Vec::new();
-    let mut json = serde_json::Deserializer::from_slice(text);
-    let mut routing: Routing =
-        serde_ignored::deserialize(&mut json, |field| unknown.push(field.to_string())).with_context(at)?;
+    let note = |field: serde_ignored::Path<'_>| unknown.push(field.to_string());
+    let read = match rewritten(text).with_context(at)? {
+        Some(json) => serde_ignored::deserialize(json, note),
+        None => serde_ignored::deserialize(&mut serde_json::Deserializer::from_slice(text), note),
+    };
+    let mut routing: Routing = read.with_context(at)?;
     match unknown.as_slice() {
         [] => {}
         [field] => wrong.push(format!("{}: the unknown field {field} is ignored", at())),
@@ -554,8 +555,9 @@ fn parse_routing(
         }
     }
     let routes = routing.vhosts.values_mut().flat_map(|v| v.routes.iter_mut().chain(&mut v.default_route));
-    for route in routes.chain(&mut routing.default).filter(|r| r.service.is_some()) {
-        route.namespace.get_or_insert_with(|| namespace.to_owned());
+    let backends = routes.chain(&mut routing.default).flat_map(|route| &mut route.backends);
+    for backend in backends.filter(|backend| backend.service.is_some()) {
+        backend.namespace.get_or_insert_with(|| namespace.into());
     }
     Ok(routing)
 }

@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
         bad += usize::from(problem.is_error());
         writeln!(to, "{} {problem}", mark(!problem.is_error()))?;
     }
-    for verdict in verdict::of(&translation.statuses) {
+    for verdict in verdict::from_statuses(&translation.statuses) {
         bad += usize::from(!verdict.good);
         writeln!(to, "{} {}: {}", mark(verdict.good), verdict.object, verdict.text)?;
     }

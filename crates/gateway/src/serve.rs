@@ -167,7 +167,7 @@ impl Machine {
                 self.former.insert(key.clone(), Arc::clone(parameters));
             }
         }
-        self.news.verdicts(verdict::of(&translation.statuses));
+        self.news.verdicts(verdict::from_statuses(&translation.statuses));
         self.news.no_gateway(translation.gateways.is_empty());
         for (key, plan) in translation.gateways.iter_mut().filter(|(_, plan)| plan.infra.is_none()) {
             // Parameters are missing: what runs keeps its arrangement.
@@ -204,7 +204,7 @@ impl Machine {
             let observe = &self.arguments.observe;
             let finish = |ghost: &mut Config| {
                 observe.ask(ghost, plan.routing.http_in_front);
-                ghost.gateway_id = Some(loop_id::of(&key.to_string()));
+                ghost.gateway_id = Some(loop_id::for_gateway(&key.to_string()));
             };
             let feeder = self.feeders.entry(key.clone()).or_default();
             let made = feeder.ghost(source(plan, self.arguments.bind), &endpoints, true, finish);
@@ -221,7 +221,7 @@ impl Machine {
                 Err(e) => tracing::error!("Gateway {key}: {e}"),
             }
             let idle = (!self.instances.contains_key(key)).then(|| input::ghost(plan, &endpoints).0);
-            lacking.extend(lacking::of(key, &translation, &settled.conflicts, idle.as_ref()));
+            lacking.extend(lacking::for_gateway(key, &translation, &settled.conflicts, idle.as_ref()));
         }
         self.news.notices(notices);
         let running: BTreeMap<Key, _> =

@@ -18,7 +18,7 @@ pub(crate) struct Verdict {
 }
 
 /// All verdicts, Gateways before routes.
-pub(crate) fn of(statuses: &Statuses) -> Vec<Verdict> {
+pub(crate) fn from_statuses(statuses: &Statuses) -> Vec<Verdict> {
     let mut all = Vec::new();
     for (key, status) in &statuses.gateway_classes {
         push(&mut all, &format!("GatewayClass {key}"), "", &status.conditions);

@@ -4,6 +4,7 @@ mod clients;
 mod hints;
 mod methods;
 mod named;
+mod posts;
 mod ranges;
 mod rfc;
 

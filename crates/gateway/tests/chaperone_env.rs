@@ -128,7 +128,7 @@ fn the_seeds_example_serves() {
     assert_eq!(get(site.port, "other.example.com", "/v2").status, 404);
     assert_eq!(origin.last_seen().header("X-Gateway-Route"), Some("default/api-v2-route"));
     let ghost: Value = serde_json::from_slice(&fs::read(site.scene.path("ghost.json")).unwrap()).unwrap();
-    let backend = &ghost["vhosts"]["api.example.com"]["routes"][0]["backend_groups"][0]["backends"][0];
+    let backend = &ghost["vhosts"]["api.example.com"]["routes"][0]["backends"][0]["endpoints"][0];
     assert_eq!(*backend, json!({"address": "127.0.0.1", "port": origin.address().port()}));
     assert!(site.scene.path("varnish/varnishd").is_dir(), "WORK_DIR is used");
     site.program.varnishd_of("-p thread_pool_stack=160k");
@@ -193,9 +193,9 @@ fn another_version_is_refused_and_the_last_good_stays() {
     let origin = Origin::new("api");
     let site = Site::new(&origin);
     let mut newer = routing(site.port, "/v3");
-    newer["version"] = 3.into();
+    newer["version"] = 4.into();
     site.write("routing.json", &newer.to_string());
-    site.program.wait_for_line(&["routing.json has version 3", "version 2 only", "of one release"]);
+    site.program.wait_for_line(&["routing.json has version 4", "versions 2 to 3 only", "of one release"]);
     assert_eq!([site.get("/v2").status, site.get("/v3").status], [200, 404]);
     assert_eq!(site.ready(), 200);
     // A bad one holds back no other.

@@ -101,7 +101,9 @@ fn what_is_served_is_shown_and_follows_changes() {
     assert_eq!(web["listeners"][0]["address"], format!("127.0.0.1:{}", site.port));
     assert_eq!((&web["counts"]["routes"], &web["counts"]["endpoints"]), (&1.into(), &1.into()));
     assert!(web["last_reload"]["milliseconds"].as_f64().unwrap() > 0.0);
-    let first_change = web["last_change"]["at"].as_u64().unwrap();
+    let changed_at = || site.json("/api/state")["gateways"][0]["last_change"]["at"].as_u64();
+    until("the first change is reported", || changed_at().is_some());
+    let first_change = changed_at();
 
     let routes = site.json("/api/routes");
     let row = &routes["rows"][0];
@@ -121,9 +123,7 @@ fn what_is_served_is_shown_and_follows_changes() {
         &[route_to("more", "/more", "more"), service("more", &[more.address()])].concat(),
     );
     until("the new route is shown", || site.json("/api/routes")["total"] == 2);
-    until("its change is served", || {
-        site.json("/api/state")["gateways"][0]["last_change"]["at"].as_u64() > Some(first_change)
-    });
+    until("its change is served", || changed_at() > first_change);
     let change = site.json("/api/state")["gateways"][0]["last_change"].clone();
     let steps = change["steps"].as_array().unwrap();
     let names: Vec<&str> = steps.iter().filter_map(|step| step["name"].as_str()).collect();

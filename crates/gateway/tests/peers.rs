@@ -29,10 +29,10 @@ impl Pod {
         };
         fs::write(scene.path("main.vcl"), [vcl("preamble"), vcl("postamble")].join("\n")).unwrap();
         fs::write(scene.path("secret"), secret).unwrap();
-        let routing = json!({"version": 2, "listeners": [{"name": "web", "socket": format!("http-{port}")}],
-            "vhosts": {HOST: {"routes": [{"hostname": HOST, "service": "shop", "namespace": "default",
-                "port": 80, "weight": 1, "listeners": [format!("http-{port}")], "route_name": "default/shop",
-                "priority": 1, "rule_index": 0, "path_match": {"type": "PathPrefix", "value": "/"},
+        let routing = json!({"version": 3, "listeners": [{"name": "web", "socket": format!("http-{port}")}],
+            "vhosts": {HOST: {"routes": [{"hostname": HOST,
+                "backends": [{"service": "shop", "namespace": "default", "port": 80, "weight": 1}],
+                "listeners": [format!("http-{port}")], "route_name": "default/shop", "rule_index": 0, "path_match": {"type": "PathPrefix", "value": "/"},
                 "cache_policy": {"default_ttl_seconds": 3600}}]}}});
         fs::write(scene.path("routing.json"), routing.to_string()).unwrap();
         let mut command = Program::command();

@@ -36,7 +36,7 @@ fn each_listener_has_its_versions_and_suites() {
     let program = scene.serve();
     program.wait_for_line(&["Gateway default/web: listening on", &format!(":{port} (https-{port})")]);
     // What cannot be carried out is said, and its listener is not served: TLS would be weaker than asked for.
-    program.wait_for_line(&["listener wrong", "`1.1` is no version of TLS here: use 1.2 or 1.3"]);
+    program.wait_for_line(&["listener wrong", "`1.1` is not a supported version of TLS: use 1.2 or 1.3"]);
     program.wait_for_line(&["listener unknown", "example.com/option is not supported"]);
     let weak = ["-tls1_2", "-cipher", "ECDHE-ECDSA-AES256-GCM-SHA384"];
     for (name, options, served) in [

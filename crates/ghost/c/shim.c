@@ -674,8 +674,9 @@ gs_healthy(VRT_CTX, VCL_BACKEND d, VCL_TIME *changed)
 	return (1);
 }
 
-/* The front, where only it can fetch as the rule says: it picks the endpoint, and tries others; or NULL. */
-extern VCL_BACKEND ghost_target_front(const void *target);
+/* The front, where only it can fetch as the rule says: it picks the endpoint, and tries others; or NULL. *kept becomes 1 where the front has the
+ * response already: then no endpoint may be asked. */
+extern VCL_BACKEND ghost_target_front(const void *target, struct http *unedited, int *kept);
 /* One of the group's backends, not the one at *at if there is another; *at becomes its position. */
 extern VCL_BACKEND ghost_target_pick(const void *target, size_t *at);
 /* The last hand on the request after all VCL, and on the answer before any. */
@@ -896,13 +897,16 @@ gs_target_gethdrs(VRT_CTX, VCL_BACKEND d)
 	vtim_mono begun = VTIM_mono();
 	vtim_dur took;
 	VCL_BACKEND front;
-	int i;
+	int i, kept = 1;
 
 	ghost_leaving(d->priv, ctx->bo->bereq, ctx->bo->bereq0);
-	front = ghost_target_front(d->priv);
+	front = ghost_target_front(d->priv, ctx->bo->bereq0, &kept);
+	if (kept && front == NULL)
+		return (-1);
 	i = front != NULL ? gs_front_try(ctx, front) : gs_target_try(ctx, d);
 	took = VTIM_mono() - begun;
-	ghost_fetched(d->priv, took, i == 0);
+	if (!kept)
+		ghost_fetched(d->priv, took, i == 0);
 	if (i == 0 && gs_bound(ctx, d) != 0) {
 		VSLb(bo->vsl, SLT_FetchError, "workspace_backend overflow");
 		bo->htc->doclose = SC_OVERLOAD;

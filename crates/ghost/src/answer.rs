@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use model::RouteKind;
-use model::names::{ERROR_HEADER, LISTENER_HEADER};
+use model::names::{ERROR_HEADER, LISTENER_HEADER, ORDER_HEADER};
 use router::answer::Own;
 use router::{Action, Refusal, Router, Rule, TooLong};
 
@@ -123,7 +123,11 @@ impl Answer {
         };
         match self {
             Self::Control(control) => control.answer(ctx, bereq),
-            Self::Invalidated => Said { status: 204, ..Said::default() },
+            Self::Invalidated => {
+                let order = bereq.header(ORDER_HEADER);
+                let header = order.map(|order| [ORDER_HEADER.as_bytes(), b": ", order].concat());
+                Said { status: 204, header, body: String::new() }
+            }
             Self::NotCached => {
                 let own = Own::not_cached();
                 Said { status: own.status, header: None, body: own.body.into_owned() }

@@ -34,7 +34,17 @@ impl BackendKey {
 
     /// For a group of a rule; `None` where varnishd reaches it by itself.
     pub(crate) fn by_front(rule: &Rule, group: usize) -> Option<Self> {
-        let name = rule.groups().get(group).filter(|_| rule.needs_front(group))?.name();
+        Self::front(rule, group).filter(|_| rule.needs_front(group))
+    }
+
+    /// For responses to POST that the front keeps; `None` where the policy of the rule keeps none.
+    pub(crate) fn of_kept(rule: &Rule, group: usize) -> Option<Self> {
+        rule.cache().filter(|cache| cache.keeps_posts())?;
+        Self::front(rule, group)
+    }
+
+    fn front(rule: &Rule, group: usize) -> Option<Self> {
+        let name = rule.groups().get(group)?.name();
         let miss = MissFor { rule: rule.identity(), host: rule.hostname(), position: group, group: name };
         Some(Self::Group(miss.to_string().into()))
     }

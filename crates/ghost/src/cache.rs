@@ -22,7 +22,7 @@ use crate::ffi::{self, Ctx, Text};
 use crate::index::{self, tags};
 use crate::message::{ClientRequest, Message};
 use crate::task::Task;
-use crate::{answer, aside, bound, cache_status, query, search, stats, target, unshared, writes};
+use crate::{answer, aside, bound, cache_status, posted, query, search, stats, target, unshared, writes};
 
 use rescue::{leave_fresh, may_serve_stale, rescue};
 
@@ -162,11 +162,16 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
             ffi::gs_set_uncacheable(ctx);
         } else if bound::has_outgrown(&*ffi::gs_digest(ctx).cast()) {
             // Here and not in store(), which user VCL may skip: the fetch would end at the limit each time.
-            ffi::gs_keep_for(ctx, HIT_FOR_MISS_SECONDS, 0.0, 0.0);
+            ffi::gs_keep_for(ctx, hit_for_miss_seconds(before, HIT_FOR_MISS_SECONDS), 0.0, 0.0);
             ffi::gs_set_uncacheable(ctx);
         }
         beresp.fail_if_lost(ctx);
     }
+}
+
+/// A response to POST that cannot be stored says nothing of those to GET.
+fn hit_for_miss_seconds(before: Message<'_>, seconds: f64) -> f64 {
+    if posted::is_fetch_of(before) { 0.0 } else { seconds }
 }
 
 /// How long the policy keeps the answer, and what must be known of it later.
@@ -272,6 +277,8 @@ pub(crate) unsafe fn store(ctx: *const Ctx) -> bool {
             }
             let failed = message.status() >= 500;
             let seconds = if failed { HIT_FOR_MISS_SECONDS_OF_FAILURES } else { HIT_FOR_MISS_SECONDS };
+            let before = Message::new(ffi::gs_bereq0(ctx));
+            let seconds = before.map_or(seconds, |before| hit_for_miss_seconds(before, seconds));
             ffi::gs_keep_for(ctx, seconds, 0.0, 0.0);
             ffi::gs_set_uncacheable(ctx);
         }
@@ -289,7 +296,8 @@ unsafe fn not_kept(ctx: *const Ctx, cache: Option<&Cache>, beresp: Message<'_>) 
         let (Some(cache), Some(before)) = (cache, Message::new(ffi::gs_bereq0(ctx))) else {
             return Some("unknown");
         };
-        let has_no_lifetime = ffi::gs_ttl(ctx) <= 0.0 && ffi::gs_is_kept_to_validate(ctx) == 0;
+        let is_to_validate = ffi::gs_is_kept_to_validate(ctx) == 1 && !posted::is_fetch_of(before);
+        let has_no_lifetime = ffi::gs_ttl(ctx) <= 0.0 && !is_to_validate;
         let forbidden = || cache.forbidden_by(&OriginsAnswer { ctx, message: beresp, before });
         if let Some(why) = forbidden() {
             Some(why)
@@ -382,6 +390,9 @@ pub(crate) unsafe fn failed(ctx: *const Ctx) {
         else {
             return;
         };
+        if posted::is_fetch_of(before) {
+            return posted::failed(ctx);
+        }
         // A pass. An answer that was not to be kept may have failed after that.
         if ffi::gs_uncacheable(ctx) == 1 && !may_serve_stale(ctx) {
             return;

@@ -9,6 +9,7 @@
 //! is in the index; and by every hit in between, since an object can be found before Varnish tells of it ([`pending`]).
 
 mod bans;
+mod claim;
 mod known;
 pub(crate) mod map;
 mod order;
@@ -23,6 +24,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use model::kept::Order;
 use model::names::GHOST_INDEX_ENV;
 use router::cache::Parameters;
 
@@ -31,8 +33,10 @@ use crate::guard::stopped;
 use crate::hot::{self, Ending};
 use crate::{stats, storage};
 use bans::Bans;
+pub(crate) use claim::Claim;
 use known::Known;
 use map::Map;
+use order::AtWork;
 use owners::Owners;
 use page::Slot;
 use pending::Pending;
@@ -72,6 +76,21 @@ thread_local! {
 /// In vcl_backend_fetch: this thread's fetch is about to ask its origin.
 pub(crate) fn fetch_begins() {
     BEGAN.set(order::newest());
+}
+
+/// The same for a response that the front has got already: it is held against what comes after this. False where the number is not of this
+/// process.
+pub(crate) fn fetch_began(after: Order) -> bool {
+    let is_known = after.process == order::process() && after.number <= order::newest();
+    if is_known {
+        BEGAN.set(after.number);
+    }
+    is_known
+}
+
+/// The newest invalidation.
+pub(crate) fn order_now() -> Order {
+    Order { process: order::process(), number: order::newest() }
 }
 
 /// In vcl_backend_response: this thread's fetch brings this object, whose URL is kept as these say. To be called before the first look
@@ -163,6 +182,7 @@ impl Drop for Watching {
             MAP.clear();
             RECENT.clear();
             BANS.clear();
+            order::forget();
             OWNERS.clear();
         }
     }
@@ -259,6 +279,7 @@ pub(crate) fn end_own_tag(owner: &[u8], host: &[u8], tag: &[u8], fate: Fate) -> 
 pub(crate) unsafe fn end_matching(worker: *mut RawWorker, host: &[u8], urls: &Urls) {
     // An expression is not held against hot objects one by one: all of the host end, and none of another.
     let _ending = Ending::of(hot::slots().of_host(host));
+    let _at_work = AtWork::begin();
     let number = order::next();
     // Before the look: what comes into the cache from now on is noticed.
     BANS.note(host, urls.kept(), number, order::seconds());
@@ -278,6 +299,7 @@ pub(crate) unsafe fn end_matching(worker: *mut RawWorker, host: &[u8], urls: &Ur
 /// The key is noted before the look: what comes into the cache from now on is noticed. And after it: a fetch that began meanwhile may
 /// have found an object just before it ended, and have its origin say that it is still the same.
 fn noted(key: u64, end: impl FnOnce() -> u64) -> u64 {
+    let _at_work = AtWork::begin();
     let note = || RECENT.note(key, order::next(), order::seconds());
     note();
     let count = end();

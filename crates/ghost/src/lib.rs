@@ -32,6 +32,7 @@ mod journal;
 mod lookup;
 mod message;
 mod object;
+mod posted;
 mod preamble;
 mod query;
 mod retire;

@@ -79,7 +79,8 @@ pub(crate) unsafe fn hash(ctx: *const Ctx, task: Option<&mut Task>, message: Mes
         hot::asks(cache, NormalHost::new(host).as_bytes(), message.url());
     }
     let owner = task.as_ref().and_then(|task| task.rule()).map_or("", |rule| rule.namespace());
-    if aside::VALIDATED.has(owner, host, message.url()) {
+    let is_kept = task.as_ref().is_some_and(|task| task.kept.is_some());
+    if is_kept || aside::VALIDATED.has(owner, host, message.url()) {
         // SAFETY: the caller's promise.
         unsafe { ffi::gs_do_not_wait(ctx) };
     }

@@ -195,7 +195,8 @@ impl Table {
                     Some(some) if !some.is_empty() => {
                         let counted = counters.of(Some(id)).cloned();
                         let by_front = BackendKey::by_front(rule, at).and_then(|key| backends.get(&key));
-                        let ways = Ways { endpoints: some, front: by_front.cloned() };
+                        let of_kept = BackendKey::of_kept(rule, at).and_then(|key| backends.get(&key));
+                        let ways = Ways { endpoints: some, front: by_front.cloned(), kept: of_kept.cloned() };
                         Some(Target::director(ctx, &router, id, at as u32, ways, counted)?)
                     }
                     _ if rule.cache().is_some() => {
@@ -342,10 +343,10 @@ fn backends(
     let groups = router.rules().iter().flat_map(|r| r.groups());
     let endpoints = groups.flat_map(|g| g.endpoints().iter().map(|a| (*a, g.tls())));
     let endpoints = endpoints.map(|(address, tls)| BackendKey::new(address, tls, router.timeouts()));
-    let by_front = router
-        .rules()
-        .iter()
-        .flat_map(|rule| (0..rule.groups().len()).filter_map(move |group| BackendKey::by_front(rule, group)));
+    let by_front = router.rules().iter().flat_map(|rule| {
+        let keys = |group| [BackendKey::by_front(rule, group), BackendKey::of_kept(rule, group)];
+        (0..rule.groups().len()).flat_map(keys).flatten()
+    });
     let wanted: HashSet<_> = endpoints.chain(by_front).collect();
     let front = c_string(&front.to_string_lossy());
     let known = |key: &BackendKey| known.iter().find_map(|table| table.backends.get(key)).cloned();

@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use model::names::{
-    FRONT_HEADER, FRONT_PROOF_ENV, GHOST_PREFIX, HINTS_HEADER, LOOP_HEADER, MISS_ENDPOINT_HEADER,
-    MISS_URL_HEADER,
+    FRONT_HEADER, FRONT_PROOF_ENV, GHOST_PREFIX, HINTS_HEADER, KEPT_HEADER, LOOP_HEADER,
+    MISS_ENDPOINT_HEADER, MISS_URL_HEADER,
 };
 use router::{Router, Rule, random};
 
@@ -17,6 +17,7 @@ use crate::ffi::{self, Ctx, Director, Http, OwnedDirector, c_string};
 use crate::guard::stopped;
 use crate::journal;
 use crate::message::{Message, c_bytes};
+use crate::posted;
 use crate::secret;
 use crate::stats::Counters;
 
@@ -35,6 +36,8 @@ pub(crate) struct Ways {
     pub(crate) endpoints: Box<[Arc<Backend>]>,
     /// Where only the front reaches it as the rule says.
     pub(crate) front: Option<Arc<Backend>>,
+    /// The front, for responses to POST that it keeps; where the rule's policy keeps them.
+    pub(crate) kept: Option<Arc<Backend>>,
 }
 
 impl Target {
@@ -66,6 +69,11 @@ impl Target {
 
     pub(crate) fn rule(&self) -> &Rule {
         &self.router.rules()[self.rule as usize]
+    }
+
+    /// Does the front hand over responses to POST for this group?
+    pub(crate) fn takes_kept(&self) -> bool {
+        self.ways.kept.is_some()
     }
 
     pub(crate) fn group_name(&self) -> &str {
@@ -105,13 +113,21 @@ unsafe extern "C" fn ghost_target_pick(target: *const c_void, at: *mut usize) ->
     })
 }
 
-/// The front, where it is to fetch; else NULL.
+/// The front, where it is to fetch; else NULL. `kept` becomes 1 where it has the response already: then no endpoint may be asked.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ghost_target_front(target: *const c_void) -> Director {
+unsafe extern "C" fn ghost_target_front(
+    target: *const c_void,
+    unedited: *mut Http,
+    kept: *mut c_int,
+) -> Director {
     stopped(std::ptr::null(), || {
-        // SAFETY: the shim passes a director's private part.
-        let target = unsafe { &*target.cast::<Target>() };
-        target.ways.front.as_ref().map_or(std::ptr::null(), |front| front.raw())
+        // SAFETY: the shim passes a director's private part, the fetch's own request, and a place.
+        let (target, unedited, kept) =
+            unsafe { (&*target.cast::<Target>(), Message::new(unedited), &mut *kept) };
+        let is_kept = unedited.is_some_and(posted::is_fetch_of);
+        *kept = c_int::from(is_kept);
+        let way = if is_kept { &target.ways.kept } else { &target.ways.front };
+        way.as_ref().map_or(std::ptr::null(), |front| front.raw())
     })
 }
 
@@ -142,6 +158,9 @@ unsafe extern "C" fn ghost_leaving(target: *const c_void, bereq: *mut Http, uned
         message.remove_headers_with(GHOST_PREFIX);
         if let Some(id) = target.router.gateway_id() {
             name_us(message, id);
+        }
+        if let Some(kept) = unedited.and_then(posted::of_request) {
+            message.add_header(KEPT_HEADER, kept.token.to_string().as_bytes());
         }
         if let Some(number) = unedited.and_then(|unedited| unedited.header(HINTS_HEADER))
             && target.ways.front.is_some()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use model::identity::Identity;
+use model::kept::Kept;
 use router::counters::Way;
 use router::trace::Trace;
 use router::{Action, Decision, Routed, Rule, Url};
@@ -28,6 +29,8 @@ pub(crate) struct Task {
     pub(crate) client: Option<Identity<'static>>,
     /// The number by which the front finds the client, where it takes 103 Early Hints.
     pub(crate) hints: Option<u64>,
+    /// The front has the response to a POST, and the cache is to store it.
+    pub(crate) kept: Option<Kept>,
     /// SHA-256 of the content of a QUERY that is looked up.
     pub(crate) content: Option<[u8; 32]>,
     /// The origin has failed, and a stale object must be served.
@@ -81,6 +84,7 @@ impl Task {
                 random: router::random::next(),
                 client: None,
                 hints: None,
+                kept: None,
                 content: None,
                 rescued: false,
                 sent: 0,

@@ -7,8 +7,8 @@ use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
 use model::names::{
-    DEBUG_HEADER, GHOST_PREFIX, HOT_HEADER, INVALIDATE_METHOD, LISTENER_HEADER, LOOP_HEADER, PASS_HEADER,
-    ROUTE_HEADER,
+    DEBUG_HEADER, GHOST_PREFIX, HOT_HEADER, INVALIDATE_METHOD, KEPT_HEADER, LISTENER_HEADER, LOOP_HEADER,
+    PASS_HEADER, ROUTE_HEADER,
 };
 use router::edit::EditRequest;
 use router::{Action, Decision, TooLong, is_host};
@@ -22,8 +22,8 @@ use crate::table::Table;
 use crate::task::Task;
 use crate::tunnel::{asks_for_websocket, tokens};
 use crate::{
-    answer, cache, cache_status, client, conditions, forwarded, hot, index, journal, lookup, query, retire,
-    sent, stats, target, trace, writes,
+    answer, cache, cache_status, client, conditions, forwarded, hot, index, journal, lookup, posted, query,
+    retire, sent, stats, target, trace, writes,
 };
 
 #[unsafe(no_mangle)]
@@ -77,9 +77,11 @@ unsafe extern "C" fn vmod_router_recv(ctx: *const Ctx, ghost: *const Ghost) -> u
         unsafe {
             if client::is_fronts(&socket)
                 && let Some(request) = Message::new(ffi::gs_req(ctx))
-                && request.method() == INVALIDATE_METHOD.as_bytes()
+                && (request.method() == INVALIDATE_METHOD.as_bytes() || posted::asks_for_order(request))
             {
-                writes::as_asked(ffi::gs_worker(ctx), ghost.table().router(), request);
+                if request.method() == INVALIDATE_METHOD.as_bytes() {
+                    writes::as_asked(ffi::gs_worker(ctx), ghost.table().router(), request);
+                }
                 ffi::gs_hint(ctx, ghost.invalidated.raw());
                 return 1;
             }
@@ -123,6 +125,7 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
                 return;
             }
             task.hints = client::hints_of_request(message);
+            task.kept = posted::of_request(message).filter(|_| ffi::gs_is_included(ctx) == 0);
         }
         let of_front = task.client;
         let socket = of_front.map_or(socket, |client| client.socket.as_bytes());
@@ -181,6 +184,10 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             None => ffi::gs_server_name(ctx).bytes(),
         };
         let asks = route(ctx, ghost, task, &ClientRequest { message, socket, server_name });
+        if let Some(kept) = task.kept {
+            message.set_header(KEPT_HEADER, kept.to_string().as_bytes());
+            message.fail_if_lost(ctx);
+        }
         if untouched && asks && task.sent & (sent::OVERRIDE | sent::ADDRESS) != 0 {
             task.sent = sent::leave_out_overrides(message, task.rule(), task.sent);
         }
@@ -462,11 +469,15 @@ unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, ghost: *const Ghost) -> 
             if cache::is_vain(ctx, bereq) {
                 return 1;
             }
-            // Before the look at what the fetch would replace.
-            index::fetch_begins();
-            ffi::gs_let_go_of_ended(ctx);
             let director = ffi::gs_bereq_backend(ctx);
             let target = target::of_director(director);
+            match Message::new(ffi::gs_bereq0(ctx)).filter(|before| posted::is_fetch_of(*before)) {
+                Some(before) if !posted::begins(ctx, target, before) => return 1,
+                Some(_) => {}
+                // Before the look at what the fetch would replace.
+                None => index::fetch_begins(),
+            }
+            ffi::gs_let_go_of_ended(ctx);
             // It says so once.
             let is_first = target.is_some() && ffi::gs_first_try(ctx) == 1;
             if !is_first {

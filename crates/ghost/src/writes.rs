@@ -12,6 +12,7 @@ use crate::ffi::RawWorker;
 use crate::index::{self, Fate, tags};
 use crate::invalidate::{end_own_url, end_url};
 use crate::message::Message;
+use crate::posted;
 use crate::target::Target;
 
 /// URLs and groups that one response may invalidate.
@@ -46,12 +47,14 @@ pub(crate) unsafe fn after_response(
 /// # Safety
 /// `worker` must be the thread's own.
 pub(crate) unsafe fn as_asked(worker: *mut RawWorker, router: &Router, request: Message<'_>) {
+    let claim = posted::claim(router, request);
     let host = request.header("Host").unwrap_or_default();
     let owner = request.header(OWNER_HEADER).unwrap_or_default();
     let also = request.headers(ALSO_HEADER).map(<[u8]>::to_vec);
     let order = Order { router, owner, host, url: request.url() };
     // SAFETY: the caller's promise.
     unsafe { order.carry_out(worker, also, request.headers(GROUPS_HEADER)) };
+    posted::answer(claim, request);
 }
 
 struct Order<'a> {

@@ -7,11 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::difference::{bare, laid_over, listener_since, listeners_over};
 use crate::filters::Filters;
-use crate::matches::{PathMatch, ValueMatch};
-use crate::{
-    Balancing, CachePolicy, Fraction, Listener, Paths, Protocol, Retry, RouteKind, RuleTimeouts,
-    SessionPersistence, Timeouts, VERSION,
-};
+use crate::{Balancing, Fraction, Listener, Paths, Protocol, Timeouts, VERSION};
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -132,46 +128,7 @@ pub struct Vhost {
 }
 
 /// One match of one rule, with all groups that share its requests.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct Route {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub hostname: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path_match: Option<PathMatch>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub headers: Vec<ValueMatch>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub query_params: Vec<ValueMatch>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub filters: Option<Box<Filters>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub backend_groups: Vec<Group>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub listeners: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub listener_names: Vec<String>,
-    #[serde(skip_serializing_if = "RouteKind::is_http_route")]
-    pub kind: RouteKind,
-    pub route_name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule_name: Option<String>,
-    pub rule_index: u32,
-    pub priority: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_policy: Option<Box<CachePolicy>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub mirrors: Vec<Mirror>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeouts: Option<RuleTimeouts>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Box<Retry>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_persistence: Option<Box<SessionPersistence>>,
-}
+pub type Route = crate::Route<Group, Mirror>;
 
 /// Endpoints that get copies of requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -191,11 +148,13 @@ pub struct Mirror {
 #[serde(default)]
 pub struct Group {
     pub weight: u32,
-    pub backends: Vec<Endpoint>,
+    // Version 2 has the second name.
+    #[serde(alias = "backends")]
+    pub endpoints: Vec<Endpoint>,
     /// Random where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balancing: Option<Balancing>,
-    /// The backends are reached through the front, which verifies them by the profile of this name.
+    /// The endpoints are reached through the front, which verifies them by the profile of this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<String>,
     /// The filters of its backendRef alone.

@@ -13,6 +13,7 @@ pub mod ghost;
 pub mod host;
 pub mod identity;
 pub mod invalidation;
+pub mod kept;
 mod limits;
 pub mod matches;
 mod miss;
@@ -21,6 +22,7 @@ pub mod notice;
 mod paths;
 pub mod proxy_protocol;
 mod report;
+mod route;
 pub mod routing;
 mod shared_map;
 pub mod stats;
@@ -35,6 +37,7 @@ pub use limits::{ClientLimits, ProxyProtocol};
 pub use miss::MissFor;
 pub use paths::{DotSegments, DuplicateSlashes, EncodedSeparators, Paths};
 pub use report::Report;
+pub use route::Route;
 pub use shared_map::{Difference, SharedMap};
 pub use stream::StreamListener;
 pub use tls::{
@@ -42,7 +45,7 @@ pub use tls::{
     TlsVersion,
 };
 pub use upstream::{Fraction, Protocol, Retry, RuleTimeouts, SessionBy, SessionPersistence};
-pub use version::{VERSION, Version, WrongVersion, check_version};
+pub use version::{OLDEST_VERSION, VERSION, Version, WrongVersion, check_version};
 
 use std::collections::BTreeMap;
 
@@ -223,6 +226,9 @@ pub struct CachePolicy {
     /// Whether answers to QUERY are kept, by the content of the request.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_queries: bool,
+    /// Whether an answer to POST that names its own URL in Content-Location, and says how long it is fresh, is kept for GET.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keep_posts: bool,
 }
 
 /// A request header, and the values that are left of it.

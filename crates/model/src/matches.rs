@@ -71,20 +71,3 @@ impl PathMatch {
         Self { kind: PathMatchType::PathPrefix, value: "/".to_owned() }
     }
 }
-
-/// The additive number that readers of the files know. It does not order routes: a sum cannot.
-pub fn priority(path: &PathMatch, method: Option<&str>, headers: usize, query_params: usize) -> u32 {
-    let path = match path.kind {
-        PathMatchType::Exact => 100_000,
-        PathMatchType::RegularExpression => 50_000,
-        // `/v2` counts three characters; the whole tree `/` counts as none.
-        PathMatchType::PathPrefix => 10_000 + 100 * prefix_length(&path.value),
-    };
-    let method = if method.is_some() { 5_000 } else { 0 };
-    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX / 1_000);
-    path + method + 200 * count(headers) + 100 * count(query_params)
-}
-
-fn prefix_length(value: &str) -> u32 {
-    u32::try_from(value.trim_end_matches('/').len()).unwrap_or(0).min(10_000)
-}

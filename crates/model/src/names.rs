@@ -117,6 +117,16 @@ pub const INVALIDATE_METHOD: &str = "INVALIDATE";
 pub const ALSO_HEADER: &str = "X-Ghost-Also";
 /// On such a request: groups of the same host, as Cache-Group-Invalidation names them.
 pub const GROUPS_HEADER: &str = "X-Ghost-Groups";
+/// On such a request: tags and groups of the response, where the front wants to store it.
+pub const TAGS_HEADER: &str = "X-Ghost-Tags";
+/// The method of a request by [`FRONT_SOCKET`] that asks for the number of the newest invalidation, in [`ORDER_HEADER`].
+pub const ORDER_METHOD: &str = "ORDER";
+/// A number of an invalidation, as [`crate::kept::Order`]. On the answer to [`ORDER_METHOD`]: the newest one. On a request to invalidate: the
+/// newest one when the POST was sent. On the answer to such a request: its own number, where the response to the POST may be stored.
+pub const ORDER_HEADER: &str = "X-Ghost-Order";
+/// On a request by [`FRONT_SOCKET`]: the front has the response to a POST, and the cache is to store it, as [`crate::kept::Kept`]. On the
+/// miss that ghost hands to the front for it: the token alone.
+pub const KEPT_HEADER: &str = "X-Ghost-Kept";
 /// By which origins put responses into groups (RFC 9875). Clients see it.
 pub const CACHE_GROUPS_HEADER: &str = "cache-groups";
 /// On responses to unsafe methods: which groups have changed.

@@ -1,25 +1,28 @@
 //! routing.json: what `translate` decided, with Services still by name.
 
+mod read;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::filters::Filters;
-use crate::matches::{PathMatch, ValueMatch};
 use crate::names::{ADMIN_PORT, HEALTH_PORT, socket_parts};
 use crate::{
-    Arrangement, BackendTls, Balancing, CachePolicy, ClientLimits, ClientValidation, ExternalNames, Fraction,
-    Listener, ListenerTls, Paths, Protocol, ProxyProtocol, Retry, RouteKind, RuleTimeouts,
-    SessionPersistence, SharedMap, StreamListener, ThroughVarnishd, Timeouts, TlsBackend, TlsLimits,
-    TlsListener, VERSION,
+    Arrangement, BackendTls, Balancing, ClientLimits, ClientValidation, ExternalNames, Fraction, Listener,
+    ListenerTls, Paths, Protocol, ProxyProtocol, SharedMap, StreamListener, ThroughVarnishd, Timeouts,
+    TlsBackend, TlsLimits, TlsListener, VERSION,
 };
 
-/// The whole file.
+pub use self::read::{ReadError, rewritten};
+
+/// The whole file. [`Routing::read`] reads earlier versions, too; `Deserialize` refuses them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Routing {
+    #[serde(deserialize_with = "read::present_version")]
     pub version: u32,
-    /// Empty in files of the seeds' form; then a route's sockets alone decide.
+    /// Where empty, a route's sockets alone decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,18 +144,11 @@ impl Routing {
 
     /// Where the Services of all routes are: pods watch the endpoints there, and need the right to.
     pub fn service_namespaces(&self) -> BTreeSet<String> {
-        let of_routes = self.routes().filter(|route| route.service.is_some());
+        let of_routes = self.routes().flat_map(Route::services).map(|(namespace, _)| namespace);
         let of_tls = self.tls_backends().filter(|backend| backend.service.is_some());
-        let of_mirrors = self
-            .routes()
-            .flat_map(|route| route.mirrors.iter().chain(&route.backend_mirrors))
-            .map(|mirror| mirror.namespace.as_str());
         // Thousands of routes have few namespaces: only these are copied.
-        let all: BTreeSet<&str> = of_routes
-            .filter_map(|route| route.namespace.as_deref())
-            .chain(of_mirrors)
-            .chain(of_tls.filter_map(|backend| backend.namespace.as_deref()))
-            .collect();
+        let all: BTreeSet<&str> =
+            of_routes.chain(of_tls.filter_map(|backend| backend.namespace.as_deref())).collect();
         all.into_iter().map(str::to_owned).collect()
     }
 
@@ -268,43 +264,45 @@ pub struct Vhost {
     pub same_as: Option<String>,
 }
 
-/// One match of one rule with one backend. Neighbours that differ in nothing but their backend are one rule's groups.
+/// One match of one rule, with Services by name.
+pub type Route = crate::Route<Backend, Mirror>;
+
+impl Route {
+    /// Namespace and name of every Service that it leads to, or that gets copies. May repeat.
+    pub fn services(&self) -> impl Iterator<Item = (&str, &str)> {
+        let own = self.backends.iter();
+        let own = own.filter_map(|backend| backend.namespace.as_deref().zip(backend.service.as_deref()));
+        let of_backends = self.backends.iter().flat_map(|backend| &backend.mirrors);
+        let mirrors = self.mirrors.iter().chain(of_backends);
+        own.chain(mirrors.map(|mirror| (&*mirror.namespace, &*mirror.service)))
+    }
+}
+
+/// One backendRef of a rule, or the backend of a path of an Ingress.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Route {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub hostname: String,
+pub struct Backend {
+    /// Absent where the reference is not valid: its share of requests gets 500.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub path_match: Option<PathMatch>,
+    pub service: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub headers: Vec<ValueMatch>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub query_params: Vec<ValueMatch>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub filters: Option<Box<Filters>>,
-    /// Absent where the rule redirects, or where its backendRef is not valid: that share of requests gets 500.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub service: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
+    pub namespace: Option<Box<str>>,
     /// The Service's port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// That port's name in the Service (empty for a port without name), by which EndpointSlices are searched.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub port_name: Option<String>,
+    pub port_name: Option<Box<str>>,
     /// A name out of the file's `backend_tls`. Where absent the backend gets HTTP in the clear.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub backend_tls: Option<String>,
+    pub backend_tls: Option<Box<str>>,
     /// The filters of this backendRef alone. They are carried out after those of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub backend_filters: Option<Box<Filters>>,
+    pub filters: Option<Box<Filters>>,
     /// Copies of the requests that this backendRef gets go there as well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub backend_mirrors: Vec<Mirror>,
+    pub mirrors: Vec<Mirror>,
     /// What the backend speaks.
     #[serde(skip_serializing_if = "Protocol::is_http1")]
     pub protocol: Protocol,
@@ -314,30 +312,13 @@ pub struct Route {
     /// Over the Service's endpoints; random where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balancing: Option<Balancing>,
-    /// Socket names; empty: all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub listeners: Vec<String>,
-    /// Names out of the file's `listeners`; empty in files of the seeds' form.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub listener_names: Vec<String>,
-    #[serde(skip_serializing_if = "RouteKind::is_http_route")]
-    pub kind: RouteKind,
-    pub route_name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule_name: Option<String>,
-    pub rule_index: u32,
-    pub priority: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_policy: Option<Box<CachePolicy>>,
-    /// Copies of the rule's requests go there as well.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub mirrors: Vec<Mirror>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeouts: Option<RuleTimeouts>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Box<Retry>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_persistence: Option<Box<SessionPersistence>>,
+}
+
+impl Backend {
+    /// Takes the Service away: its share of requests gets 500.
+    pub fn close(&mut self) {
+        *self = Self { weight: self.weight, ..Self::default() };
+    }
 }
 
 /// A Service that gets copies of requests. Its responses are ignored.

@@ -44,7 +44,7 @@ pub fn code(status: u16) -> usize {
 pub struct Stats {
     /// False where `metrics.perRoute: false` has switched it off.
     pub per_route: bool,
-    /// Requests that were routed and are not yet over.
+    /// Requests that were routed and are in progress.
     pub in_flight: u64,
     /// WebSockets that are open, and those that there was no place for.
     pub upgraded: u64,
@@ -156,7 +156,7 @@ pub struct Counts {
     pub seconds: Histogram,
     /// From the fetch's beginning to the head of the origin's answer.
     pub backend: Histogram,
-    /// Fetches that brought no answer.
+    /// Fetches that failed without a response.
     pub backend_failures: u64,
 }
 

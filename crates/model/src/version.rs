@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The only version of routing.json and ghost.json that this build reads and writes.
-pub const VERSION: u32 = 2;
+/// The version of routing.json and ghost.json that this build writes.
+pub const VERSION: u32 = 3;
+/// The oldest that it reads: files of the release before, and those that people wrote.
+pub const OLDEST_VERSION: u32 = 2;
 
 /// Just the version, so that it can be looked at before the rest of the file is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +35,7 @@ impl std::fmt::Display for WrongVersion {
         let Self { file, found } = self;
         write!(
             f,
-            "{file} has version {found}, but this build reads version {VERSION} only: \
+            "{file} has version {found}, but this build reads versions {OLDEST_VERSION} to {VERSION} only: \
              run operator, chaperone and ghost of one release"
         )
     }
@@ -41,9 +43,9 @@ impl std::fmt::Display for WrongVersion {
 
 impl std::error::Error for WrongVersion {}
 
-/// Refuses every version but ours.
+/// Refuses every version that this build does not read.
 pub fn check_version(file: &'static str, found: u32) -> Result<(), WrongVersion> {
-    if found == VERSION { Ok(()) } else { Err(WrongVersion { file, found }) }
+    if (OLDEST_VERSION..=VERSION).contains(&found) { Ok(()) } else { Err(WrongVersion { file, found }) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Server-side apply, without asking for what is already so.
+//! Server-side apply. Sends no request for an object that is already as desired.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,14 +19,14 @@ use translate::Key;
 
 use crate::Error;
 
-/// What was just written may take this long to come back by the watch.
+/// How long the watch may take to report an object that was just written.
 const ECHO: Duration = Duration::from_secs(5);
 
 /// What one Gateway's writer has written.
 pub(crate) struct Ledger {
     client: Client,
     gateway: Key,
-    /// What the label of our controller says; none for the default one.
+    /// The value of our controller label; none for the default controller name.
     controller: Option<String>,
     written: HashMap<(String, Key, &'static str), Entry>,
     count: u64,
@@ -38,7 +38,7 @@ struct Entry {
     ours: [u8; 32],
     version: String,
     at: Instant,
-    /// It has come by the watch since.
+    /// The watch has reported it since.
     seen: bool,
 }
 
@@ -58,8 +58,8 @@ impl Ledger {
         self.count
     }
 
-    /// Brings an object to what `desired` says of it, whoever changed our fields, and leaves all others as they are.
-    /// True where something was written.
+    /// Makes our fields of an object what `desired` says, also if another client changed them. All other fields stay as they are.
+    /// True if something was written.
     pub(crate) async fn apply<T>(
         &mut self,
         store: &Store<T>,
@@ -135,7 +135,7 @@ impl Ledger {
 }
 
 impl Entry {
-    /// Is the object that came by the watch as we wrote it?
+    /// Is the object that the watch reported as we wrote it?
     fn stands<T: Resource + Serialize>(&mut self, object: &T, body: &Value) -> Result<bool, Error> {
         let version = object.meta().resource_version.clone().unwrap_or_default();
         if version == self.version {
@@ -156,7 +156,7 @@ impl Entry {
     }
 }
 
-/// As server-side apply wants it: with its kind, without what only the API server writes.
+/// As server-side apply requires it: with its kind, without what only the API server writes.
 fn body<T: Resource<DynamicType = ()> + Serialize>(desired: &T) -> Result<Value, Error> {
     let mut body = serde_json::to_value(desired)?;
     if let Some(object) = body.as_object_mut() {
@@ -167,7 +167,7 @@ fn body<T: Resource<DynamicType = ()> + Serialize>(desired: &T) -> Result<Value,
     Ok(body)
 }
 
-/// Of an object, what `shape` speaks of. Lists are taken whole.
+/// The fields of an object that `shape` has. Lists are taken as a whole.
 fn project(shape: &Value, of: &Value) -> Value {
     match (shape, of) {
         (Value::Object(shape), Value::Object(of)) => shape

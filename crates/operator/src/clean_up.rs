@@ -1,5 +1,5 @@
-//! Before an installation goes: what it has made goes first. Otherwise Gateways would be served on by pods that nobody looks
-//! after, and could not be deleted, since nobody would take their finalizer away.
+//! Deletes what an installation has made, before the installation itself is removed. Otherwise pods would keep serving without
+//! an operator, and Gateways could not be deleted, because no operator would remove their finalizer.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,8 @@ use crate::{Error, Settings};
 const FOR_PODS: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Ends the operator whose Deployment is named, lest it make everything anew; deletes what it has made; lets Gateways go.
+/// Stops the operator of the named Deployment, so that it does not make everything again; deletes what it has made; removes the
+/// finalizer from Gateways.
 pub async fn clean_up(client: &Client, settings: &Settings, deployment: Option<&str>) -> Result<(), Error> {
     if let Some((name, namespace)) = deployment.zip(settings.namespace.as_deref()) {
         end(client, &Key::new(namespace, name)).await?;
@@ -78,7 +79,7 @@ async fn until_no_pod(
         if begun.elapsed() > FOR_PODS {
             let (count, patience) = (pods.len(), FOR_PODS.as_secs());
             return Err(Error::Name(format!(
-                "{count} pods have not ended within {patience} s, {first} among them: look at why, and try again"
+                "{count} pods still exist after {patience} s, {first} among them: find out why, and try again"
             )));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -95,7 +96,7 @@ where
     for (key, metadata) in list::<T>(client, namespaces, ours).await? {
         if !is_made_by_us(&metadata) {
             tracing::warn!(
-                "{} {key} has our labels, and is not ours: it stays (nothing says that a Gateway owns it)",
+                "{} {key} has our labels, but no Gateway owns it: it is not deleted",
                 T::kind(&())
             );
             continue;
@@ -105,7 +106,7 @@ where
     Ok(())
 }
 
-/// Of a kind that the cluster does not have there are none.
+/// Returns an empty list for a kind that the cluster does not have.
 async fn list<T>(
     client: &Client,
     namespaces: &Namespaces,

@@ -1,4 +1,4 @@
-//! Our CustomResourceDefinitions, brought up to date. Never back: of two installations the newer one decides.
+//! Updates our CustomResourceDefinitions in the cluster. Never downgrades them: of two installations the newer one decides.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
@@ -36,7 +36,7 @@ pub async fn apply_crds(client: &Client, release: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// A pre-release counts as its release. What is no number is older than any.
+/// A pre-release counts as its release. Text that is not a version is older than every version.
 fn number(release: &str) -> Vec<u64> {
     let release = release.split(['-', '+']).next().unwrap_or_default();
     release.split('.').map_while(|part| part.parse().ok()).collect()

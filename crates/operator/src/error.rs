@@ -18,7 +18,7 @@ pub enum Error {
     Json(#[from] serde_json::Error),
     #[error("{0}")]
     Packing(#[from] workload::packing::Error),
-    #[error("{address} cannot be listened on: {source}")]
+    #[error("cannot listen on {address}: {source}")]
     Port { address: SocketAddr, source: std::io::Error },
     #[error("leadership is lost: {0}")]
     LeadershipLost(String),
@@ -27,7 +27,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Somebody must do something. Else it passes by itself, or concerns a part only.
+    /// True if a user must act. Otherwise the error goes away without action, or concerns only a part.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::Write { source, .. } => match source.as_ref() {

@@ -1,4 +1,4 @@
-//! Events: what a person would ask `kubectl describe` about.
+//! Events, which `kubectl describe` shows.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};

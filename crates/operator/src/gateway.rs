@@ -1,5 +1,5 @@
-//! One Gateway's objects in the cluster: written in an order in which each finds what it needs, and again whenever
-//! somebody else changed them.
+//! The objects of one Gateway in the cluster. They are written in an order in which each finds what it needs, and again
+//! whenever another client changed them.
 
 mod pairs;
 mod parts;
@@ -35,17 +35,18 @@ const INFRASTRUCTURE: &str = "varnish-gateway";
 const ROUTES: &str = "varnish-gateway-routes";
 /// On Gateways with rights in other namespaces: owner references do not cross namespaces.
 const FINALIZER: &str = "gateway.varnish-software.com/role-bindings";
-/// The same where several installations are told apart: each takes away its own.
+/// The same for an installation with a controller name of its own: each removes only its own finalizer.
 const FINALIZER_OF: &str = "role-bindings.gateway.varnish-software.com";
 
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
-/// What was made and vanished at once would be missed otherwise.
+/// Without this, an object that was made and deleted at once would not be made again.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Writes of one Gateway are so far apart, and looks at what others have changed. Where it was idle it begins at once.
+/// The shortest time between two writes of one Gateway, and between two checks for changes by others. A writer that was idle
+/// begins at once.
 const PACE: Duration = Duration::from_millis(50);
 
-/// What one Gateway is to be.
+/// The desired state of one Gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Work {
     pub(crate) gateway: Arc<Gateway>,
@@ -69,20 +70,20 @@ pub(crate) struct Actor {
     pub(crate) options: workload::Options,
     pub(crate) runtimes: Runtimes,
     pub(crate) metrics: Arc<Metrics>,
-    /// Of varnishd's CLI, where we made it.
+    /// The secret of varnishd's CLI, if we made it.
     pub(crate) secret: OnceLock<Vec<u8>>,
-    /// The main.vcl that was last wanted.
+    /// The last desired main.vcl.
     pub(crate) last_vcl: Mutex<Option<Arc<str>>>,
 }
 
-/// What follows from one [`Work`] and costs time.
+/// What is computed from one [`Work`], and is expensive.
 struct Prepared {
     work: Arc<Work>,
     packed: packing::Packed,
     /// What the base was made of, if there is one.
     base: Of,
     hash: String,
-    /// What was asked of pods lately, the newest last: hashes, and the parts of the base of each.
+    /// The configurations that were written for pods recently, the newest last: hashes, and the parts of the base of each.
     lately: VecDeque<(String, Arc<[String]>)>,
     /// The data of Secrets with certificates.
     pairs: Vec<tls_secrets::Data>,
@@ -104,7 +105,7 @@ impl Of {
     }
 }
 
-/// Where one goes on: from what it prepared last, or from what is in the cluster.
+/// The starting point: what was prepared last, or what is in the cluster.
 #[derive(Default)]
 struct Before {
     base: Option<(packing::Base, Of)>,
@@ -112,7 +113,7 @@ struct Before {
     lately: VecDeque<(String, Arc<[String]>)>,
 }
 
-/// Pods that are further behind are not known any more.
+/// Configurations that are older than these are forgotten.
 const LATELY: usize = 256;
 
 impl Prepared {
@@ -206,7 +207,7 @@ impl Actor {
                 Err(e) => {
                     self.metrics.apply_errors.inc();
                     tracing::warn!("Gateway {}: {e}", self.key);
-                    // What passes by itself is no verdict on the Gateway.
+                    // A temporary error does not change the status of the Gateway.
                     if e.is_lasting() {
                         let error = Some(e.to_string());
                         self.runtimes.set(&self.key, &Runtime { error, ..Runtime::new(generation(&now)) });
@@ -231,8 +232,8 @@ impl Actor {
         let Work { gateway, plan } = work.as_ref();
         workload::check_name(&self.key.name).map_err(|e| Error::Name(e.to_string()))?;
         let nothing = Runtime::new(generation(work));
-        // Without parameters the routing is not what its owner wants; without VCL, access rules may be missing. Where both are
-        // known from before, routes and certificates go on changing.
+        // Without parameters the routing is not what its owner configured; without VCL, access rules may be missing. If both are
+        // known from before, changes of routes and certificates are still applied.
         let (Some(parameters), Some(main_vcl)) = (&plan.parameters, self.main_vcl(work)) else {
             self.runtimes.set(&self.key, &nothing);
             return Ok(());
@@ -242,7 +243,7 @@ impl Actor {
                 let before = prepared.as_mut().map_or_else(|| self.found(), Prepared::before);
                 Prepared::new(work, &main_vcl, before)
             });
-            // Where it fails, the next one goes on from what is in the cluster.
+            // If it fails, the next try starts from what is in the cluster.
             let new = new.inspect_err(|_| *prepared = None)?;
             let old = prepared.replace(new);
             // Thousands of hosts take a while to be forgotten, and the new ones need not wait for that.
@@ -274,7 +275,7 @@ impl Actor {
         ledger.apply(&self.owned.service_accounts, INFRASTRUCTURE, &access.service_account).await?;
         ledger.apply(&self.owned.roles, INFRASTRUCTURE, &access.role).await?;
         ledger.apply(&self.owned.role_bindings, INFRASTRUCTURE, &access.role_binding).await?;
-        // A namespace that refuses its binding must not hold back everybody's routes.
+        // A namespace that refuses its RoleBinding must not delay the routes of all others.
         let bound = self.bindings(gateway, &access, ledger).await;
         self.admin_secret(&meta, ledger).await?;
         self.tls_secrets(&meta, pairs, ledger).await?;
@@ -343,7 +344,7 @@ impl Actor {
         Ok(())
     }
 
-    /// What pods are to run. Where it cannot be decided, what they were last given, by us or by the operator before us.
+    /// The main.vcl for the pods. If it cannot be decided, the last one that was written, by this process or by the operator before it.
     fn main_vcl(&self, work: &Work) -> Option<Arc<str>> {
         let mut last = self.last_vcl.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(new) = &work.plan.main_vcl
@@ -357,9 +358,10 @@ impl Actor {
         last.clone()
     }
 
-    /// Rights in other namespaces: the finalizer first, so that they cannot be left behind. Each is tried.
+    /// Writes RoleBindings in other namespaces: the finalizer first, so that they cannot be left behind. After an error it still tries the
+    /// others.
     async fn bindings(&self, gateway: &Gateway, access: &Access, ledger: &mut Ledger) -> Result<(), Error> {
-        // What belongs to an IngressClass goes with it, in all namespaces.
+        // Objects of an IngressClass are deleted with it, in all namespaces.
         let of_class = is_of_class(&gateway.metadata);
         let finalizer = finalizer(self.options.controller.as_deref());
         let has = has_finalizer(&gateway.metadata, &finalizer);
@@ -458,7 +460,7 @@ pub(crate) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
     metadata.finalizers.iter().flatten().any(|other| other == finalizer)
 }
 
-/// Puts our finalizer on a Gateway, or takes it away, whoever put it there; others stay.
+/// Adds our finalizer to a Gateway, or removes it. Finalizers of other controllers stay.
 pub(crate) async fn set_finalizer(
     client: &Client,
     key: &Key,
@@ -466,7 +468,8 @@ pub(crate) async fn set_finalizer(
     there: bool,
 ) -> Result<(), Error> {
     let api: Api<Gateway> = Api::namespaced(client.clone(), &key.namespace);
-    // Read anew: with an old version the write would be refused, and without one another's finalizer could be lost.
+    // Read again: with an old version the write would be refused, and without a version the finalizer of another controller
+    // could be lost.
     let Some(now) = api.get_metadata_opt(&key.name).await.map_err(Error::write("Gateway", key))? else {
         return Ok(());
     };
@@ -493,7 +496,7 @@ pub(crate) fn gateway_of<T: Resource>(object: &T) -> Option<Key> {
     Some(Key::new(namespace, labels.get(GATEWAY_NAME_LABEL)?))
 }
 
-/// What stands in the ConfigMap `{gateway}-vcl` of this very Gateway, not of one of its name before it.
+/// The content of the ConfigMap `{gateway}-vcl` of this Gateway, not of an earlier Gateway with the same name.
 pub(crate) fn written(owned: &Owned, key: &Key, gateway: &Gateway, entry: &str) -> Option<Arc<str>> {
     let map = owned.config_maps.get(&Key::new(&key.namespace, workload::vcl_config_map(&key.name)))?;
     let owners = map.metadata.owner_references.iter().flatten();
@@ -509,7 +512,7 @@ mod tests {
 
     use super::*;
 
-    /// A Gateway whose pods and routes change without end, and another one: how often each was woken.
+    /// A Gateway whose pods and routes change all the time, and another one: how often each was woken.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_gateway_that_flaps_is_paced_and_delays_no_other() {
         let (flapping, calm) = (watch::Sender::new(0), watch::Sender::new(0));

@@ -17,7 +17,7 @@ use crate::{Error, Settings};
 /// What prometheus-client writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers until the future is dropped: on a thread of its own, since a probe has no patience with us while we are busy.
+/// Answers until the future is dropped: on a separate thread, so that probes are answered in time while the operator is busy.
 pub(crate) async fn serve(
     settings: &Settings,
     metrics: Arc<Metrics>,

@@ -1,6 +1,6 @@
-//! VarnishCacheInvalidations from their first sight to their end: who counts, what the pods say, and the broom afterwards.
+//! The life of VarnishCacheInvalidations: which pods must report, what they report, and the cleanup afterwards.
 //!
-//! Pods carry them out by themselves. Here it is decided when one is over: always, whatever becomes of its pods.
+//! Pods carry them out on their own. This module decides when one is complete. Every one completes, even if its pods disappear.
 
 mod next;
 
@@ -30,7 +30,7 @@ const MANAGER: &str = "varnish-gateway-invalidation";
 const AT_ONCE: usize = 16;
 /// After a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// Changes come in droves.
+/// Many changes often come at the same time.
 const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -139,7 +139,7 @@ impl Invalidations {
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         match api.patch_status(&key.name, &parameters, &Patch::Merge(body)).await {
             Ok(_) => {}
-            // It changed, or went, meanwhile: what comes by the watch is looked at.
+            // It was changed or deleted at the same time. The watch reports it, and it is handled then.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => return,
             Err(e) => {
                 tracing::warn!("status of VarnishCacheInvalidation {key} cannot be written: {e}");

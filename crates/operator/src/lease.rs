@@ -1,4 +1,4 @@
-//! Leader election by a Lease, so that of several replicas one writes.
+//! Leader election by a Lease: only one of several replicas writes.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use kube::{Api, Client};
 
 use crate::{Error, Settings};
 
-/// A holder that is silent for this long is no more.
+/// A holder that has not renewed the Lease for this time is considered gone.
 const DURATION: Duration = Duration::from_secs(15);
 /// A holder that cannot renew gives up before others take over.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub(crate) struct Leadership {
     identity: String,
 }
 
-/// What we saw of another holder, and when by our own clock: theirs may be wrong.
+/// The last state of another holder that we saw, and when, by our own clock: the clock of the holder may be wrong.
 type Seen = Option<(Option<MicroTime>, Instant)>;
 
 impl Leadership {
@@ -73,7 +73,7 @@ impl Leadership {
         }
     }
 
-    /// So that the next one need not wait.
+    /// Releases the Lease, so that the next leader need not wait.
     pub(crate) async fn release(&self) {
         let Ok(Some(mut lease)) = self.api.get_opt(&self.name).await else { return };
         let spec = lease.spec.get_or_insert_default();
@@ -83,7 +83,7 @@ impl Leadership {
         }
     }
 
-    /// `None`: it is ours. Else who has it.
+    /// `None`: the Lease is ours. Otherwise the name of its holder.
     async fn try_acquire(&self, seen: &mut Seen) -> Result<Option<String>, kube::Error> {
         let now = MicroTime(Timestamp::now());
         let Some(mut lease) = self.api.get_opt(&self.name).await? else {

@@ -1,8 +1,8 @@
 //! Writes what `translate` says into a cluster.
 //!
-//! Takes a client and [`Settings`]. Guarantees that every Gateway of ours converges to what its snapshot asks for,
-//! whatever happened before; that one that fails holds back no other; that only the leader writes; and that
-//! nothing is written that is not ours. Never decides what an object means.
+//! Takes a client and [`Settings`]. Guarantees that every Gateway of ours converges to what its snapshot asks for, from any
+//! earlier state; that a Gateway that fails delays no other; that only the leader writes; and that objects of others are never
+//! written. Never decides what an object means.
 
 mod apply;
 mod clean_up;
@@ -39,7 +39,7 @@ use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::owned::Owned;
 
-/// Works until `shutdown` becomes true. Who loses leadership waits for it again.
+/// Works until `shutdown` becomes true. A process that loses leadership waits for it again.
 pub async fn run(
     client: Client,
     settings: Settings,

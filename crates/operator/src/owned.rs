@@ -1,4 +1,4 @@
-//! What we have made, as it stands in the cluster, and the pods that run.
+//! The objects that this operator has made, as they are in the cluster, and their pods.
 
 mod look;
 
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::definition::Definition;
 pub(crate) use look::{Look, Signals};
 
-/// Tells which Gateway API is installed.
+/// Says which version of the Gateway API is installed.
 const GATEWAY_API_CRD: &str = "gatewayclasses.gateway.networking.k8s.io";
 const HTTP_ROUTES_CRD: &str = "httproutes.gateway.networking.k8s.io";
 
@@ -33,9 +33,9 @@ pub(crate) struct Owned {
     pub(crate) role_bindings: Store<RoleBinding>,
     pub(crate) disruption_budgets: Store<PodDisruptionBudget>,
     pub(crate) pods: Store<Pod>,
-    /// The definition of GatewayClasses: without it nobody asks.
+    /// The CRD of GatewayClasses: without GatewayClasses no status needs its version.
     pub(crate) gateway_api: Store<Definition>,
-    /// That of HTTPRoutes, which differ by channel.
+    /// The CRD of HTTPRoutes, which differs by channel.
     pub(crate) http_routes: Store<Definition>,
     changed: Signal,
     /// Without pods.
@@ -43,7 +43,7 @@ pub(crate) struct Owned {
     pub(crate) by_gateway: Signals,
 }
 
-/// What an installation has made, and no other.
+/// A label selector for the objects of this installation only.
 pub(crate) fn selector(controller: &str) -> String {
     let whose = match controller_label(controller) {
         Some(name) => format!("{CONTROLLER_LABEL}={name}"),
@@ -52,8 +52,8 @@ pub(crate) fn selector(controller: &str) -> String {
     format!("{MANAGED_BY_LABEL}={MANAGED_BY},{whose}")
 }
 
-/// Did we make it? Anybody may write our labels on something of his own, a copy for example: what we make belongs to its
-/// Gateway or IngressClass, too, or is a RoleBinding in another namespace, with a name that no one else would take.
+/// Did this operator make the object? Labels alone do not prove it: users may copy an object with our labels. What we make also
+/// has its Gateway or IngressClass as owner, or is a RoleBinding in another namespace with a name that only we use.
 pub(crate) fn is_made_by_us(metadata: &ObjectMeta) -> bool {
     let label = |name: &str| metadata.labels.as_ref()?.get(name).map(String::as_str);
     let Some(gateway) = label(GATEWAY_NAME_LABEL) else { return false };

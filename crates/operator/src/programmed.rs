@@ -1,4 +1,4 @@
-//! Is a Gateway's configuration really served? Decided out of what its pods report. Pure.
+//! Decides whether a Gateway's configuration is served, by the reports of its pods. Pure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const MOMENT: Duration = Duration::from_secs(10);
 pub(crate) struct Pod {
     pub(crate) name: String,
     pub(crate) ready: bool,
-    /// It was started with what the Gateway asks for now.
+    /// It was started with the current settings of the Gateway.
     pub(crate) current: bool,
     pub(crate) report: Report,
 }
@@ -28,15 +28,15 @@ pub(crate) struct Known<'a> {
     pub(crate) invalid: Option<&'a str>,
     /// Why it could not be written.
     pub(crate) error: Option<&'a str>,
-    /// The hash that its pods are to serve; `None` until it was written.
+    /// The hash that its pods should serve; `None` until it was written.
     pub(crate) hash: Option<&'a str>,
-    /// Since the hash is that.
+    /// When this hash was written.
     pub(crate) for_long: Duration,
     pub(crate) has_address: bool,
-    /// Why an address that it asks for cannot be had.
+    /// Why an address in `spec.addresses` cannot be used.
     pub(crate) unusable_address: Option<&'a str>,
     pub(crate) pods: &'a [Pod],
-    /// The condition as it stands: its status and generation.
+    /// The current condition: its status and generation.
     pub(crate) before: Option<(bool, i64)>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn programmed(known: &Known<'_>) -> Condition {
             && known.before == Some((true, known.generation))
             && known.for_long < MOMENT
         {
-            return is(true, "Programmed", "A new configuration is on its way to the pods".to_owned());
+            return is(true, "Programmed", "The pods are receiving a new configuration".to_owned());
         }
         let message = match (known.hash, all) {
             (None, _) => "The configuration is being written".to_owned(),

@@ -1,4 +1,4 @@
-//! From a change in the cluster to what each Gateway is to be.
+//! From a change in the cluster to the desired state of each Gateway.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -27,7 +27,7 @@ use crate::{Error, Settings};
 
 /// After a sweep that failed.
 const RETRY: Duration = Duration::from_secs(5);
-/// How often everything is translated once more, to see that changes have led to the same.
+/// How often everything is translated again, to check the result of incremental translations.
 const VERIFY: Duration = Duration::from_secs(600);
 
 /// Works until it is dropped.
@@ -109,7 +109,7 @@ pub(crate) async fn run(
                 );
                 statuses.send_replace(told);
                 snapshot = new;
-                // A route leaves nothing behind.
+                // A deleted route leaves no objects behind.
                 to_sweep = failed || extent == Extent::Everything;
             }
             _ = owned_changed.changed() => to_sweep = true,
@@ -118,7 +118,7 @@ pub(crate) async fn run(
                 to_sweep = failed;
             }
             () = tokio::time::sleep(RETRY), if failed => to_sweep = true,
-            // It ends by a bug alone: whoever restarts us mends more than we could.
+            // Only a bug can end it. A restart of the whole process by Kubernetes is the best recovery.
             _ = &mut writer.0 => return Err(Error::Name("the writer of statuses has ended".to_owned())),
             _ = &mut invalidations.0 => return Err(Error::Name("the keeper of invalidations has ended".to_owned())),
         }
@@ -136,7 +136,7 @@ fn options(settings: &Settings) -> workload::Options {
     }
 }
 
-/// Ends with its holder.
+/// A task that ends with its holder.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -157,18 +157,26 @@ struct Reconciler {
     tally: Tally,
     /// Gateways that were made for IngressClasses.
     made: Objects<Gateway>,
-    /// What parameters of each Gateway were last.
+    /// The last known parameters of each Gateway.
     former: BTreeMap<Key, Arc<str>>,
 }
 
 impl Reconciler {
-    /// Holds what followed from change after change against a translation of everything. Where they differ, which is a bug, everything is
+    /// Compares the result of incremental translations with a full translation. If they differ, which is a bug, everything is
     /// translated again.
     fn verify(&mut self, changed: &mut watch::Receiver<u64>) {
-        if !tokio::task::block_in_place(|| self.translator.verify()) {
+        let begun = Instant::now();
+        let is_right = tokio::task::block_in_place(|| self.translator.verify());
+        tracing::debug!(
+            event = "translation.verified",
+            is_right,
+            "translated everything in {:?}",
+            begun.elapsed()
+        );
+        if !is_right {
             tracing::error!(
                 event = "translation.differs",
-                "what was translated change by change was not what everything comes to; it is corrected now: please report this"
+                "the result of incremental translations differs from a full translation; it is corrected now: please report this"
             );
             changed.mark_changed();
         }
@@ -178,7 +186,7 @@ impl Reconciler {
         let begun = Instant::now();
         self.remember(snapshot);
         let snapshot = &*snapshot;
-        // Others have work to do meanwhile.
+        // Let other tasks run in between.
         let outcome = tokio::task::block_in_place(|| self.translator.update(snapshot).clone());
         let Outcome { gateways, mut statuses, notices, made, extent } = outcome;
         self.metrics.translation_seconds.observe(begun.elapsed().as_secs_f64());
@@ -249,9 +257,9 @@ impl Reconciler {
         (Arc::new(statuses), extent)
     }
 
-    /// What parameters were last: as we know it, or as the operator before us wrote it. Of a Gateway that was made for an
-    /// IngressClass only as we know it: its parameters say which namespace gets certificates, and an object that stands in a namespace
-    /// must not say that.
+    /// The last known parameters: those that this process has seen, or those that the operator before it wrote. For a Gateway that
+    /// was made for an IngressClass only those that this process has seen: its parameters decide which namespace gets certificates,
+    /// and an object inside of a namespace must not decide that.
     fn remember(&self, snapshot: &mut Snapshot) {
         let mut all = self.former.clone();
         for (key, gateway) in snapshot.gateways.iter().filter(|(key, _)| !self.former.contains_key(key)) {
@@ -282,7 +290,7 @@ impl Reconciler {
     }
 }
 
-/// Fields that we do not even know are said to be without effect, beside those that we know and do not support.
+/// Reports unknown fields as being without effect, together with fields that are known and not supported.
 fn not_supported(conditions: &mut Vec<Condition>, fields: &[String], generation: Option<i64>) {
     let fields = fields.join(", ");
     if let Some(condition) = conditions.iter_mut().find(|condition| condition.kind == UNSUPPORTED_FIELDS) {
@@ -320,11 +328,11 @@ fn ignored_parameters(key: &Key, fields: &[String], snapshot: &Snapshot, statuse
     }
 }
 
-/// An object that cannot be read, and whose last good version counts, is told so: its status follows from that version.
+/// If an object cannot be read and its last good version stays in use, its status says so: the status was made from that version.
 fn unreadable(all: &[Unreadable], statuses: &mut Statuses) {
     for Unreadable { kind, key, unread, .. } in all.iter().filter(|one| one.is_kept) {
         let message = format!(
-            "Its last good version stays in use, as it cannot be used as it is now: {}",
+            "Its last good version stays in use, because this version cannot be used: {}",
             unread.reason()
         );
         let policies = match *kind {

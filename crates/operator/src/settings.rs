@@ -23,7 +23,7 @@ pub struct Settings {
     pub vinyl_image: String,
     /// `IMAGE_PULL_SECRETS`, by comma.
     pub image_pull_secrets: Vec<String>,
-    /// `POD_NAMESPACE`: where the Lease is; without it, nobody else is waited for.
+    /// `POD_NAMESPACE`: where the Lease is; without it there is no leader election.
     pub namespace: Option<String>,
     /// `POD_NAME`: who holds the Lease.
     pub identity: String,
@@ -39,10 +39,10 @@ pub struct Settings {
     pub controllers: Controllers,
     /// `CHAPERONE_CLUSTER_ROLE`: what pods of Gateways are bound to in other namespaces.
     pub cluster_role: String,
-    /// `LEASE_NAME`: by which of several replicas one leads.
+    /// `LEASE_NAME`: the Lease for leader election.
     pub lease: String,
-    /// `WATCH_NAMESPACES`, by comma: Gateways, routes and all they refer to count in these namespaces alone; everywhere where
-    /// empty.
+    /// `WATCH_NAMESPACES`, by comma: Gateways, routes and all they refer to count in these namespaces only; if
+    /// empty, in all.
     pub watch_namespaces: Namespaces,
     /// For tests: the `dataPath` of Gateways whose parameters have none.
     pub default_data_path: Option<DataPath>,
@@ -108,7 +108,7 @@ fn controllers(get: impl Fn(&str) -> Option<String>) -> Result<Controllers, Erro
     };
     let default = Controllers::default();
     let gateway = name("CONTROLLER_NAME")?.unwrap_or(default.gateway);
-    // Whoever has a name of his own leaves others' Ingresses alone, too.
+    // An installation with its own controller name must not serve the Ingresses of others either.
     let own = if gateway == CONTROLLER_NAME { default.ingress } else { format!("{gateway}-ingress") };
     Ok(Controllers { ingress: name("INGRESS_CONTROLLER_NAME")?.unwrap_or(own), gateway })
 }

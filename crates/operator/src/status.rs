@@ -1,4 +1,4 @@
-//! Writes statuses where they differ from what stands there, and tells events about what changed.
+//! Writes statuses that differ from those in the cluster, and reports changes by Events.
 
 mod addresses;
 mod by_kind;
@@ -33,25 +33,27 @@ use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::owned::Owned;
 use crate::programmed::{Known, Pod, programmed};
+use by_kind::Kind;
 use conditions::{News, merge, same};
 use listeners::{listener_programmed, listeners};
 use seen::{Seen, changed};
 
-/// Owns what it writes of a status.
+/// The field manager of statuses.
 const MANAGER: &str = "varnish-gateway-status";
-/// Looks are so far apart: changes come in droves. After a pause the first is looked at at once.
+/// The shortest time between two looks, since many changes often come together. After a longer pause the first change is handled
+/// at once.
 const PAUSE: Duration = Duration::from_millis(20);
-/// After a failure, and at most.
+/// The first and the longest pause after failures.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Time may change what Programmed says.
+/// Statuses are looked at again after this time, because `Programmed` may change by time alone.
 const LOOK_AGAIN: Duration = Duration::from_secs(11);
 const AT_ONCE: usize = 8;
 
-/// What became of writing each Gateway.
+/// The results of the writers of all Gateways.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Runtimes {
     of: Arc<Mutex<BTreeMap<Key, Runtime>>>,
-    /// Those that have changed since they were last asked for.
+    /// Gateways that have changed since the last `take_news`.
     news: Arc<Mutex<BTreeSet<Key>>>,
     changed: Signal,
 }
@@ -59,13 +61,13 @@ pub(crate) struct Runtimes {
 /// What was last written of a Gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Runtime {
-    /// The Gateway's, at that time.
+    /// The generation of the Gateway at that time.
     pub(crate) generation: i64,
-    /// What pods are to serve, and since when that was asked for.
+    /// The hash of the configuration that pods should serve, and when it was written.
     pub(crate) hash: Option<String>,
     pub(crate) since: Instant,
     pub(crate) infra_hash: Option<String>,
-    /// What its pods' caches are kept in.
+    /// The storages of its pods' caches.
     pub(crate) storage: Option<String>,
     pub(crate) error: Option<String>,
 }
@@ -124,7 +126,7 @@ pub(crate) struct Writer {
 
 /// One status to write.
 struct Write {
-    kind: &'static str,
+    kind: Kind,
     key: Key,
     patch: Patch<Value>,
     news: Vec<News>,
@@ -132,25 +134,25 @@ struct Write {
 
 /// Statuses that could not be written: each is tried again, later and later.
 #[derive(Default)]
-struct Failures(HashMap<(&'static str, Key), (Instant, Duration)>);
+struct Failures(HashMap<(Kind, Key), (Instant, Duration)>);
 
 impl Failures {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn may_try(&self, kind: &'static str, key: &Key) -> bool {
+    fn may_try(&self, kind: Kind, key: &Key) -> bool {
         self.0.get(&(kind, key.clone())).is_none_or(|(at, _)| *at <= Instant::now())
     }
 
-    /// Objects of a kind whose statuses are to be tried again now.
-    fn due(&self, kind: &'static str) -> impl Iterator<Item = Key> {
+    /// Objects of a kind whose failed status writes are due for a retry.
+    fn due(&self, kind: Kind) -> impl Iterator<Item = Key> {
         let now = Instant::now();
         let due = self.0.iter().filter(move |((of, _), (at, _))| *of == kind && *at <= now);
         due.map(|((_, key), _)| key.clone())
     }
 
-    fn note(&mut self, name: (&'static str, Key), done: bool) {
+    fn note(&mut self, name: (Kind, Key), done: bool) {
         if done {
             self.0.remove(&name);
         } else {
@@ -175,7 +177,7 @@ impl Writer {
             owned.mark_unchanged();
             runtimes.mark_unchanged();
             let begun = Instant::now();
-            // Time alone may change what is said of Gateways.
+            // Statuses of Gateways may change by time alone.
             let all = looked_at_all.is_none_or(|at| at.elapsed() >= LOOK_AGAIN);
             if all {
                 looked_at_all = Some(begun);
@@ -198,13 +200,13 @@ impl Writer {
                 _ = runtimes.changed() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            // Looking must not become the main occupation.
+            // Looking must take only a part of the time.
             tokio::time::sleep_until((begun + PAUSE.max(looked * 3)).into()).await;
         }
     }
 
-    /// What is to be written of all that has changed since the last look, and whether Ingresses are to be looked at. `all`: all
-    /// Gateways are looked at.
+    /// The writes for everything that has changed since the last look, and whether Ingresses must be checked. With `all`, all
+    /// Gateways are checked.
     fn writes(
         &self,
         statuses: &Arc<Statuses>,
@@ -225,7 +227,7 @@ impl Writer {
         let owned_changed = !owned.is_empty();
         gateways.extend(owned);
         gateways.extend(self.runtimes.take_news());
-        gateways.extend(failures.due("Gateway"));
+        gateways.extend(failures.due(Kind::Gateway));
         if all {
             gateways.extend(statuses.gateways.keys().cloned());
         }
@@ -243,7 +245,7 @@ impl Writer {
         let objects = self.cluster.listener_sets.objects();
         let mut sets =
             changed((&seen.listener_sets, &objects), (&seen.statuses.listener_sets, &statuses.listener_sets));
-        sets.extend(failures.due("ListenerSet"));
+        sets.extend(failures.due(Kind::ListenerSet));
         for (key, status) in &statuses.listener_sets {
             if let Some(set) = objects.get(key)
                 && (sets.contains(key) || gateways.contains(&status.gateway))
@@ -271,36 +273,36 @@ impl Writer {
         let programmed = seen.programmed.values().filter(|good| **good).count();
         self.metrics.gateways_programmed.set(i64::try_from(programmed).unwrap_or(i64::MAX));
         macro_rules! add {
-            ($status:ident, $none:expr, $($kind:literal: $field:ident),+) => {$(
+            ($status:ident, $none:expr, $($kind:ident: $field:ident),+) => {$(
                 let objects = self.cluster.$field.objects();
                 let mut keys =
                     changed((&seen.$field, &objects), (&seen.statuses.$field, &statuses.$field));
-                keys.extend(failures.due($kind));
+                keys.extend(failures.due(Kind::$kind));
                 for key in &keys {
                     let Some(object) = objects.get(key) else { continue };
                     let status = statuses.$field.get(key).unwrap_or($none);
                     let (version, observed) = (&object.metadata.resource_version, to_value(&object.status));
-                    writes.extend($status(controller, $kind, key, version, &observed, status));
+                    writes.extend($status(controller, Kind::$kind, key, version, &observed, status));
                 }
                 seen.$field = objects;
                 // Those that could not be read have a status as well.
                 for (key, unread) in &self.cluster.$field.unread() {
                     let status = statuses.$field.get(key).unwrap_or($none);
                     let (version, observed) = as_written(&unread.raw);
-                    writes.extend($status(controller, $kind, key, &version, &observed, status));
+                    writes.extend($status(controller, Kind::$kind, key, &version, &observed, status));
                 }
             )+};
         }
         let none = RouteStatus::default();
         add!(
             route_status, &none,
-            "HTTPRoute": http_routes, "GRPCRoute": grpc_routes, "TLSRoute": tls_routes,
-            "TCPRoute": tcp_routes, "UDPRoute": udp_routes
+            HttpRoute: http_routes, GrpcRoute: grpc_routes, TlsRoute: tls_routes,
+            TcpRoute: tcp_routes, UdpRoute: udp_routes
         );
         let none = PolicyStatus::default();
         add!(
             policy_status, &none,
-            "BackendTLSPolicy": backend_tls_policies, "VarnishCachePolicy": cache_policies
+            BackendTlsPolicy: backend_tls_policies, CachePolicy: cache_policies
         );
         let ingresses = self.cluster.ingresses.objects();
         let look_at_ingresses = owned_changed
@@ -323,13 +325,13 @@ impl Writer {
         }
     }
 
-    /// False: to be tried again.
+    /// False: must be retried.
     async fn write(&self, write: Write) -> bool {
         let Write { kind, key, patch, news } = write;
         let done = self.patch(kind, &key, &patch).await;
         match done {
             Ok(()) => {}
-            // It changed, or went, meanwhile: what comes by the watch is looked at.
+            // It was changed or deleted at the same time. The watch reports it, and it is handled then.
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => return true,
             Err(e) => {
                 self.metrics.status_errors.inc();
@@ -343,8 +345,8 @@ impl Writer {
         true
     }
 
-    /// Whether a Gateway is programmed. `None`: nothing is known that would be better than what stands there, because we have just
-    /// started, or the Gateway has just changed.
+    /// Whether a Gateway is programmed. `None`: keep the current condition, because this process has just started, or the Gateway has
+    /// just changed.
     fn programmed(&self, key: &Key, gateway: &Gateway, status: &GatewayStatus) -> Option<Condition> {
         let observed = to_value(&gateway.status);
         let runtime = self.runtimes.get(key);
@@ -371,13 +373,17 @@ impl Writer {
         }))
     }
 
-    /// And why one that it asks for cannot be used, if so.
+    /// The addresses of a Gateway, and why one in `spec.addresses` cannot be used, if so.
     fn addresses(&self, key: &Key, gateway: &Gateway) -> (Vec<Value>, Option<String>) {
         let asked = Addresses::of(gateway);
-        self.owned.services.get(key).map(|service| addresses::of(&asked, &service)).unwrap_or_default()
+        self.owned
+            .services
+            .get(key)
+            .map(|service| addresses::for_status(&asked, &service))
+            .unwrap_or_default()
     }
 
-    /// And whether it is programmed.
+    /// The write for a Gateway, and whether the Gateway is programmed.
     fn gateway(&self, key: &Key, gateway: &Gateway, status: &GatewayStatus) -> (Option<Write>, bool) {
         let observed = to_value(&gateway.status);
         let (addresses, _) = self.addresses(key, gateway);
@@ -413,7 +419,7 @@ impl Writer {
             body.insert("attachedListenerSets".to_owned(), sets.into());
         }
         let patch = apply::<Gateway>(key, &body);
-        (Some(Write { kind: "Gateway", key: key.clone(), patch, news }), good)
+        (Some(Write { kind: Kind::Gateway, key: key.clone(), patch, news }), good)
     }
 
     fn pods(&self, key: &Key, runtime: Option<&Runtime>) -> Vec<Pod> {
@@ -455,7 +461,7 @@ impl Writer {
     }
 }
 
-/// A Gateway with a value that we do not know is told so; what ran for it goes on running.
+/// The status of a Gateway with an unknown value. Its pods keep running.
 fn unread_gateway(key: &Key, unread: &Unread, classes: &SharedMap<Key, GatewayClassStatus>) -> Option<Write> {
     let class = unread.raw.pointer("/spec/gatewayClassName").and_then(Value::as_str)?;
     if !classes.contains_key(&Key::cluster(class)) {
@@ -463,7 +469,7 @@ fn unread_gateway(key: &Key, unread: &Unread, classes: &SharedMap<Key, GatewayCl
     }
     let generation = unread.raw.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
     let message = format!(
-        "The Gateway has a value that this release does not know: {}. What it served before is served on; remove the \
+        "The Gateway has a value that this release does not know: {}. Its last good configuration is still served; remove the \
          value, or use a release that supports it",
         unread.why
     );
@@ -475,7 +481,7 @@ fn unread_gateway(key: &Key, unread: &Unread, classes: &SharedMap<Key, GatewayCl
     }
     let (conditions, news) = merge(&wanted, observed);
     let patch = apply::<Gateway>(key, &json!({ "conditions": conditions }));
-    Some(Write { kind: "Gateway", key: key.clone(), patch, news })
+    Some(Write { kind: Kind::Gateway, key: key.clone(), patch, news })
 }
 
 /// Version and status of an object that could not be read.
@@ -486,7 +492,7 @@ fn as_written(raw: &Value) -> (Option<String>, Value) {
 
 fn route_status(
     controller: &str,
-    kind: &'static str,
+    kind: Kind,
     key: &Key,
     version: &Option<String>,
     observed: &Value,
@@ -499,7 +505,7 @@ fn route_status(
 
 fn policy_status(
     controller: &str,
-    kind: &'static str,
+    kind: Kind,
     key: &Key,
     version: &Option<String>,
     observed: &Value,
@@ -513,7 +519,7 @@ fn policy_status(
 /// A status that is a list to which each controller has entries of its own: `parents` of a route, `ancestors` of a policy.
 fn entries(
     controller: &str,
-    kind: &'static str,
+    kind: Kind,
     [list, reference]: [&str; 2],
     key: &Key,
     version: &Option<String>,
@@ -539,7 +545,7 @@ fn entries(
         news.extend(new);
         all.push(json!({ "controllerName": controller, reference: named, "conditions": conditions }));
     }
-    // The list is written whole: with its version, lest another controller's entry be lost.
+    // The list is written as a whole. The resource version prevents losing an entry of another controller.
     let patch = json!({ "metadata": { "resourceVersion": version }, "status": { list: all } });
     Some(Write { kind, key: key.clone(), patch: Patch::Merge(patch), news })
 }

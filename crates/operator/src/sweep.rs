@@ -1,4 +1,4 @@
-//! What is left of Gateways that are gone, or no longer ours.
+//! Deletes what is left of Gateways that were deleted or are no longer ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::Error;
 use crate::gateway::{delete, finalizer, gateway_of, has_finalizer, set_finalizer};
 use crate::owned::{Owned, is_made_by_us};
 
-/// What there is to be served.
+/// Everything that should be served.
 pub(crate) struct Known<'a> {
     pub(crate) snapshot: &'a Snapshot,
     /// Gateways that were made for IngressClasses.
@@ -27,7 +27,7 @@ pub(crate) struct Known<'a> {
     pub(crate) missing: &'a [&'static str],
 }
 
-/// Deletes them, and lets Gateways go that wait for it. Of several failures the first is told.
+/// Deletes them, and removes the finalizer from Gateways that wait for it. Returns the first of several errors.
 pub(crate) async fn sweep(
     client: &Client,
     cluster: &Cluster,
@@ -38,7 +38,7 @@ pub(crate) async fn sweep(
     let may_sweep = may_sweep(missing);
     let unread = cluster.gateways.unread();
     let gone = |key: &Key| match unread.get(key) {
-        // It has a value that we do not know, and is there.
+        // It exists, with a value that this release does not know.
         Some(unread) => unread.raw.pointer("/metadata/deletionTimestamp").is_some(),
         None => is_gone(key, snapshot),
     };
@@ -92,8 +92,8 @@ fn class_of(metadata: &ObjectMeta) -> Option<&str> {
     owners.filter(|owner| owner.kind == INGRESS_CLASS).map(|owner| owner.name.as_str()).next()
 }
 
-/// Does its IngressClass ask for another Varnish, or for none? One whose parameters vanished asks for neither: what runs
-/// goes on running. What belongs to a class that is gone, the cluster deletes by itself.
+/// Does its IngressClass ask for another Varnish, or for none? If only the parameters of the class are missing, the answer is no,
+/// and the pods keep running. Objects of a deleted class are deleted by Kubernetes.
 fn is_left_by_class(gateway: &Key, class: &str, snapshot: &Snapshot, made: &Objects<Gateway>) -> bool {
     if made.contains_key(gateway) {
         return false;
@@ -104,16 +104,17 @@ fn is_left_by_class(gateway: &Key, class: &str, snapshot: &Snapshot, made: &Obje
         spec.controller.as_deref() == Some(snapshot.controllers.ingress.as_str())
             && reference.kind == "GatewayClassParameters"
     });
-    // With parameters that are there it would be among those that were made, under this or another name.
+    // If its parameters exist, a Gateway was made for the class, under this or another name.
     parameters.is_none_or(|reference| snapshot.parameters.contains_key(&Key::cluster(&reference.name)))
 }
 
-/// Somebody asked for its end.
+/// The Gateway is being deleted.
 pub(crate) fn is_going(gateway: &Gateway) -> bool {
     gateway.metadata.deletion_timestamp.is_some()
 }
 
-/// Is a Gateway no more, or somebody else's? One whose class vanished is neither: what runs goes on running.
+/// Is the Gateway deleted, or does it belong to another controller? If only its class is missing, the answer is no, and its pods
+/// keep running.
 fn is_gone(key: &Key, snapshot: &Snapshot) -> bool {
     let Some(gateway) = snapshot.gateways.get(key) else { return true };
     if is_going(gateway) {

@@ -1,4 +1,4 @@
-//! How many objects there are, and how many are served, for metrics. It costs what has changed.
+//! Counts objects and served objects for metrics. The cost depends on the number of changes only.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -12,7 +12,7 @@ use std::fmt;
 use model::ghost::{Config, Endpoint, Group, Mirror, Route, Vhost};
 use model::names::is_udp_socket;
 use model::routing::{self, Routing};
-use model::{RouteKind, TlsBackend};
+use model::{RouteKind, TlsBackend, VERSION};
 
 use model::notice::{Notice, each_once};
 
@@ -55,8 +55,8 @@ pub fn resolve_hosts<'a>(
     let mut all = BTreeMap::new();
     let vhosts = hosts.into_iter().map(|(host, vhost)| {
         let resolved = Vhost {
-            routes: resolver.routes(&vhost.routes),
-            default_route: vhost.default_route.as_ref().map(|entry| resolver.route(entry)),
+            routes: vhost.routes.iter().map(|route| resolver.route(route)).collect(),
+            default_route: vhost.default_route.as_ref().map(|route| resolver.route(route)),
             same_as: vhost.same_as.clone(),
         };
         if !resolver.notices.is_empty() {
@@ -66,7 +66,7 @@ pub fn resolve_hosts<'a>(
     });
     let vhosts = vhosts.collect();
     let config = Config {
-        version: routing.version,
+        version: VERSION,
         listeners: routing.listeners.clone(),
         tls_listeners: routing.tls_listeners_beside_https(),
         timeouts: routing.timeouts,
@@ -82,7 +82,7 @@ pub fn resolve_hosts<'a>(
         base: None,
         removed: routing.removed.clone(),
         vhosts,
-        default: routing.default.as_ref().map(|entry| resolver.route(entry)),
+        default: routing.default.as_ref().map(|route| resolver.route(route)),
     };
     Resolved { config, of_hosts: all, others: resolver.notices }
 }
@@ -167,71 +167,43 @@ impl<'a> Resolver<'a> {
             };
             let namespace = backend.namespace.as_deref().unwrap_or_default();
             let asked = (namespace, service, backend.port, backend.port_name.as_deref(), without);
-            let backends = self.backends(asked, weight);
+            let endpoints = self.endpoints(asked, weight);
             let name = Some(format!("{namespace}/{service}"));
-            Group { weight, backends, tls: backend.backend_tls.clone(), name, ..Group::default() }
+            Group { weight, endpoints, tls: backend.backend_tls.clone(), name, ..Group::default() }
         };
         backends.iter().map(group).collect()
     }
 
-    fn routes(&mut self, entries: &'a [routing::Route]) -> Vec<Route> {
-        let mut routes: Vec<Route> = Vec::with_capacity(entries.len());
-        for group in entries.chunk_by(same_match) {
-            let Some((first, others)) = group.split_first() else { continue };
-            let mut route = self.route(first);
-            for entry in others {
-                route.backend_groups.extend(self.group(entry));
-            }
-            routes.push(route);
-        }
-        routes
-    }
-
-    fn route(&mut self, entry: &'a routing::Route) -> Route {
-        Route {
-            hostname: entry.hostname.clone(),
-            path_match: entry.path_match.clone(),
-            method: entry.method.clone(),
-            headers: entry.headers.clone(),
-            query_params: entry.query_params.clone(),
-            filters: entry.filters.clone(),
-            backend_groups: self.group(entry).into_iter().collect(),
-            listeners: entry.listeners.clone(),
-            listener_names: entry.listener_names.clone(),
-            kind: entry.kind,
-            route_name: entry.route_name.clone(),
-            rule_name: entry.rule_name.clone(),
-            rule_index: entry.rule_index,
-            priority: entry.priority,
-            cache_policy: entry.cache_policy.clone(),
-            mirrors: entry.mirrors.iter().map(|mirror| self.mirror(mirror, entry.kind)).collect(),
-            timeouts: entry.timeouts,
-            retry: entry.retry.clone(),
-            session_persistence: entry.session_persistence.clone(),
-        }
-    }
-
-    /// The entry's share of requests. A redirect has none; what leads nowhere has a group without backends.
-    fn group(&mut self, entry: &'a routing::Route) -> Option<Group> {
-        let redirects = entry.filters.as_ref().is_some_and(|filters| filters.request_redirect.is_some());
-        if redirects {
-            return None;
-        }
-        let weight = entry.weight.unwrap_or(1);
-        let Some(service) = entry.service.as_deref() else {
-            return Some(Group { weight, ..Group::default() });
+    fn route(&mut self, route: &'a routing::Route) -> Route {
+        let groups = match &*route.backends {
+            // A redirect leads to none.
+            _ if route.redirects() => Box::default(),
+            [] => [Group { weight: 1, ..Group::default() }].into(),
+            backends => backends.iter().map(|backend| self.group(backend, route.kind)).collect(),
         };
-        let namespace = entry.namespace.as_deref().unwrap_or_default();
-        let port =
-            entry.port.map_or_else(|| entry.port_name.clone().unwrap_or_default(), |port| port.to_string());
-        let asked =
-            (namespace, service, entry.port, entry.port_name.as_deref(), Without::for_requests(entry.kind));
-        let backends = self.backends(asked, weight);
-        let name = Some(format!("{namespace}/{service}:{port}"));
-        let tls = entry.backend_tls.clone();
-        let (filters, protocol) = (entry.backend_filters.clone(), entry.protocol);
-        let mirrors = entry.backend_mirrors.iter().map(|mirror| self.mirror(mirror, entry.kind)).collect();
-        Some(Group { weight, backends, balancing: entry.balancing, tls, filters, mirrors, protocol, name })
+        let mirrors = route.mirrors.iter().map(|mirror| self.mirror(mirror, route.kind)).collect();
+        route.leading_to(groups, mirrors)
+    }
+
+    /// The backend's share of requests. One that leads nowhere has a group without endpoints.
+    fn group(&mut self, backend: &'a routing::Backend, kind: RouteKind) -> Group {
+        let weight = backend.weight.unwrap_or(1);
+        let Some(service) = backend.service.as_deref() else {
+            return Group { weight, ..Group::default() };
+        };
+        let namespace = backend.namespace.as_deref().unwrap_or_default();
+        let (port, port_name) = (backend.port, backend.port_name.as_deref());
+        let asked = (namespace, service, port, port_name, Without::for_requests(kind));
+        Group {
+            weight,
+            endpoints: self.endpoints(asked, weight),
+            balancing: backend.balancing,
+            tls: backend.backend_tls.as_deref().map(str::to_owned),
+            filters: backend.filters.clone(),
+            mirrors: backend.mirrors.iter().map(|mirror| self.mirror(mirror, kind)).collect(),
+            protocol: backend.protocol,
+            name: Some(group_name(namespace, service, port, port_name)),
+        }
     }
 
     /// Requests are served whether or not a mirror has endpoints.
@@ -243,20 +215,18 @@ impl<'a> Resolver<'a> {
             from.port_name.as_deref(),
             Without::for_requests(kind),
         );
-        let port =
-            from.port.map_or_else(|| from.port_name.clone().unwrap_or_default(), |port| port.to_string());
         let group = Group {
             weight: 1,
-            backends: self.backends(asked, 0),
+            endpoints: self.endpoints(asked, 0),
             tls: from.backend_tls.clone(),
             protocol: from.protocol,
-            name: Some(format!("{}/{}:{port}", from.namespace, from.service)),
+            name: Some(group_name(&from.namespace, &from.service, from.port, from.port_name.as_deref())),
             ..Group::default()
         };
         Mirror { group, fraction: from.fraction }
     }
 
-    fn backends(&mut self, asked: Port<'a>, weight: u32) -> Vec<Endpoint> {
+    fn endpoints(&mut self, asked: Port<'a>, weight: u32) -> Vec<Endpoint> {
         if !self.known.contains_key(&asked) {
             // Each host that leads to the Service tells what is wrong with its slices.
             let before = std::mem::take(&mut self.notices);
@@ -340,25 +310,12 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Do two neighbours differ in nothing but their backend? Then they are groups of one rule.
-fn same_match(a: &routing::Route, b: &routing::Route) -> bool {
-    a.kind == b.kind
-        && a.route_name == b.route_name
-        && a.rule_index == b.rule_index
-        && a.path_match == b.path_match
-        && a.method == b.method
-        && a.headers == b.headers
-        && a.query_params == b.query_params
-        && a.listeners == b.listeners
-        && a.listener_names == b.listener_names
-        && a.hostname == b.hostname
-        && a.rule_name == b.rule_name
-        && a.filters == b.filters
-        && a.cache_policy == b.cache_policy
-        && a.mirrors == b.mirrors
-        && a.timeouts == b.timeouts
-        && a.retry == b.retry
-        && a.session_persistence == b.session_persistence
+/// For people: the port by its number, else by its name.
+fn group_name(namespace: &str, service: &str, port: Option<u16>, port_name: Option<&str>) -> String {
+    match port {
+        Some(port) => format!("{namespace}/{service}:{port}"),
+        None => format!("{namespace}/{service}:{}", port_name.unwrap_or_default()),
+    }
 }
 
 #[cfg(test)]
@@ -390,7 +347,7 @@ mod tests {
         dns.ports = serde_json::from_value(ports).unwrap();
         let backend = |name: Option<&str>| json!({"service": "web", "namespace": "shop", "port": 53, "port_name": name, "weight": 1});
         let routing: Routing = serde_json::from_value(json!({
-            "version": 2,
+            "version": 3,
             "stream_listeners": [
                 {"name": "udp", "socket": "udp-53", "route_name": "shop/dns", "backends": [backend(Some("dns"))]},
                 {"name": "tcp", "socket": "tcp-53", "route_name": "shop/dns", "backends": [backend(Some("dns-tcp"))]},
@@ -402,7 +359,7 @@ mod tests {
         .unwrap();
         let (groups, notices) = resolve_tls(&routing, &EndpointIndex::new(&[dns]));
         let ports = |socket: &str| -> Vec<u16> {
-            groups[socket].iter().flat_map(|group| &group.backends).map(|one| one.port).collect()
+            groups[socket].iter().flat_map(|group| &group.endpoints).map(|one| one.port).collect()
         };
         assert_eq!([ports("udp-53"), ports("tcp-53"), ports("udp-54")], [[5353], [5354], [5353]]);
         assert!(ports("udp-55").is_empty());
@@ -414,10 +371,10 @@ mod tests {
     #[test]
     fn a_name_of_a_service_has_its_addresses_in_place_of_slices_that_claim_to_be_its_own() {
         let routing: Routing = serde_json::from_value(json!({
-            "version": 2,
+            "version": 3,
             "external_names": {"services": {"shop/web": {"host": "api.example", "ports": [{"port": 8443}]}}},
             "vhosts": {"*": {"routes": [
-                {"route_name": "shop/web", "service": "web", "namespace": "shop", "port": 8443, "port_name": "", "weight": 1}
+                {"route_name": "shop/web", "backends": [{"service": "web", "namespace": "shop", "port": 8443, "port_name": "", "weight": 1}]}
             ]}},
         }))
         .unwrap();
@@ -426,7 +383,7 @@ mod tests {
             let external = external_slice("shop/web", name, addresses);
             let index = EndpointIndex::new(&[slice("10.0.0.1", 80)]).replacing([&external]);
             let (config, notices) = resolve(&routing, &index);
-            let backends = config.vhosts["*"].routes[0].backend_groups[0].backends.clone();
+            let backends = config.vhosts["*"].routes[0].backends[0].endpoints.clone();
             (backends, notices.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
         };
         let addresses = ["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
@@ -448,9 +405,9 @@ mod tests {
     #[test]
     fn ports_of_the_gateway_itself_are_no_endpoints() {
         let routing: Routing = serde_json::from_value(json!({
-            "version": 2,
+            "version": 3,
             "vhosts": {"*": {"routes": [
-                {"route_name": "shop/web", "service": "web", "namespace": "shop", "port_name": "http", "weight": 1}
+                {"route_name": "shop/web", "backends": [{"service": "web", "namespace": "shop", "port_name": "http", "weight": 1}]}
             ]}},
         }))
         .unwrap();
@@ -464,8 +421,8 @@ mod tests {
             slice("10.0.0.1", 1969),
         ];
         let (config, notices) = resolve(&routing, &EndpointIndex::new(&slices).refusing([1969]));
-        let used: Vec<String> = config.vhosts["*"].routes[0].backend_groups[0]
-            .backends
+        let used: Vec<String> = config.vhosts["*"].routes[0].backends[0]
+            .endpoints
             .iter()
             .map(|one| format!("{}:{}", one.address, one.port))
             .collect();
@@ -474,6 +431,6 @@ mod tests {
         assert!(notices.iter().all(|notice| notice.to_string().contains("the gateway's own")), "{notices:?}");
         // Without the list they are as good as any.
         let (config, _) = resolve(&routing, &EndpointIndex::new(&slices));
-        assert_eq!(config.vhosts["*"].routes[0].backend_groups[0].backends.len(), 7);
+        assert_eq!(config.vhosts["*"].routes[0].backends[0].endpoints.len(), 7);
     }
 }

@@ -157,12 +157,13 @@ impl Size {
             |last| Endpoint { address: [10, (host >> 8) as u8, host as u8, last].into(), port: 8080 };
         Route {
             path_match: Some(PathMatch { kind, value: self.path(host, nth) }),
-            backend_groups: vec![Group {
+            backends: [Group {
                 weight: 1,
-                backends: vec![endpoint(1), endpoint(2)],
+                endpoints: vec![endpoint(1), endpoint(2)],
                 name: Some(format!("shop-{host}/service-{nth}:8080")),
                 ..Group::default()
-            }],
+            }]
+            .into(),
             listener_names: vec!["web".to_owned()],
             route_name: format!("shop-{host}/route-{nth}"),
             ..Route::default()

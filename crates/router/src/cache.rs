@@ -14,6 +14,7 @@ mod key;
 mod lifetime;
 mod normalize;
 mod number;
+mod post;
 mod query;
 mod range;
 mod ranges;
@@ -37,6 +38,7 @@ pub use self::hot::{accepts_gzip, may_vary_by};
 pub use self::key::Key;
 pub use self::lifetime::{Answer, Keeping, Rescue};
 pub use self::normalize::{Normal, may_be_normalized};
+pub use self::post::{Posted, is_about_content};
 pub use self::query::Parameters;
 pub use self::range::{coalesced, is_one_range};
 pub use self::ranges::{Ranges, Satisfied};
@@ -66,6 +68,7 @@ pub struct Cache {
     /// The key follows from what the client sent alone.
     is_plain: bool,
     keeps_queries: bool,
+    keeps_posts: bool,
 }
 
 /// Who says how long an answer is fresh.
@@ -130,6 +133,7 @@ impl Cache {
             normal: from.normalize.iter().map(Normal::new).collect(),
             obeys_search,
             keeps_queries: from.keep_queries,
+            keeps_posts: from.keep_posts,
             bypass: from.bypass_headers.iter().map(bypass).collect::<Result<_, _>>()?,
         })
     }
@@ -186,6 +190,11 @@ impl Cache {
     /// Whether this request is a QUERY whose answer may be kept, by its content.
     pub fn keeps_query(&self, request: &impl Request) -> bool {
         self.keeps_queries && of_query(request).is_some()
+    }
+
+    /// Whether an answer to POST may be kept for GET, where it qualifies ([`may_answer_get`](Self::may_answer_get)).
+    pub fn keeps_posts(&self) -> bool {
+        self.keeps_posts && self.invalidates_on_unsafe()
     }
 
     /// Headers of which one value is left before the cache is asked.

@@ -35,12 +35,12 @@ impl Digests {
     pub(crate) fn of(config: &Config) -> Self {
         let host = |(name, host): (&String, &Vhost)| {
             let name = hash(normal_hostname(name).as_bytes());
-            (name, of(&(name, host)))
+            (name, digest_of(&(name, host)))
         };
         let mut hosts: Box<[(u64, u64)]> = config.vhosts.iter().map(host).collect();
         hosts.sort_unstable();
         let sum = hosts.iter().fold(0, |sum: u64, (_, of)| sum.wrapping_add(*of));
-        Self { frame: of(&config.frame()), hosts, sum }
+        Self { frame: digest_of(&config.frame()), hosts, sum }
     }
 
     /// With the hosts of a base, but for those whose names are `covered`.
@@ -62,7 +62,7 @@ impl Digests {
     }
 }
 
-fn of(value: &impl Serialize) -> u64 {
+fn digest_of(value: &impl Serialize) -> u64 {
     let mut digest = Digest(SEED.build_hasher());
     match value.serialize(&mut digest) {
         Ok(()) => digest.0.finish(),
@@ -113,7 +113,7 @@ impl SerializeStruct for Fields<'_> {
         key: &'static str,
         value: &T,
     ) -> Result<(), NotHashed> {
-        if self.is_group && key == "backends" {
+        if self.is_group && key == "endpoints" {
             return Ok(());
         }
         self.digest.bytes(b'f', key.as_bytes())?;
@@ -357,7 +357,7 @@ mod tests {
     fn config(hosts: &[&str]) -> Config {
         let route = |host: &str| Route {
             route_name: format!("d/{host}"),
-            backend_groups: vec![Group { weight: 1, name: Some("d/a:80".to_owned()), ..Group::default() }],
+            backends: [Group { weight: 1, name: Some("d/a:80".to_owned()), ..Group::default() }].into(),
             ..Route::default()
         };
         let vhosts = hosts
@@ -383,15 +383,15 @@ mod tests {
         assert_eq!(first, digest(&plain), "it is no matter of chance");
         assert_ne!(first, 0);
         let mut other = plain.clone();
-        let groups = &mut other.vhosts.get_mut("a.com").unwrap().routes[0].backend_groups;
-        groups[0].backends.push(Endpoint { address: [10, 0, 0, 1].into(), port: 80 });
+        let groups = &mut other.vhosts.get_mut("a.com").unwrap().routes[0].backends;
+        groups[0].endpoints.push(Endpoint { address: [10, 0, 0, 1].into(), port: 80 });
         assert_eq!(first, digest(&other), "endpoints come and go");
         let change = |change: &dyn Fn(&mut Route)| {
             let mut other = plain.clone();
             change(&mut other.vhosts.get_mut("a.com").unwrap().routes[0]);
             digest(&other)
         };
-        assert_ne!(first, change(&|route| route.backend_groups[0].weight = 2));
+        assert_ne!(first, change(&|route| route.backends[0].weight = 2));
         assert_ne!(first, change(&|route| route.rule_index = 1));
         assert_ne!(first, change(&|route| route.method = Some("GET".to_owned())));
         assert_ne!(first, change(&|route| route.cache_policy = Some(Box::default())));
@@ -420,8 +420,8 @@ mod tests {
         assert_ne!(layered.digest(), below.digest());
         // Endpoints of a host that only the base had until now.
         let mut moved = config(&["a.com"]);
-        let groups = &mut moved.vhosts.get_mut("a.com").unwrap().routes[0].backend_groups;
-        groups[0].backends.push(Endpoint { address: [10, 0, 0, 1].into(), port: 80 });
+        let groups = &mut moved.vhosts.get_mut("a.com").unwrap().routes[0].backends;
+        groups[0].endpoints.push(Endpoint { address: [10, 0, 0, 1].into(), port: 80 });
         let layered = Router::compile_over(&moved, &below).unwrap().unwrap().router;
         assert_eq!(layered.digest(), below.digest());
     }

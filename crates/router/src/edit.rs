@@ -115,6 +115,11 @@ impl Edits {
 }
 
 impl Rule {
+    /// Do its filters change requests or responses?
+    pub fn has_edits(&self) -> bool {
+        self.edits.is_some()
+    }
+
     /// What the origin is to see instead of what the client sent.
     pub fn edit_request(&self, url: &[u8], to: &mut impl EditRequest) {
         if let Some(edits) = &self.edits {

@@ -68,7 +68,7 @@ impl Group {
             turn: takes_turns.then(|| turns.for_service(name)),
             name: name.into(),
             weight: from.weight,
-            endpoints: from.backends.iter().map(|e| SocketAddr::new(e.address, e.port)).collect(),
+            endpoints: from.endpoints.iter().map(|e| SocketAddr::new(e.address, e.port)).collect(),
             tls: from.tls.as_deref().map(Arc::from),
             protocol: from.protocol,
             edits: from.filters.as_ref().map(|filters| Box::new(Edits::new(filters, prefix))),
@@ -185,7 +185,7 @@ mod tests {
             name: Some("d/shop:80".to_owned()),
             balancing: Some(Balancing::RoundRobin),
             weight: 1,
-            backends: (0..endpoints)
+            endpoints: (0..endpoints)
                 .map(|port| ghost::Endpoint { address: [127, 0, 0, 1].into(), port })
                 .collect(),
             ..ghost::Group::default()

@@ -100,7 +100,7 @@ impl Rule {
             method: from.method.as_deref().map(Into::into),
             headers: values(&from.headers)?,
             query_params: values(&from.query_params)?,
-            groups: from.backend_groups.iter().map(|group| Group::new(group, prefix, turns)).collect(),
+            groups: from.backends.iter().map(|group| Group::new(group, prefix, turns)).collect(),
             edits: filters.map(|filters| Box::new(Edits::new(filters, prefix))),
             redirect: filters
                 .and_then(|filters| filters.request_redirect.as_ref())

@@ -271,11 +271,11 @@ fn the_seeds_ghost_json_parses_compiles_and_routes() {
 }
 
 #[test]
-fn a_file_of_version_3_is_refused_and_the_message_says_what_to_do() {
-    let error = Router::compile(&Config { version: 3, ..Config::default() }).unwrap_err();
+fn a_file_of_a_later_version_is_refused_and_the_message_says_what_to_do() {
+    let error = Router::compile(&Config { version: 4, ..Config::default() }).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "ghost.json has version 3, but this build reads version 2 only: \
+        "ghost.json has version 4, but this build reads versions 2 to 3 only: \
          run operator, chaperone and ghost of one release"
     );
 }

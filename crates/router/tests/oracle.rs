@@ -116,7 +116,7 @@ fn same_rule(expected: &Answer<'_>, found: &Decision<'_>, request: &Sample) -> R
 /// What may become of a request of this rule. Chance decides between its groups.
 fn may_be(route: &Route, action: Action) -> bool {
     let redirects = route.filters.as_ref().is_some_and(|f| f.request_redirect.is_some());
-    let weighted = || route.backend_groups.iter().filter(|g| g.weight > 0);
+    let weighted = || route.backends.iter().filter(|g| g.weight > 0);
     match action {
         Action::Redirect => redirects,
         Action::NotFound
@@ -127,11 +127,11 @@ fn may_be(route: &Route, action: Action) -> bool {
         | Action::Loop
         | Action::TooLong(_) => false,
         Action::NoBackend => {
-            !redirects && (weighted().next().is_none() || weighted().any(|g| g.backends.is_empty()))
+            !redirects && (weighted().next().is_none() || weighted().any(|g| g.endpoints.is_empty()))
         }
         Action::Forward { group } => {
-            let group = &route.backend_groups[group];
-            !redirects && group.weight > 0 && !group.backends.is_empty()
+            let group = &route.backends[group];
+            !redirects && group.weight > 0 && !group.endpoints.is_empty()
         }
     }
 }

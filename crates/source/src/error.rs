@@ -1,4 +1,4 @@
-/// What can keep a source, or one file of it, from working. Bad objects are no errors: they are
+/// What can keep a source, or one file of it, from working. Bad objects are not errors: they are
 /// [`crate::files::Problem`]s.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

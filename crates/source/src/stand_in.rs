@@ -1,9 +1,9 @@
-//! What stands for an object that cannot be used and has no earlier good version, where its absence would open something:
-//! a wider route, a wider cache policy, or plain text to a backend. The same for files and for a cluster.
+//! Stand-ins: replacements for objects that cannot be used and have no earlier good version. They exist for kinds whose absence
+//! would allow something: a wider route, a wider cache policy, or plain text to a backend. The same for files and for a cluster.
 //!
-//! Takes the object as it was written. Guarantees that a stand-in claims nothing that the object cannot be seen to ask for:
-//! no host, no target and no parent that is not readable. What is readable in part is marked, so that `translate` puts it
-//! behind the routes of others.
+//! Takes the object as it was written. Guarantees that a stand-in claims only what can be read in the object: no host, no target
+//! and no parent that is not readable. An object that is readable in part is marked, so that `translate` puts it behind the
+//! routes of others.
 
 use api::{
     PolicyTargetRef, TcpRoute, TcpRouteSpec, UdpRoute, UdpRouteSpec, VarnishCachePolicy,
@@ -74,10 +74,10 @@ const POLICY_FIELDS: &[&str] = &[
     "methods",
 ];
 
-/// A policy for a GRPCRoute is refused, and its target is known all the same: it closes nothing else.
+/// A policy for a GRPCRoute is refused, but its target is known: it affects nothing else.
 const POLICY_TARGETS: &[&str] = &["Gateway", "HTTPRoute", "Ingress", "GRPCRoute"];
 
-/// A policy for the same target, which says why it is refused. An empty target: it cannot be told.
+/// A policy for the same target, which says why it is refused. An empty target means that it is unknown.
 pub(crate) fn cache_policy_for(raw: &Value, why: &str) -> VarnishCachePolicy {
     let target_ref = raw.pointer("/spec/targetRef").and_then(|target| {
         let kind = text(target, "kind").filter(|kind| POLICY_TARGETS.contains(&&**kind))?;
@@ -367,7 +367,7 @@ fn one_match(raw: &Value) -> HttpRouteRulesMatches {
     if is_whole { one } else { unreadable(one) }
 }
 
-/// Of a path whose type is none that we know: its value, where that can hardly be a regular expression.
+/// The value of a path with an unknown type, if it is unlikely to be a regular expression.
 fn path(raw: &Value) -> HttpRouteRulesMatchesPath {
     let plain = |value: &String| {
         value.starts_with('/') && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-_.~%".contains(&b))
@@ -540,7 +540,7 @@ mod tests {
             .collect();
         assert_eq!(kept, [("a", 443, Some("a.example")), ("b", 80, Some("b.example")), ("f", 53, None)]);
         assert!(set.spec.listeners.iter().all(|one| one.tls.is_none()));
-        // It is for a Gateway that cannot be told.
+        // Its Gateway is unknown.
         assert!(listener_set(&json!({"spec": {"parentRef": {"name": 5}, "listeners": []}}), "").is_none());
     }
 

@@ -80,7 +80,7 @@ fn entries(translation: &Translation, host: &str) -> Vec<String> {
     let routes = routing.vhosts.get(host).map(|vhost| vhost.routes.as_slice()).unwrap_or_default();
     let entry = |route: &model::routing::Route| {
         let path = &route.path_match.as_ref().unwrap().value;
-        let service = route.service.as_deref().unwrap_or("500");
+        let service = route.backends.first().and_then(|backend| backend.service.as_deref()).unwrap_or("500");
         let cached = if route.cache_policy.is_some() { "cached" } else { "passed" };
         format!("{} {path} {service} {cached}", route.route_name)
     };
@@ -137,11 +137,11 @@ fn a_policy_whose_target_cannot_be_read_closes_its_namespace() {
     let elsewhere = "rules: [{backendRefs: [{name: shop, namespace: shop, port: 80}]}]";
     let objects = [route("shop", "shop", SHOP), route("other", "other", elsewhere), broken];
     let (problem, _, translation) = read(&objects);
-    assert!(problem.ends_with("so nothing that a policy of its namespace can be for is cached"), "{problem}");
+    assert!(problem.ends_with("so nothing that a policy of its namespace may target is cached"), "{problem}");
     assert_eq!(entries(&translation, "*"), ["other/other / 500 cached", "shop/shop / shop passed"]);
     let status = &translation.statuses.cache_policies[&Key::new("shop", "narrow")];
     let message = &status.ancestors[0].conditions[0].message;
-    assert!(message.contains("nothing that a policy of namespace shop can be for is cached"), "{message}");
+    assert!(message.contains("nothing that a policy of namespace shop may target is cached"), "{message}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use gateway_api::gateways::Gateway;
 
 const IP_ADDRESS: &str = "IPAddress";
 
-/// What becomes of `spec.addresses`.
+/// The result of `spec.addresses`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// In the order in which they are asked for. Empty: the Gateway takes the address that its Service gets.

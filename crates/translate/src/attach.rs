@@ -10,7 +10,7 @@ use crate::listener_set;
 use crate::namespaces;
 use crate::snapshot::{Key, Snapshot};
 
-/// What of a route counts for its attachment, whatever its kind.
+/// The parts of a route of any kind that decide about its attachment.
 #[derive(Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) kind: RouteKind,

@@ -98,7 +98,7 @@ fn of_secret(object: &Secret) -> Option<&[u8]> {
     object.data.as_ref()?.get(KEY).map(|bytes| bytes.0.as_slice())
 }
 
-/// 64 bits of a SHA-256 are enough to tell the bundles of one Gateway apart.
+/// 64 bits of a SHA-256 are enough to distinguish the bundles of one Gateway.
 fn content_name(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,9 +1,9 @@
 //! BackendTLSPolicies: each finds the ports of Services that it is for; the entries of routing.json that lead there get a
 //! profile, by which the front verifies the backend.
 //!
-//! Guarantees that a port with a policy never gets plain text: a policy that cannot be carried out takes its port's share of
-//! requests, which get 500. So does one whose sectionName is no port: of the Service's ports without a policy those get nothing
-//! that do not say themselves that they are plain. A policy for a port goes before one for the whole Service; of several, the
+//! Guarantees that a port with a policy never gets plain text: if a policy cannot be carried out, requests to its port get 500.
+//! If the sectionName of a policy names no port, requests to all ports of the Service without a policy get 500, except ports whose
+//! appProtocol says that they are plain text. A policy for a port takes precedence over one for the whole Service; of several, the
 //! oldest counts.
 
 mod read;
@@ -148,7 +148,8 @@ impl<'a> Policies<'a> {
         let of_hosts =
             vhosts.values_mut().flat_map(|vhost| vhost.routes.iter_mut().chain(&mut vhost.default_route));
         for route in of_hosts.chain(default) {
-            for mirrors in [&mut route.mirrors, &mut route.backend_mirrors] {
+            let of_backends = route.backends.iter_mut().map(|backend| &mut backend.mirrors);
+            for mirrors in of_backends.chain([&mut route.mirrors]) {
                 mirrors.retain_mut(|mirror| {
                     let service = Key::new(&mirror.namespace, &mirror.service);
                     let port = mirror.port_name.as_deref().unwrap_or_default();
@@ -163,14 +164,14 @@ impl<'a> Policies<'a> {
                     }
                 });
             }
-            let (Some(namespace), Some(name)) = (&route.namespace, &route.service) else { continue };
-            let port = route.port_name.as_deref().unwrap_or_default();
-            match profiles.find(&Key::new(namespace, name), port, authorities, backend_tls) {
-                None => {}
-                Some(Ok(profile)) => route.backend_tls = Some(profile),
-                // Never in the clear: its share of requests gets 500.
-                Some(Err(())) => {
-                    (route.service, route.namespace, route.port, route.port_name) = (None, None, None, None);
+            for backend in &mut route.backends {
+                let (Some(namespace), Some(name)) = (&backend.namespace, &backend.service) else { continue };
+                let port = backend.port_name.as_deref().unwrap_or_default();
+                match profiles.find(&Key::new(&**namespace, &**name), port, authorities, backend_tls) {
+                    None => {}
+                    Some(Ok(profile)) => backend.backend_tls = Some(profile.into()),
+                    // Never in the clear: its share of requests gets 500.
+                    Some(Err(())) => backend.close(),
                 }
             }
         }
@@ -334,7 +335,7 @@ impl Policy<'_> {
             (Ok(_), first) => {
                 let but =
                     first.map_or_else(String::new, |first| format!(", but not for all: {}", first.message));
-                let message = format!("The policy counts for its targets{but}");
+                let message = format!("The policy applies to its targets{but}");
                 Condition::new(ACCEPTED, true, "Accepted", message, generation)
             }
         };
@@ -370,7 +371,7 @@ fn without_effect(key: &Key, targets: &[Target]) -> Notice {
         .map(|fault| fault.message.as_str())
         .collect();
     if lost.is_empty() {
-        return Notice::info(object, "has no effect: no route of a Gateway of ours leads to what it is for");
+        return Notice::info(object, "has no effect: no route of one of our Gateways leads to its targets");
     }
     Notice::warning(object, format!("has no effect: {}", lost.join("; ")))
 }
@@ -394,7 +395,7 @@ fn ports_of<'s>(service: &Key, snapshot: &'s Snapshot) -> &'s [ServicePort] {
     object.and_then(|object| object.spec.as_ref()?.ports.as_deref()).unwrap_or_default()
 }
 
-/// Whom a policy's status speaks of: the Gateway, or the IngressClass that it was made for.
+/// The ancestor in a policy's status: the Gateway, or the IngressClass that it was made for.
 fn ancestor(gateway: &Key, made_for: Option<&str>) -> AncestorRef {
     match made_for {
         Some(class) => AncestorRef {
@@ -418,9 +419,10 @@ fn ancestor(gateway: &Key, made_for: Option<&str>) -> AncestorRef {
 fn used_by_ingresses(gateway: &Gateway<'_>) -> BTreeSet<Used> {
     let of_ingresses = gateway.routing.routes().filter(|route| route.kind == RouteKind::Ingress);
     of_ingresses
-        .filter_map(|route| {
-            let service = Key::new(route.namespace.as_deref()?, route.service.as_deref()?);
-            Some((service, Some(route.port_name.clone().unwrap_or_default())))
+        .flat_map(|route| &route.backends)
+        .filter_map(|backend| {
+            let service = Key::new(backend.namespace.as_deref()?, backend.service.as_deref()?);
+            Some((service, Some(backend.port_name.as_deref().unwrap_or_default().to_owned())))
         })
         .collect()
 }

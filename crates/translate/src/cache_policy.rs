@@ -1,8 +1,8 @@
 //! VarnishCachePolicies: each finds its target, and the entries of routing.json that it is for.
 //!
 //! The policy that a rule names itself, by a filter of type ExtensionRef, goes before all others. The policy of a rule replaces that of its route, which replaces that of the Gateway, as a whole. Of several policies for
-//! one target the oldest counts, also where it cannot be used: it is unknown what it was to keep apart, so its target is
-//! not cached at all. A policy whose target cannot be told closes all that it may be for.
+//! one target the oldest counts, also if it cannot be used: it is unknown which responses it must not mix, so its target is
+//! not cached at all. If the target of a policy cannot be read, nothing that it may target is cached.
 
 mod read;
 
@@ -95,14 +95,16 @@ pub(crate) fn translate(
                 None => Ok(read),
             }
         });
-        let conditions = conditions(policy, &target, &verdict);
-        let status = |gateway: Key| AncestorStatus {
-            ancestor_ref: match &target {
-                // Its Varnish may be one that no Gateway stands for.
-                Target::Ingress(key) => reference("Ingress", key, None),
-                _ => reference("Gateway", &gateway, None),
-            },
-            conditions: conditions.clone(),
+        let status = |gateway: Key| {
+            let is_by_varnishd = gateways.get(&gateway).is_some_and(|gateway| !gateway.routing.http_in_front);
+            AncestorStatus {
+                ancestor_ref: match &target {
+                    // Its Varnish may be one that no Gateway stands for.
+                    Target::Ingress(key) => reference("Ingress", key, None),
+                    _ => reference("Gateway", &gateway, None),
+                },
+                conditions: conditions(policy, &target, &verdict, is_by_varnishd),
+            }
         };
         let ancestors = ancestors.into_iter().take(MOST_ANCESTORS).map(status).collect();
         add_status(&mut statuses, key, PolicyStatus { ancestors });
@@ -185,7 +187,7 @@ pub(crate) fn check(key: &Key, snapshot: &Snapshot) -> Result<(), Fault> {
     })
 }
 
-/// A policy may have several targets: what is wrong with one of them is said of the Gateway.
+/// A policy may have several targets: a problem with one of them is reported for its Gateway.
 fn add_status(statuses: &mut SharedMap<Key, PolicyStatus>, key: &Key, status: PolicyStatus) {
     let Some(there) = statuses.get_mut(key) else {
         statuses.insert(key.clone(), status);
@@ -224,14 +226,14 @@ fn tell_excess(status: &mut PolicyStatus, gateway: &Key, policy: &VarnishCachePo
     }
 }
 
-/// What is said of a stand-in.
+/// The message for a stand-in.
 fn refusal(target: &Target, why: &str) -> Fault {
     let closed = match target {
         Target::Namespace(namespace) if namespace.is_empty() => {
             "nothing is cached in any namespace".to_owned()
         }
         Target::Namespace(namespace) => {
-            format!("nothing that a policy of namespace {namespace} can be for is cached")
+            format!("nothing that a policy of namespace {namespace} may target is cached")
         }
         _ => "its target is not cached".to_owned(),
     };
@@ -319,16 +321,27 @@ fn conditions(
     policy: &VarnishCachePolicy,
     target: &Target,
     verdict: &Result<CachePolicy, Fault>,
+    is_by_varnishd: bool,
 ) -> Vec<Condition> {
     let generation = policy.metadata.generation.unwrap_or_default();
     match verdict {
-        Ok(_) => {
-            let message = match target {
+        Ok(read) => {
+            let mut message = match target {
                 Target::Naming(route, _) => {
-                    format!("The policy counts for rules that name it, of HTTPRoute {route}")
+                    format!("The policy applies to rules that name it, of HTTPRoute {route}")
                 }
-                _ => "The policy counts for its target".to_owned(),
+                _ => "The policy applies to its target".to_owned(),
             };
+            if read.keep_posts && read.ignore_unsafe_methods {
+                message.push_str(
+                    "; POST in spec.methods has no effect, since spec.invalidateOnUnsafe is false: remove one of them",
+                );
+            } else if read.keep_posts && is_by_varnishd {
+                message.push_str(
+                    "; POST in spec.methods has no effect on this Gateway, whose HTTP goes through varnishd (dataPath: \
+                     Varnish, user VCL, or logs of varnishd)",
+                );
+            }
             vec![Condition::new(ACCEPTED, true, "Accepted", message, generation)]
         }
         Err(fault) => vec![Condition::new(ACCEPTED, false, fault.reason, &fault.message, generation)],
@@ -432,7 +445,7 @@ impl<'a> Force<'a> {
             return None;
         }
         // A redirect is made for each request: there is nothing to keep.
-        if route.filters.as_ref().is_some_and(|filters| filters.request_redirect.is_some()) {
+        if route.redirects() {
             return None;
         }
         let of_route = self.routes.get(&route.route_name);

@@ -48,7 +48,7 @@ struct Owner<'o> {
     namespace: &'o str,
 }
 
-/// All that the listeners of one Gateway refer to. Each Secret is looked at once.
+/// Everything that the listeners of one Gateway refer to. Each Secret is checked once.
 #[derive(Debug)]
 pub(crate) struct Certificates<'a> {
     gateway: &'a Key,
@@ -253,7 +253,7 @@ impl Checked {
         found
     }
 
-    /// Forgets Secrets that are no more.
+    /// Forgets Secrets that no longer exist.
     pub(crate) fn tidy(&self) {
         self.lock().retain(|_, (secret, _)| secret.strong_count() > 0);
     }

@@ -1,4 +1,4 @@
-//! What a Gateway asks of its clients: `tls.frontend`, by port.
+//! Requirements for client certificates: `tls.frontend` of a Gateway, by port.
 //!
 //! Guarantees that a port whose CA certificates are all bad is not served at all: no client gets in unchecked.
 
@@ -19,7 +19,7 @@ use crate::snapshot::{Key, Snapshot};
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     default: Option<Validation>,
-    /// Without a validation: the port asks for nothing, whatever the default says.
+    /// Without a validation: the port requires no client certificate, also if the default does.
     per_port: BTreeMap<u16, Option<Validation>>,
 }
 
@@ -73,7 +73,7 @@ impl Clients {
         }
     }
 
-    /// Tells HTTPS listeners what is wrong with the CA certificates of their port.
+    /// Adds problems of the CA certificates of a port to its HTTPS listeners.
     pub(crate) fn judge(&self, listeners: &mut [Listener<'_>]) {
         for listener in listeners.iter_mut().filter(|listener| listener.protocol == Protocol::Https) {
             if let Some(validation) = self.validation_of(listener.port)
@@ -90,7 +90,7 @@ impl Clients {
         https.filter_map(|listener| Some((listener.port, self.for_port(listener.port)?))).collect()
     }
 
-    /// For one that serves HTTPS.
+    /// For one port that serves HTTPS.
     pub(crate) fn for_port(&self, port: u16) -> Option<ClientValidation> {
         let Validation { bundles, insecure, .. } = self.validation_of(port)?;
         let authorities = bundles.iter().map(|bundle| bundle.name.clone()).collect();
@@ -104,7 +104,7 @@ impl Clients {
             .collect()
     }
 
-    /// For people.
+    /// Text for the status.
     pub(crate) fn insecure_ports(&self) -> Vec<String> {
         let default = self.default.as_ref().is_some_and(|validation| validation.insecure);
         let ports = self
@@ -112,7 +112,11 @@ impl Clients {
             .iter()
             .filter(|(_, validation)| validation.as_ref().is_some_and(|validation| validation.insecure));
         let ports = ports.map(|(port, _)| format!("port {port}"));
-        default.then(|| "all ports without a word of their own".to_owned()).into_iter().chain(ports).collect()
+        default
+            .then(|| "all ports that tls.frontend.perPort does not list".to_owned())
+            .into_iter()
+            .chain(ports)
+            .collect()
     }
 }
 

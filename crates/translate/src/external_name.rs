@@ -1,8 +1,8 @@
 //! Services of type ExternalName: names that pods look up by DNS.
 //!
 //! The author of such a Service decides which hosts pods talk to, so a Gateway uses them only where its parameters say so.
-//! [`enforce`] takes the finished routing: what the Gateway does not use is taken out, and the status of its route says so; what it uses
-//! is listed in the routing. `resolve::external_slice` makes EndpointSlices of the addresses that were looked up.
+//! [`enforce`] takes the finished routing: it removes names that the Gateway may not use, and the status of the route says so; it
+//! lists the others in the routing. `resolve::external_slice` makes EndpointSlices of the addresses that were looked up.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -71,11 +71,7 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Judges every Service of the routing. The oldest keep their places where there are too many names.
     fn all(&mut self, routing: &Routing) {
-        let of_routes = routing.routes().flat_map(|route| {
-            let own = route.namespace.as_deref().zip(route.service.as_deref());
-            let mirrors = route.mirrors.iter().chain(&route.backend_mirrors);
-            own.into_iter().chain(mirrors.map(|mirror| (&*mirror.namespace, &*mirror.service)))
-        });
+        let of_routes = routing.routes().flat_map(Route::services);
         let of_tls =
             routing.tls_backends().filter_map(|one| one.namespace.as_deref().zip(one.service.as_deref()));
         let named: BTreeSet<(&str, &str)> = of_routes.chain(of_tls).collect();
@@ -187,14 +183,14 @@ impl Judge<'_> {
             });
         };
         mirrors(&mut route.mirrors, self);
-        mirrors(&mut route.backend_mirrors, self);
-        let (Some(namespace), Some(service)) = (&route.namespace, &route.service) else { return };
-        let port = port(route.port, route.port_name.as_deref(), false);
-        if let Err(fault) = self.find(namespace, service, port) {
-            tell(fault, format!("its requests get {status}"));
-            (route.service, route.namespace, route.port, route.port_name) = (None, None, None, None);
-            (route.backend_filters, route.backend_tls) = (None, None);
-            route.backend_mirrors.clear();
+        route.backends.iter_mut().for_each(|backend| mirrors(&mut backend.mirrors, self));
+        for backend in &mut route.backends {
+            let (Some(namespace), Some(service)) = (&backend.namespace, &backend.service) else { continue };
+            let port = port(backend.port, backend.port_name.as_deref(), false);
+            if let Err(fault) = self.find(namespace, service, port) {
+                tell(fault, format!("its requests get {status}"));
+                backend.close();
+            }
         }
     }
 

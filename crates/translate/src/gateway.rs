@@ -36,9 +36,9 @@ pub(crate) struct Gateway<'a> {
     certificates: Certificates<'a>,
     /// What backends with TLS are shown.
     pub(crate) client_certificate: Option<ClientCertificate>,
-    /// Where clients without a valid certificate are served; none: for all ports that have no other word.
+    /// Where clients without a valid certificate are served; none: for all ports without their own setting.
     insecure: Vec<String>,
-    /// What is asked of clients on a port that is opened for Ingresses.
+    /// The requirements for client certificates on a port that is opened for Ingresses.
     pub(crate) ingress_validation: Option<model::ClientValidation>,
     parameters: Parameters<'a>,
     addresses: Addresses,

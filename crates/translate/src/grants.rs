@@ -20,7 +20,7 @@ pub(crate) struct From<'a> {
     pub(crate) namespace: &'a str,
 }
 
-/// Whatever is referred to.
+/// The object that is referred to, of any kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct To<'a> {
     pub(crate) group: &'a str,

@@ -1,12 +1,12 @@
 //! Translation of what has changed.
 //!
 //! Takes one [`Snapshot`] after the other. Guarantees the plans and statuses that [`crate::translate`] has for the newest one; a change of
-//! routes, of Ingresses, of Services that lead nowhere special, or of cache policies for routes costs what has changed. Never decides anything itself:
+//! routes, of Ingresses, of plain Services, or of cache policies for routes costs only what has changed. Never decides anything itself:
 //! changed routes are translated by the same code, in a snapshot of their own ([`world`]), as they were and as they are, and the
-//! difference is carried over into the plans and statuses of before.
+//! difference is merged into the previous plans and statuses.
 //!
 //! That is right only where no other object depends on the changed routes. Whether it is so is decided before ([`changes`],
-//! [`Last::is_apart`]) and after ([`Last::carry_over`]). Where it is not so, everything is translated again.
+//! [`Last::is_apart`]) and after ([`Last::carry_over`]); for Ingresses, in [`ingresses`]. Where it is not so, everything is translated again.
 
 mod changes;
 mod ingresses;
@@ -29,7 +29,7 @@ use crate::patterns::{self, Budgets, Meter};
 use crate::snapshot::{Key, Objects, Snapshot};
 use crate::{GatewayPlan, Statuses, Translation, backend_tls_policy, external_name, translate_noting};
 
-/// What a translation knows of the whole that one of a single route does not.
+/// What a full translation knows, and the translation of a single route does not.
 #[derive(Debug)]
 pub(crate) struct Noted {
     /// Of all namespaces.
@@ -101,9 +101,8 @@ impl Incremental {
         let whole = Last::whole(&last.snapshot, &last.outcome);
         let (was, is) = (&last.outcome, &whole.outcome);
         let same = was.gateways == is.gateways && was.statuses == is.statuses && was.made == is.made;
-        if !same {
-            self.last = None;
-        }
+        // Either way the state that was kept beside the outcome starts over.
+        self.last = same.then_some(whole);
         same
     }
 }
@@ -199,7 +198,7 @@ impl Last {
         Some(())
     }
 
-    /// Does nothing else depend on these routes, as far as the objects tell? `None`: it may.
+    /// Decides by the objects whether anything else depends on these routes. `None`: it may.
     fn is_apart(&self, routes: &Routes, snapshot: &Snapshot) -> Option<()> {
         for (kind, key, route) in routes.objects(snapshot) {
             for gateway in world::gateways_of(key, &route, snapshot) {
@@ -318,4 +317,25 @@ fn overlap(route: &HttpRoute, others: &Option<Vec<String>>) -> bool {
     names(&route.spec.hostnames)
         .iter()
         .any(|own| others.iter().any(|other| hostname::intersect(own.as_deref(), other.as_deref()).is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_outcome_is_found_and_replaced() {
+        let snapshot = Snapshot::default();
+        let mut incremental = Incremental::default();
+        assert!(incremental.verify(), "nothing was translated yet");
+        incremental.update(&snapshot);
+        assert!(incremental.verify());
+        assert_eq!(incremental.update(&snapshot).extent, Extent::Nothing);
+        let last = incremental.last.as_mut().unwrap();
+        last.outcome.statuses.ingresses.insert(Key::new("a", "forgotten"), crate::IngressStatus::default());
+        assert!(!incremental.verify());
+        let outcome = incremental.update(&snapshot);
+        assert_eq!(outcome.extent, Extent::Everything);
+        assert!(outcome.statuses.ingresses.is_empty());
+    }
 }

@@ -23,7 +23,7 @@ pub struct Infra {
     pub hot_objects: HotObjects,
 }
 
-/// As the parameters have it. Numbers that are absent are the pod's to choose: it knows its memory.
+/// From the parameters. The pod chooses numbers that are absent, because it knows its memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct HotObjects {
     pub disabled: bool,

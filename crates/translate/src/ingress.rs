@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use api::IngressMerge;
 use k8s_openapi::api::networking::v1::Ingress;
-use model::matches::{PathMatch, priority};
+use model::matches::PathMatch;
 use model::names::ANY_HOST;
 use model::routing::{Route, Routing, Vhost};
 use model::{RouteKind, SharedMap};
@@ -391,11 +391,5 @@ fn share(hosts: &mut Vec<rules::Host>, routing: &mut Routing) {
 }
 
 fn everything(default: &Route, host: &str) -> Route {
-    let path = PathMatch::everything();
-    Route {
-        hostname: host.to_owned(),
-        priority: priority(&path, None, 0, 0),
-        path_match: Some(path),
-        ..default.clone()
-    }
+    Route { hostname: host.to_owned(), path_match: Some(PathMatch::everything()), ..default.clone() }
 }

@@ -41,7 +41,7 @@ macro_rules! kinds {
                     else udp_route "datagrams of its listeners are dropped";
                 BackendTlsPolicy: gateway_api::backendtlspolicies::BackendTlsPolicy, backend_tls_policies, "BackendTLSPolicy", GATEWAY, ["v1"], Namespaced,
                     backend_tls_policy::describe, backend_tls_policy::rules,
-                    else backend_tls_policy "requests to the Services that it is for get 500";
+                    else backend_tls_policy "requests to the Services that it targets get 500";
                 ReferenceGrant: gateway_api::referencegrants::ReferenceGrant, reference_grants, "ReferenceGrant", GATEWAY, ["v1", "v1beta1"], Namespaced,
                     reference_grant::describe, no_rules;
                 Parameters: api::GatewayClassParameters, parameters, "GatewayClassParameters", VARNISH, ["v1alpha1"], Cluster,

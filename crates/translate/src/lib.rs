@@ -1,8 +1,8 @@
 //! Snapshot in; routing.json, main.vcl, infrastructure and statuses out. A pure function: no clock, no async, no IO.
 //!
 //! Takes a [`Snapshot`] of admitted objects. Guarantees that the same snapshot gives the same bytes, that one bad
-//! object harms only itself, and that everything which is not carried out is said in a status or a notice. Never
-//! knows who runs the Gateway: the `Programmed` conditions are added by whoever does.
+//! object affects no other, and that everything that is not carried out is reported in a status or a notice. Does not
+//! know which process runs the Gateway: that process adds the `Programmed` conditions.
 //!
 //! The crate `resolve` is the second half, called by the process that watches endpoints: routing.json and EndpointSlices in,
 //! ghost.json out. The crate `workload` makes the Kubernetes objects that run a Gateway.
@@ -71,11 +71,11 @@ pub use status::{
 pub struct Translation {
     /// One for each Gateway whose GatewayClass names our controller.
     pub gateways: BTreeMap<Key, GatewayPlan>,
-    /// Of those: the ones that nobody wrote, made for IngressClasses with parameters.
+    /// Of those: the ones without a Gateway object, made for IngressClasses with parameters.
     #[serde(skip)]
     pub made: snapshot::Objects<gateway_api::gateways::Gateway>,
     pub statuses: Statuses,
-    /// What a person would want to hear of beyond statuses.
+    /// Messages for users that are not part of a status.
     pub notices: Vec<Notice>,
 }
 
@@ -83,16 +83,16 @@ pub struct Translation {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct GatewayPlan {
     pub routing: model::routing::Routing,
-    /// The good pairs among the Secrets that the routing names for listeners and backends, by `namespace/name`. Of one that is
-    /// named and not here, whoever serves the Gateway keeps what was good before.
+    /// The good pairs among the Secrets that the routing names for listeners and backends, by `namespace/name`. If one is
+    /// named and missing here, the process that serves the Gateway keeps the last good pair.
     #[serde(serialize_with = "shared")]
     pub certificates: Arc<BTreeMap<String, certificate::Pem>>,
     /// The GatewayClassParameters that the routing was made with, as JSON, for [`Snapshot::former_parameters`]. `None`: some are
     /// missing, and there are no former ones: the routing has defaults in their place, and must not be served.
     #[serde(skip)]
     pub parameters: Option<Arc<str>>,
-    /// `None`: cannot be decided now, because a ConfigMap or GatewayClassParameters is missing. Whoever runs this
-    /// Gateway keeps the VCL that runs; with none running it does not start, since user VCL may hold access rules.
+    /// `None`: cannot be decided now, because a ConfigMap or GatewayClassParameters is missing. The process that runs this
+    /// Gateway keeps the VCL that runs; if none runs, it does not start, since user VCL may have access rules.
     pub main_vcl: Option<String>,
     /// `None`: as above. Without sockets: varnishd listens on no port, since all listeners are the front's. There is nothing to
     /// serve where the routing has no listeners.
@@ -119,7 +119,7 @@ pub fn translate(snapshot: &Snapshot) -> Translation {
     translate_noting(snapshot).0
 }
 
-/// The same, with what is to be known where a single route is translated later.
+/// The same, with the data that a later translation of a single route needs.
 pub(crate) fn translate_noting(snapshot: &Snapshot) -> (Translation, incremental::Noted) {
     let mut notices = Vec::new();
     let classes = gateway_class::ours(snapshot);

@@ -27,7 +27,7 @@ const MOST_OF_NAMESPACE: usize = 256;
 /// Listeners that a status names.
 const MOST_NAMED: usize = 16;
 
-/// The protocols that the Gateway API knows.
+/// The protocols of the Gateway API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http,
@@ -55,7 +55,7 @@ impl Protocol {
     fn unsupported(self) -> Option<&'static str> {
         match self {
             Self::Http | Self::Https | Self::Tls | Self::Tcp | Self::Udp => None,
-            Self::Other => Some("is none that this gateway knows: use HTTP, HTTPS, TLS, TCP or UDP"),
+            Self::Other => Some("is not known to this gateway: use HTTP, HTTPS, TLS, TCP or UDP"),
         }
     }
 
@@ -83,7 +83,7 @@ impl Protocol {
     }
 }
 
-/// A reason of the Gateway API and a sentence for people.
+/// A reason of the Gateway API, and a message for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) reason: &'static str,
@@ -233,7 +233,7 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// For people.
+    /// Text for messages.
     pub(crate) fn shown(&self) -> String {
         match self.set {
             Some(set) => format!("{} of ListenerSet {set}", self.spec.name),
@@ -274,8 +274,7 @@ impl<'a> Listener<'a> {
         let read = if self.ends_tls() || options.is_none() {
             tls_options::read("tls.options", options)
         } else {
-            Err("tls.options: TLS is passed through, so nothing can be asked of it here: remove them"
-                .to_owned())
+            Err("tls.options have no effect where TLS is passed through: remove them".to_owned())
         };
         match read {
             Ok(options) => self.tls_options = options,
@@ -363,8 +362,8 @@ impl<'a> Listener<'a> {
         }
         if !self.overlaps.is_empty() {
             let message = format!(
-                "Hosts of this listener are those of listener {} on port {}, too: the most specific hostname counts, \
-                 and a client that comes for one with a connection made for another may be sent away (421)",
+                "Hosts of this listener are also hosts of listener {} on port {}: the most specific hostname counts, and a \
+                 request on a connection that was opened for another host may get 421",
                 self.overlaps.join(", "),
                 self.port
             );
@@ -421,22 +420,22 @@ fn kinds(spec: &GatewayListeners, protocol: Protocol) -> (Vec<RouteKind>, Vec<St
     (found, unknown)
 }
 
-/// Why requests could not be told to be for this listener and not for another one, if so. All listeners of a
-/// conflict have it: none of them may win.
+/// Why requests for this listener could not be distinguished from those of another one, if so. All listeners of a
+/// conflict get it: none of them may win.
 fn conflict<'l, 'a: 'l>(one: &Listener<'_>, all: impl Iterator<Item = &'l Listener<'a>>) -> Option<Fault> {
     let others: Vec<_> = all.filter(|other| other.port == one.port && one.port > 0).collect();
     let name = |other: &Listener<'_>| other.shown();
     let by_protocol = others.iter().find(|other| match (one.protocol, other.protocol) {
         (Protocol::Http, Protocol::Https | Protocol::Tls)
         | (Protocol::Https | Protocol::Tls, Protocol::Http) => true,
-        // The name in the TLS handshake tells these two apart: the most specific hostname takes it.
+        // The name in the TLS handshake distinguishes these two: the most specific hostname takes it.
         (Protocol::Https, Protocol::Tls) | (Protocol::Tls, Protocol::Https) => one.hostname == other.hostname,
         // Ports of TCP are not those of UDP.
         (Protocol::Udp, _) | (_, Protocol::Udp) => false,
         (Protocol::Tcp, other) | (other, Protocol::Tcp) => {
             matches!(other, Protocol::Http | Protocol::Https | Protocol::Tls)
         }
-        // The spec: protocols that an implementation does not support do not stand in the way of those it does.
+        // The spec: protocols that an implementation does not support do not conflict with those it does.
         _ => false,
     });
     if let Some(other) = by_protocol {
@@ -485,7 +484,7 @@ fn overlap(listeners: &mut [Listener<'_>]) {
     }
 }
 
-/// Other HTTPS listeners of the port whose hostname takes some of the same hosts. The spec wants it said: clients reuse
+/// Other HTTPS listeners of the port whose hostname takes some of the same hosts. The spec requires a condition for it: clients reuse
 /// a connection for every name that its certificate has.
 fn overlaps(one: &Listener<'_>, all: &[&Listener<'_>]) -> Vec<String> {
     let overlapping = |other: &&&Listener<'_>| {

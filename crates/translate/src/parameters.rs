@@ -143,7 +143,7 @@ pub(crate) enum UserVclText<'a> {
         origin: String,
         text: &'a str,
     },
-    /// The user wants VCL to run, and it is not there. It may hold access rules, so going without is no option.
+    /// The user VCL is missing. It may have access rules, so the Gateway must not run without it.
     Missing(String),
 }
 
@@ -245,7 +245,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Why the Gateway cannot be run as its owner wants, if so.
+    /// Why the Gateway cannot run as configured, if so.
     pub(crate) fn fatal(&self) -> Option<String> {
         let missing = match &self.user_vcl {
             UserVclText::Missing(why) => Some(why),
@@ -315,7 +315,7 @@ fn tls_limits(layers: Layers<'_>, problems: &mut Vec<String>) -> Option<TlsLimit
         let seconds = seconds.filter(|seconds| *seconds > 0.0);
         if seconds.is_none() {
             problems.push(format!(
-                "tls.{name}: `{text}` is no time that can be waited for: write it as 3s500ms or 1m (the default is in use)"
+                "tls.{name}: `{text}` is not a valid duration: write it as 3s500ms or 1m (the default is in use)"
             ));
         }
         seconds

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::matches::{PathMatch, PathMatchType, priority};
+use model::matches::{PathMatch, PathMatchType};
 use model::names::ANY_HOST;
 use model::routing::{Route, Routing};
 use model::{RouteKind, SharedMap};
@@ -242,7 +242,7 @@ fn refuse(rules: &Rules, key: &Key, budget: &mut Budget) -> Option<BTreeMap<u32,
     (!refused.is_empty()).then_some(refused)
 }
 
-/// Takes rules of an HTTPRoute out of the routing: their requests get 500, as far as they can be told without patterns. Returns
+/// Removes rules of an HTTPRoute from the routing: their requests get 500, as far as they can be recognised without patterns. Returns
 /// whether another rule of the route is left.
 fn close(
     routing: &mut Routing,
@@ -264,8 +264,6 @@ fn close(
         for route in vhost.routes.iter_mut().filter(|route| is_refused(route)) {
             *route = without_backend(route);
         }
-        // There was one for each backend.
-        vhost.routes.dedup_by(|one, other| is_refused(one) && one == other);
     }
     served
 }
@@ -286,8 +284,8 @@ fn close_paths(routing: &mut Routing, key: &Key, refused: &BTreeMap<u32, String>
     }
 }
 
-/// What is left of an entry when its conditions are only a path without a pattern. `None`: every path of every host is no part
-/// of a route that can be told from others.
+/// What is left of an entry when its conditions are only a path without a pattern. `None`: it would be every path of
+/// every host, and these requests belong to other routes, too.
 fn without_patterns(host: &str, route: &Route, all_hosts: bool) -> Option<Route> {
     let path = match &route.path_match {
         Some(path) if path.kind == PathMatchType::RegularExpression => beginning(&path.value),
@@ -296,7 +294,6 @@ fn without_patterns(host: &str, route: &Route, all_hosts: bool) -> Option<Route>
     };
     (!all_hosts || path != PathMatch::everything()).then(|| Route {
         hostname: host.to_owned(),
-        priority: priority(&path, None, 0, 0),
         path_match: Some(path),
         method: None,
         headers: Vec::new(),
@@ -318,17 +315,7 @@ fn beginning(pattern: &str) -> PathMatch {
 }
 
 fn without_backend(route: &Route) -> Route {
-    Route {
-        filters: None,
-        service: None,
-        namespace: None,
-        port: None,
-        port_name: None,
-        backend_tls: None,
-        weight: None,
-        balancing: None,
-        ..route.clone()
-    }
+    Route { filters: None, backends: Box::default(), ..route.clone() }
 }
 
 /// The route is no longer accepted by the Gateway.

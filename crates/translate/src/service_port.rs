@@ -12,11 +12,11 @@ use crate::snapshot::{Key, Snapshot};
 
 /// Application protocols that are HTTP/2: in the clear, or over TLS where a BackendTLSPolicy is for the port.
 const HTTP2_APP_PROTOCOLS: [&str; 6] = ["kubernetes.io/h2c", "h2c", "http2", "h2", "grpc", "grpcs"];
-/// Those that need TLS: a BackendTLSPolicy must say whom to trust.
+/// Those that need TLS: a BackendTLSPolicy must say which CA to trust.
 const TLS_APP_PROTOCOLS: [&str; 5] = ["kubernetes.io/wss", "wss", "https", "h2", "grpcs"];
 /// Those that say that there is no TLS.
 const PLAIN_APP_PROTOCOLS: [&str; 6] = ["http", "kubernetes.io/ws", "ws", "kubernetes.io/h2c", "h2c", "tcp"];
-/// Those that are no HTTP at all. Other, unknown names are taken for HTTP/1.1.
+/// Those that are not HTTP. Unknown names count as HTTP/1.1.
 const OTHER_APP_PROTOCOLS: [&str; 2] = ["udp", "sctp"];
 
 /// How it is named.
@@ -26,7 +26,7 @@ pub(crate) enum Wanted<'a> {
     Name(&'a str),
 }
 
-/// The port of `service`, or why requests cannot go there. Whether it may be referred to is for the caller to know.
+/// The port of `service`, or why requests cannot go there. The caller checks whether it may be referred to.
 pub(crate) fn find<'a>(
     service: &Key,
     wanted: Option<Wanted<'_>>,
@@ -71,7 +71,7 @@ fn of_host(transport: &str, service: &Key, wanted: Option<Wanted<'_>>) -> Result
     Ok(ServicePort { port: number, protocol: Some(transport.to_owned()), ..ServicePort::default() })
 }
 
-/// Does the server of a TCP port want a PROXY v2 header before the bytes of each connection?
+/// Does the server of a TCP port require a PROXY v2 header at the beginning of each connection?
 pub(crate) fn wants_proxy_header(service: &Key, port: u16, snapshot: &Snapshot) -> bool {
     let port = find(service, Some(Wanted::Number(port.into())), snapshot);
     port.is_ok_and(|port| port.app_protocol.as_deref() == Some(PROXY_V2_APP_PROTOCOL))
@@ -132,7 +132,7 @@ pub(crate) fn check_tls(service: &Key, port: &ServicePort, has_policy: bool) -> 
         return Err(Fault {
             reason: "UnsupportedProtocol",
             message: format!(
-                "port {} of Service {service} has appProtocol {protocol}, and nothing says whom to trust: \
+                "port {} of Service {service} has appProtocol {protocol}, and no policy says which CA to trust: \
                  create a BackendTLSPolicy for the Service",
                 port.port
             ),

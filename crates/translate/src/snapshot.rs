@@ -1,4 +1,4 @@
-//! Everything the gateway knows of the world at one moment. Sources fill it; `translate` reads nothing else.
+//! All objects that the gateway has read, at one moment. Sources fill it; `translate` reads nothing else.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,7 +56,7 @@ pub(crate) fn oldest_first<T>(
 /// What objects are sorted by where the oldest comes first.
 pub(crate) fn age(key: &Key, metadata: &ObjectMeta) -> (bool, Option<Timestamp>, String) {
     let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
-    // One without a time is taken for the youngest. The name is one text: `a-b/c` comes before `a/b`, though
+    // An object without a time counts as the youngest. The name is one text: `a-b/c` comes before `a/b`, though
     // namespace `a` comes before `a-b`.
     (created.is_none(), created, key.to_string())
 }

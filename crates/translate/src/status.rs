@@ -1,4 +1,4 @@
-//! What each object is told. The types follow the Gateway API's status fields; whoever writes them to a cluster
+//! The status of each object. The types follow the Gateway API's status fields; the process that writes them to a cluster
 //! adds `lastTransitionTime` and, for what really runs, `Programmed`.
 
 use api::AncestorRef;
@@ -10,13 +10,13 @@ use crate::snapshot::Key;
 
 /// On a Gateway, a listener, a GatewayClass or a route's parent: it is taken on.
 pub const ACCEPTED: &str = "Accepted";
-/// On a Gateway or a listener: a pod serves it. Added by whoever runs the Gateway.
+/// On a Gateway or a listener: a pod serves it. Added by the process that runs the Gateway.
 pub const PROGRAMMED: &str = "Programmed";
 /// On a GatewayClass: the CRDs of the Gateway API are of a version that this release was made for.
 pub const SUPPORTED_VERSION: &str = "SupportedVersion";
 /// On a listener or a route's parent: everything that it refers to is there and may be used.
 pub const RESOLVED_REFS: &str = "ResolvedRefs";
-/// On a listener: it cannot be told apart from another one.
+/// On a listener: it cannot be distinguished from another one.
 pub const CONFLICTED: &str = "Conflicted";
 /// On an HTTPS listener: some of its hosts are another one's, too. Absent where there are none.
 pub const OVERLAPPING_TLS: &str = "OverlappingTLSConfig";
@@ -26,7 +26,7 @@ pub const INSECURE_FRONTEND: &str = "InsecureFrontendValidationMode";
 pub const PARTIALLY_INVALID: &str = "PartiallyInvalid";
 /// On a Gateway with GatewayClassParameters: whether every field of them is in use.
 pub const PARAMETERS_VALID: &str = "varnish-software.com/ParametersValid";
-/// On a Gateway: the storages of its pods' caches, and their sizes. Added by whoever runs the Gateway.
+/// On a Gateway: the storages of its pods' caches, and their sizes. Added by the process that runs the Gateway.
 pub const STORAGE: &str = "varnish-software.com/Storage";
 /// On a Gateway or a route's parent: fields that are set and not carried out. Absent where there are none.
 pub const UNSUPPORTED_FIELDS: &str = "varnish-software.com/UnsupportedFields";
@@ -213,7 +213,7 @@ pub struct ParentStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// An Ingress has no conditions in the API: whoever runs it tells them by Events.
+/// An Ingress has no conditions in the API: the operator reports them by Events.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressStatus {

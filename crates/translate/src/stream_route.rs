@@ -1,6 +1,6 @@
 //! TCPRoutes and UDPRoutes: each is attached to its parents as an HTTPRoute is, and gives their TCP and UDP listeners their backends.
 //!
-//! A listener has the backends of one route, the oldest one. Younger ones are accepted all the same, as the spec demands, and their
+//! A listener has the backends of one route, the oldest one. Younger ones are accepted as well, as the spec demands, and their
 //! status names the route that is in their way.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,7 +149,7 @@ fn attached_text(kind: RouteKind, taken: &[String]) -> String {
         return "The route is attached".to_owned();
     }
     format!(
-        "The route is attached, but nothing reaches it by {}: a listener serves the oldest {} alone; attach this one to another \
+        "The route is attached, but gets no traffic from {}: a listener serves only the oldest {}; attach this one to another \
          listener",
         taken.join(", "),
         kind.name(),

@@ -1,5 +1,5 @@
-//! `tls.options` of listeners and `options` of BackendTLSPolicies: the keys that we define. Others are refused, since no one can
-//! tell what is less secure without them.
+//! `tls.options` of listeners and `options` of BackendTLSPolicies: the keys that we define. Others are refused, since ignoring
+//! an unknown option could make TLS less secure than the user configured.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(crate) fn read(at: &str, options: Option<&BTreeMap<String, String>>) -> Resu
                     "1.3" => TlsVersion::Tls13,
                     other => {
                         return Err(format!(
-                            "{at}: {key}: `{other}` is no version of TLS here: use 1.2 or 1.3"
+                            "{at}: {key}: `{other}` is not a supported version of TLS: use 1.2 or 1.3"
                         ));
                     }
                 });

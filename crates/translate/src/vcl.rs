@@ -69,7 +69,7 @@ fn without_version(text: &str) -> String {
     }
 }
 
-/// A place in main.vcl as its author knows it.
+/// A place in main.vcl, as file and line of its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// In the user's part: where that comes from, and the line there.

@@ -268,18 +268,18 @@ impl Plan {
 fn group(route: &ghost::Route) -> String {
     let path = route.path_match.as_ref().unwrap();
     let mut line = format!("{} rule {} {:?} {}:", route.route_name, route.rule_index, path.kind, path.value);
-    if route.backend_groups.is_empty() {
+    if route.backends.is_empty() {
         line.push_str(" no groups");
     }
-    for group in &route.backend_groups {
-        let backends: Vec<String> = group
-            .backends
+    for group in &route.backends {
+        let endpoints: Vec<String> = group
+            .endpoints
             .iter()
             .map(|endpoint| std::net::SocketAddr::new(endpoint.address, endpoint.port).to_string())
             .collect();
         let name = group.name.as_deref().unwrap_or("no service");
         let tls = group.tls.as_ref().map_or_else(String::new, |tls| format!(" tls {tls}"));
-        line.push_str(&format!(" {}x {name} [{}]{tls}", group.weight, backends.join(" ")));
+        line.push_str(&format!(" {}x {name} [{}]{tls}", group.weight, endpoints.join(" ")));
     }
     line
 }

@@ -70,7 +70,9 @@ fn entries<'t>(translation: &'t Translation, route: &str) -> Vec<(&'t str, bool)
     let routing = &translation.gateways[&Key::new("infra", "gw")].routing;
     let routes =
         routing.vhosts.values().flat_map(|vhost| &vhost.routes).filter(|entry| entry.route_name == route);
-    routes.map(|route| (route.path_match.as_ref().unwrap().value.as_str(), route.service.is_some())).collect()
+    routes
+        .map(|route| (route.path_match.as_ref().unwrap().value.as_str(), !route.backends.is_empty()))
+        .collect()
 }
 
 #[test]

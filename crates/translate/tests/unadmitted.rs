@@ -55,11 +55,20 @@ fn accepted(translation: &Translation) -> &Condition {
     route.parents[0].conditions.iter().find(|condition| condition.kind == "Accepted").unwrap()
 }
 
-/// The entries of the route: path, and whether a Service is behind it.
+/// The backends of the route's matches: path, and whether a Service is behind it. A match without backends counts as one without a Service.
 fn entries(translation: &Translation) -> Vec<(&str, bool)> {
     let routing = &translation.gateways[&Key::new("default", "gw")].routing;
     let routes = routing.vhosts.values().flat_map(|vhost| &vhost.routes);
-    routes.map(|route| (route.path_match.as_ref().unwrap().value.as_str(), route.service.is_some())).collect()
+    let of_route = |route: &'_ model::routing::Route| {
+        let services: Vec<bool> = route.backends.iter().map(|backend| backend.service.is_some()).collect();
+        if services.is_empty() { vec![false] } else { services }
+    };
+    routes
+        .flat_map(|route| {
+            let path = route.path_match.as_ref().unwrap().value.as_str();
+            of_route(route).into_iter().map(move |has_service| (path, has_service))
+        })
+        .collect()
 }
 
 #[test]
@@ -146,7 +155,7 @@ fn a_backend_without_port_or_with_a_negative_weight_harms_only_itself() {
         "spec.rules[0].backendRefs[0]: port is missing: Service default/shop has ports 80, name one of them"
     );
     let routing = &translation.gateways[&Key::new("default", "gw")].routing;
-    assert_eq!(routing.vhosts["*"].routes[1].weight, Some(0));
+    assert_eq!(routing.vhosts["*"].routes[0].backends[1].weight, Some(0));
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use model::routing::Vhost;
+    use model::routing::{Backend, Route, Vhost};
 
     use super::*;
 
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_small_one_stays_readable() {
         let packed = pack("shop", &routing(1), None).unwrap();
-        assert!(packed.base.is_none() && packed.json.starts_with(r#"{"version":2,"#), "{}", packed.json);
+        assert!(packed.base.is_none() && packed.json.starts_with(r#"{"version":3,"#), "{}", packed.json);
         assert_eq!(read(&packed), routing(1));
     }
 
@@ -238,6 +238,44 @@ mod tests {
         // One that has become small needs none.
         let small = pack_with("shop", &routing(2), Some((base, &old)), LIMITS).unwrap();
         assert_eq!((small.base.is_none(), read(&small)), (true, routing(2)));
+    }
+
+    #[test]
+    fn one_changed_route_of_20000_moves_its_host_alone() {
+        let backend = |service: String, weight: u32| Backend {
+            service: Some(service.into()),
+            namespace: Some("shop".into()),
+            port: Some(80),
+            port_name: Some("http".into()),
+            weight: Some(weight),
+            ..Backend::default()
+        };
+        let route = |host: usize, rule: u32| Route {
+            hostname: format!("h{host}.example"),
+            path_match: Some(model::matches::PathMatch::everything()),
+            backends: [backend(format!("s{host}-{rule}"), 90), backend(format!("s{host}-next"), 10)].into(),
+            listeners: vec!["http-80".to_owned()],
+            listener_names: vec!["http".to_owned()],
+            route_name: format!("shop/h{host}"),
+            rule_index: rule,
+            ..Route::default()
+        };
+        let host = |host: usize| {
+            let routes = (0..10).map(|rule| route(host, rule)).collect();
+            (format!("h{host}.example"), Vhost { routes, ..Vhost::default() })
+        };
+        let old = Routing { vhosts: (0..2_000).map(host).collect(), ..Routing::default() };
+        let first = pack("shop", &old, None).unwrap();
+        let base = first.base.as_ref().unwrap();
+        // A canary gets more.
+        let mut new = old.clone();
+        let changed = new.vhosts.get_mut("h1234.example").unwrap();
+        changed.routes[7].backends[1].weight = Some(50);
+        let of_host = serde_json::to_string(&changed).unwrap().len();
+        let second = pack("shop", &new, Some((base, &old))).unwrap();
+        assert_eq!(second.base.as_ref(), Some(base));
+        assert!(second.json.len() < of_host + 200, "{} for a host of {of_host}", second.json.len());
+        assert_eq!(read(&second), new);
     }
 
     #[test]

@@ -282,16 +282,12 @@ def routing(gateway_port, mark=None):
         route = {
             "hostname": host(h),
             "path_match": {"type": "PathPrefix", "value": path(p)},
-            "service": f"service-{h}-{p}",
-            "namespace": "default",
-            "port": 80,
-            "port_name": "",
+            "backends": [{"service": f"service-{h}-{p}", "namespace": "default", "port": 80, "port_name": ""}],
             "listeners": [socket],
             "listener_names": [SOCKET],
             "route_name": f"default/route-{h}-{p}",
             "rule_index": 0,
-            "priority": 10_000 + 100 * len(path(p)),
         }
         vhosts.setdefault(host(h), {"routes": []})["routes"].append(route)
     listeners = [{"name": SOCKET, "socket": socket}]
-    return json.dumps({"version": 2, "listeners": listeners, "vhosts": vhosts})
+    return json.dumps({"version": 3, "listeners": listeners, "vhosts": vhosts})

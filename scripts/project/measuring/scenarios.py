@@ -76,7 +76,7 @@ SCENARIOS = [
     Scenario(
         "mirror", "Uncached, 1 KiB, 32 connections, with a mirror and without", entrances.UNCACHED, wrk(32),
         [Front, FrontWithMirror], [Ratio(FrontWithMirror, Front, 0.9)], asks_origin=None,
-        note="Every request goes to a second backend, too, which is the same origin. Mirrors that would be too many at once are dropped.",
+        note="Every request goes to a second backend, too, which is the same origin. Copies have the lowest priority, so a core that is fully busy drops most of them: `origin_requests` less `count` were sent.",
     ),
     Scenario(
         "grpc", "gRPC: unary calls, 8 connections with 16 streams", entrances.GRPC, lambda plan: load.Calls(8, 16),

@@ -23,7 +23,7 @@ impl Severity {
 }
 
 impl Event {
-    /// One word for machines.
+    /// One word for programs that read the log.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Serving { .. } | Self::Listening { .. } => "listening",
@@ -59,7 +59,7 @@ impl Event {
         }
     }
 
-    /// What happened, for people, without the name of whom it happened to.
+    /// What happened, as text for users, without the name of the Gateway.
     pub fn sentence(&self) -> String {
         let ms = |took: &Duration| took.as_secs_f64() * 1000.0;
         match self {

@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use model::Listener;
 use model::matches::{PathMatch, PathMatchType};
+use model::routing::Backend;
 use router::{Action, Request};
 use serde_json::json;
 
@@ -21,10 +22,14 @@ struct World {
 fn route(host: &str, at: usize, service: usize) -> Route {
     Route {
         path_match: Some(PathMatch { kind: PathMatchType::PathPrefix, value: format!("/{at}") }),
-        service: Some(format!("s{service}")),
-        namespace: Some("default".to_owned()),
-        port: Some(80),
-        weight: Some(1),
+        backends: [Backend {
+            service: Some(format!("s{service}").into()),
+            namespace: Some("default".into()),
+            port: Some(80),
+            weight: Some(1),
+            ..Backend::default()
+        }]
+        .into(),
         route_name: format!("default/{host}"),
         rule_index: at as u32,
         ..Route::default()
@@ -219,6 +224,85 @@ fn what_is_made_of_changes_decides_and_tells_like_what_is_made_anew() {
     assert!(uppers > 50 && bases.len() > 20, "{uppers} {}", bases.len());
 }
 
+/// routing.json as version 2 had it: one entry for each backend.
+fn version_2(routing: &Routing) -> serde_json::Value {
+    let entries = |route: &serde_json::Value| -> Vec<serde_json::Value> {
+        let mut route = route.as_object().unwrap().clone();
+        route.insert("priority".to_owned(), 10_300.into());
+        let backends = route.remove("backends").unwrap_or(json!([{}]));
+        let entry = |backend: &serde_json::Value| {
+            let mut entry = route.clone();
+            for (name, value) in backend.as_object().unwrap() {
+                let of_backend = ["filters", "mirrors"].contains(&name.as_str());
+                entry
+                    .insert(if of_backend { format!("backend_{name}") } else { name.clone() }, value.clone());
+            }
+            entry.into()
+        };
+        backends.as_array().unwrap().iter().map(entry).collect()
+    };
+    let mut file = serde_json::to_value(routing).unwrap();
+    file["version"] = 2.into();
+    for host in file["vhosts"].as_object_mut().unwrap().values_mut() {
+        host["routes"] = host["routes"].as_array().unwrap().iter().flat_map(entries).collect();
+    }
+    if let Some(default) = file.get_mut("default") {
+        *default = entries(default).remove(0);
+    }
+    file
+}
+
+/// ghost.json as version 2 had it.
+fn ghost_version_2(config: &Config) -> String {
+    let text = serde_json::to_string(&Config { version: 2, ..config.clone() }).unwrap();
+    text.replace("\"backends\":", "\"backend_groups\":").replace("\"endpoints\":", "\"backends\":")
+}
+
+#[test]
+fn files_of_version_2_are_compiled_to_the_same_as_those_of_today() {
+    for seed in 1..6 {
+        let mut random = numbers(seed);
+        let mut world = World::new();
+        for _ in 0..20 {
+            world.change(&mut random);
+        }
+        // Several backends, one that is not valid, and what a backend alone may have.
+        let mut split = route(&host(3), 0, 1);
+        let mirror = model::routing::Mirror {
+            service: "s2".to_owned(),
+            namespace: "default".to_owned(),
+            ..Default::default()
+        };
+        let second = Backend { weight: Some(3), mirrors: vec![mirror], ..split.backends[0].clone() };
+        let third = Backend { weight: Some(2), ..Backend::default() };
+        split.backends = [split.backends[0].clone(), second, third].into();
+        let closed = Route { backends: Box::default(), ..route(&host(3), 1, 1) };
+        let routes = vec![split, closed, route(&host(3), 2, 7)];
+        world.routing.vhosts.insert(host(3), Vhost { routes, ..Vhost::default() });
+
+        let old = version_2(&world.routing).to_string();
+        assert!(old.contains("\"backend_mirrors\"") && !old.contains("\"backends\""), "{old}");
+        let read = Routing::read(old.as_bytes()).unwrap();
+        assert_eq!(read, world.routing, "{seed}");
+        let index = EndpointIndex::new(world.slices.iter().map(AsRef::as_ref));
+        let (config, _) = resolve::resolve(&read, &index);
+        let old = ghost_version_2(&config);
+        assert!(old.contains("\"backend_groups\"") && !old.contains("\"endpoints\""), "{old}");
+        let of_old = Ghost::read(old.as_bytes().into(), None).unwrap().router;
+        let of_new = Router::compile(&resolve::resolve(&world.routing, &index).0).unwrap().router;
+        for number in 0..HOSTS + 1 {
+            for url in ["/0", "/1/x", "/2", "/none"] {
+                let expected = answer(&of_new, &host(number), url);
+                assert_eq!(answer(&of_old, &host(number), url), expected, "{seed} {number} {url}");
+            }
+        }
+        let groups = |router: &Router| -> Vec<String> {
+            router.rules().iter().map(|rule| format!("{:?}", rule.groups())).collect()
+        };
+        assert_eq!(groups(&of_old), groups(&of_new), "{seed}");
+    }
+}
+
 #[test]
 fn a_change_writes_the_hosts_that_changed() {
     let (mut world, mut files, mut index) = (World::new(), GhostFiles::default(), EndpointIndex::default());
@@ -280,8 +364,9 @@ fn many_changes_make_a_new_base_when_nothing_waits_and_very_many_at_once() {
 #[allow(clippy::print_stdout, reason = "it is read by people")]
 fn how_long_a_change_takes() {
     println!(
-        "bytes: routing::Route {}, ghost::Route {}, ghost::Group {}, router::Rule {}, router::Group {}, EndpointSlice {}, Filters {}, CachePolicy {}",
+        "bytes: routing::Route {}, routing::Backend {}, ghost::Route {}, ghost::Group {}, router::Rule {}, router::Group {}, EndpointSlice {}, Filters {}, CachePolicy {}",
         size_of::<Route>(),
+        size_of::<Backend>(),
         size_of::<model::ghost::Route>(),
         size_of::<model::ghost::Group>(),
         size_of::<router::Rule>(),

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// For `varnishncsa -j`, which escapes values. All are text: a number that is not known is no number.
+/// For `varnishncsa -j`, which escapes values. All are text, because an unknown number is not printed as a number.
 pub(super) const FORMAT: &str = concat!(
     r#"{"time":"%{usec}t","client":"%h","method":"%m","host":"%{Host}i","path":"%U","query":"%q","protocol":"%H","#,
     r#""status":"%s","bytes":"%O","micros":"%D","firstbyte":"%{Varnish:time_firstbyte}x","referer":"%{Referer}i","#,
@@ -124,7 +124,7 @@ impl Trace {
 }
 
 impl Entry {
-    /// A line of varnishncsa by our format; the query only `with_query`. `None`: it is no such line.
+    /// A line of varnishncsa by our format; the query only `with_query`. `None`: it is not such a line.
     pub fn parse(line: &str, with_query: bool) -> Option<Self> {
         let raw: Raw = serde_json::from_str(line).ok()?;
         let text = |value: String| if value == "-" { String::new() } else { value };

@@ -1,4 +1,4 @@
-//! Prometheus' text format: each name with its HELP and TYPE once, whatever order the samples come in.
+//! Prometheus' text format: each name with its HELP and TYPE once, in any order of the samples.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};

@@ -6,7 +6,7 @@ use super::exposition::{Families, Kind};
 
 const WAYS: (&str, &str) = (
     "varnish_gateway_way_requests_total",
-    "Requests by the way they went: out of the front's memory, to the cache, straight to an origin, or answered by the gateway itself",
+    "Requests by way: from the front's memory, to the cache, straight to an origin, or answered by the gateway itself",
 );
 const FAILURES: (&str, &str) = (
     "varnish_gateway_request_failures_total",
@@ -17,7 +17,7 @@ const HOT_OBJECTS: (&str, &str) = (
     "Responses in the front's own memory, which are answered without varnishd",
 );
 const HOT_BYTES: (&str, &str) =
-    ("varnish_gateway_hot_bytes", "What the responses in the front's own memory take, in bytes");
+    ("varnish_gateway_hot_bytes", "Memory of the responses in the front's own memory, in bytes");
 const HOT_STORED: (&str, &str) =
     ("varnish_gateway_hot_stored_total", "Responses that were stored or renewed in the front's own memory");
 const HOT_EVICTED: (&str, &str) = (
@@ -26,11 +26,11 @@ const HOT_EVICTED: (&str, &str) = (
 );
 const HOT_REFUSED: (&str, &str) = (
     "varnish_gateway_hot_refused_total",
-    "Hits of the cache that were asked for and not stored in the front's own memory, by reason",
+    "Cache hits that were requested and not stored in the front's own memory, by reason",
 );
 const FALLBACKS: (&str, &str) = (
     "varnish_gateway_cache_fallbacks_total",
-    "Requests for the cache that went to their origins because varnishd did not run",
+    "Cacheable requests that went to their origins because varnishd did not run",
 );
 const NOT_INVALIDATED: (&str, &str) = (
     "varnish_gateway_not_invalidated_total",
@@ -38,7 +38,7 @@ const NOT_INVALIDATED: (&str, &str) = (
 );
 const RETRIES: (&str, &str) = (
     "varnish_gateway_retries_total",
-    "Requests that were to be sent again: sent, refused by the retry budget, or not possible because the body was not kept",
+    "Requests to retry: sent again, refused by the retry budget, or not possible because the body was not kept",
 );
 const MIRRORS: (&str, &str) =
     ("varnish_gateway_mirrored_requests_total", "Copies of requests for mirrors, by their result");

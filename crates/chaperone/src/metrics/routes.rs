@@ -6,8 +6,10 @@ use super::exposition::{Families, Kind};
 
 const REQUESTS: (&str, &str) =
     ("varnish_gateway_route_requests_total", "Answers to clients, by class of status code");
-const CACHE: (&str, &str) =
-    ("varnish_gateway_route_cache_total", "The same answers by what the cache did; other: it was not asked");
+const CACHE: (&str, &str) = (
+    "varnish_gateway_route_cache_total",
+    "The same responses by cache result; other: the cache was not used",
+);
 const BYTES: (&str, &str) = ("varnish_gateway_route_sent_bytes_total", "Bytes of answers, heads and bodies");
 const SECONDS: (&str, &str) =
     ("varnish_gateway_route_request_seconds", "From the request's head to the answer's last byte");
@@ -16,7 +18,7 @@ const BACKEND: (&str, &str) = (
     "From the beginning of a fetch to the head of the origin's answer",
 );
 const FAILURES: (&str, &str) =
-    ("varnish_gateway_route_backend_failures_total", "Fetches that brought no answer");
+    ("varnish_gateway_route_backend_failures_total", "Fetches that failed without a response");
 const UNROUTED: (&str, &str) =
     ("varnish_gateway_unrouted_requests_total", "Requests that no route took, by class of status code");
 
@@ -30,7 +32,7 @@ pub(super) fn add(to: &mut Families, stats: Option<&Stats>) {
     let Some(stats) = stats else { return };
     to.gauge(
         "varnish_gateway_requests_in_flight",
-        "Requests that were routed and are not yet over",
+        "Requests that were routed and are in progress",
         &[],
         stats.in_flight,
     );
@@ -51,7 +53,7 @@ pub(super) fn add(to: &mut Families, stats: Option<&Stats>) {
     for (change, count) in changes {
         to.counter(
             "varnish_gateway_endpoint_changes_total",
-            "Endpoints that came and went with reloads",
+            "Endpoints that were added and removed by reloads",
             &[("change", change)],
             count,
         );
@@ -71,19 +73,23 @@ pub(super) fn add(to: &mut Families, stats: Option<&Stats>) {
     for (reason, count) in NOT_KEPT.iter().zip(stats.not_kept) {
         to.counter(
             "varnish_gateway_not_kept_total",
-            "Answers that were to be kept and were not: too large, or not to be indexed",
+            "Cacheable responses that were not stored: too large, or not possible to index",
             &[("reason", reason)],
             count,
         );
     }
     for (name, help, bytes) in [
-        ("varnish_gateway_index_bytes", "About what the index of cached objects takes", stats.index_bytes),
+        (
+            "varnish_gateway_index_bytes",
+            "Approximate memory of the index of cached objects",
+            stats.index_bytes,
+        ),
         (
             "varnish_gateway_index_limit_bytes",
-            "What the index of cached objects may take",
+            "Memory limit of the index of cached objects",
             stats.index_limit_bytes,
         ),
-        ("varnish_gateway_ban_bytes", "About what the bans of the last minutes take", stats.ban_bytes),
+        ("varnish_gateway_ban_bytes", "Approximate memory of the bans of the last minutes", stats.ban_bytes),
     ] {
         to.gauge(name, help, &[], bytes);
     }

@@ -123,7 +123,7 @@ pub(super) fn of_front(request: &front::Finished) -> Vec<Value> {
         attributes.extend(request.reason.map(|reason| text("error.type", reason)));
     }
     if request.reason.is_some() && request.status.is_none_or(|status| status < 400) {
-        // It broke off, whatever its status was.
+        // The response broke off, whatever its status was.
         span["status"] = json!({ "code": 2 });
     }
     let child =
@@ -237,7 +237,7 @@ mod tests {
         assert!(spans.iter().all(|span| span["status"]["code"] == 2), "{spans:?}");
         assert_eq!(attribute(&spans[0], "error.type")["stringValue"], "backend_timeout");
         assert_eq!(spans[1]["endTimeUnixNano"], "1030000000");
-        // A client that left is no failure of ours, but its answer is not whole.
+        // If the client disconnected, it is not our failure, but the response is not complete.
         (request.reason, request.status, request.upstream) = (Some("client_gone"), None, None);
         let spans = of_front(&request);
         assert_eq!((spans.len(), &spans[0]["status"]["code"]), (1, &2.into()));

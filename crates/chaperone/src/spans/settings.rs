@@ -44,7 +44,8 @@ impl Endpoint {
             _ => shown.to_owned(),
         };
         let bad = |why: &str| Error::Endpoint { endpoint: shown.clone(), why: why.to_owned() };
-        let uri: Uri = text.trim().parse().map_err(|_| bad("it is no URL: write http://collector:4318"))?;
+        let uri: Uri =
+            text.trim().parse().map_err(|_| bad("it is not a URL: write http://collector:4318"))?;
         let tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
@@ -157,7 +158,7 @@ impl Exporter {
 fn protocol(given: Option<(&'static str, String)>) -> Result<(), Error> {
     let Some((variable, value)) = given else { return Ok(()) };
     let why = match value.as_str() {
-        // Collectors take both on one port, and tell them apart by Content-Type.
+        // Collectors accept both on one port, and distinguish them by Content-Type.
         "http/json" | "http/protobuf" => return Ok(()),
         "grpc" => {
             "`grpc` is not supported: spans go out as JSON over HTTP; write http/json, and name the collector's port for HTTP \
@@ -204,7 +205,7 @@ fn milliseconds(variable: &'static str, text: &str) -> Result<Duration, Error> {
     })
 }
 
-/// `%20` is a blank; what is no such escape stays as it is.
+/// `%20` is a blank; other text stays as it is.
 fn decoded(text: &str) -> String {
     let (bytes, mut out, mut at) = (text.as_bytes(), Vec::new(), 0);
     while let Some(byte) = bytes.get(at) {

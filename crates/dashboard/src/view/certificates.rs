@@ -18,7 +18,7 @@ pub(super) fn certificates(listeners: &[Listener], tls: &front::Config) -> Vec<C
                 // Pairs that are not there have left no gap: only where none is missing, the position tells the name.
                 let secret =
                     secrets.filter(|all| all.len() == certificates.len()).and_then(|all| all.get(position));
-                let known = all.entry(pair.fingerprint()).or_insert_with(|| of(pair));
+                let known = all.entry(pair.fingerprint()).or_insert_with(|| certificate_view(pair));
                 if let Some(secret) = secret.filter(|_| known.secret.is_empty()) {
                     known.secret.clone_from(secret);
                 }
@@ -33,7 +33,7 @@ pub(super) fn certificates(listeners: &[Listener], tls: &front::Config) -> Vec<C
     all
 }
 
-fn of(pair: &Arc<certificate::Pair>) -> Certificate {
+fn certificate_view(pair: &Arc<certificate::Pair>) -> Certificate {
     Certificate {
         secret: String::new(),
         names: pair.names().to_vec(),

@@ -63,9 +63,9 @@ pub(super) fn routes(config: &Config) -> impl Iterator<Item = &Route> {
 fn counts(config: &Config) -> Counts {
     let named = || routes(config).filter(|route| !route.route_name.is_empty());
     let names: BTreeSet<_> = named().map(|route| (route.kind, &route.route_name)).collect();
-    let groups = || named().flat_map(|route| &route.backend_groups);
+    let groups = || named().flat_map(|route| &route.backends);
     let services: BTreeSet<_> = groups().filter_map(|group| group.name.as_ref()).collect();
-    let endpoints: BTreeSet<_> = groups().flat_map(|group| &group.backends).collect();
+    let endpoints: BTreeSet<_> = groups().flat_map(|group| &group.endpoints).collect();
     Counts {
         hosts: config.vhosts.len(),
         routes: names.len(),

@@ -39,24 +39,23 @@ pub(crate) fn rows<'c>(
 
 /// The usual one: single requests of a rule with a cache policy may go direct.
 fn way(route: &Route, in_front: bool) -> &'static str {
-    let redirects = route.filters.as_ref().is_some_and(|filters| filters.request_redirect.is_some());
     match (in_front, &route.cache_policy) {
         (false, _) => "varnishd",
-        (true, _) if redirects => Way::Own.name(),
+        (true, _) if route.redirects() => Way::Own.name(),
         (true, Some(_)) => Way::Cache.name(),
         (true, None) => Way::Direct.name(),
     }
 }
 
 fn row(gateway: &str, hosts: Vec<String>, route: &Route, health: &dyn Fn(SocketAddr) -> Health) -> Row {
-    let total: u64 = route.backend_groups.iter().map(|group| u64::from(group.weight)).sum();
-    let groups = route.backend_groups.iter().map(|group| Group {
+    let total: u64 = route.backends.iter().map(|group| u64::from(group.weight)).sum();
+    let groups = route.backends.iter().map(|group| Group {
         name: group.name.clone().unwrap_or_default(),
         weight: group.weight,
         share: share(group.weight, total),
         tls: group.tls.is_some(),
         endpoints: group
-            .backends
+            .endpoints
             .iter()
             .map(|one| {
                 let address = SocketAddr::new(one.address, one.port);
@@ -73,7 +72,6 @@ fn row(gateway: &str, hosts: Vec<String>, route: &Route, health: &dyn Fn(SocketA
         rule: route.rule_index,
         rule_name: route.rule_name.clone(),
         conditions: conditions(route),
-        priority: route.priority,
         listeners: listeners.clone(),
         filters: route.filters.as_deref().map(filters).unwrap_or_default(),
         way: None,

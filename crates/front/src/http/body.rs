@@ -12,6 +12,7 @@ use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use super::ahead::Ahead;
 use super::deadline::{Limit, Until};
 use super::pool::Lease;
 use super::ranges::{Sliced, Steps};
@@ -256,8 +257,26 @@ pub(crate) enum OriginBody {
     Http1(Incoming),
     Plain(Box<plain::Reply>),
     Http2(Box<StreamBody>),
+    /// A part of it was read already.
+    Ahead(Box<Ahead>),
     /// None may follow.
     Nothing,
+}
+
+impl OriginBody {
+    /// Its head has nothing that is about the connection: it was looked at as it was read.
+    pub(crate) fn has_no_framing(&self) -> bool {
+        matches!(self, Self::Plain(reply) if !reply.has_hop_by_hop)
+    }
+
+    /// The request's body moved since this was last asked.
+    pub(crate) fn upload_has_moved(&mut self) -> bool {
+        match self {
+            Self::Http2(body) => body.upload_has_moved(),
+            Self::Ahead(body) => body.upload_has_moved(),
+            Self::Http1(_) | Self::Plain(_) | Self::Nothing => false,
+        }
+    }
 }
 
 impl Body for OriginBody {
@@ -278,6 +297,7 @@ impl Body for OriginBody {
             Self::Http2(body) => {
                 body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
+            Self::Ahead(body) => body.poll_frame(cx),
             Self::Nothing => Poll::Ready(None),
         }
     }
@@ -287,6 +307,7 @@ impl Body for OriginBody {
             Self::Http1(body) => body.is_end_stream(),
             Self::Plain(reply) => reply.is_over(),
             Self::Http2(body) => body.is_end_stream(),
+            Self::Ahead(body) => body.is_end_stream(),
             Self::Nothing => true,
         }
     }
@@ -297,6 +318,7 @@ impl Body for OriginBody {
             Self::Plain(reply) => reply.length().map_or_else(SizeHint::default, SizeHint::with_exact),
             // Its Content-Length, if it has one, is in its headers.
             Self::Http2(_) => SizeHint::default(),
+            Self::Ahead(body) => body.size_hint(),
             Self::Nothing => SizeHint::with_exact(0),
         }
     }
@@ -318,8 +340,8 @@ impl Source {
     /// The request's body moved since this was last asked. An origin may be silent while it takes one.
     fn upload_has_moved(&mut self) -> bool {
         match self {
-            Self::Origin(OriginBody::Http2(body)) => body.upload_has_moved(),
-            Self::Origin(_) | Self::Cache(_) | Self::Parts(_) => false,
+            Self::Origin(body) => body.upload_has_moved(),
+            Self::Cache(_) | Self::Parts(_) => false,
         }
     }
 

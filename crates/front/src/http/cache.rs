@@ -13,10 +13,11 @@ use std::time::Duration;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode, response};
-use model::event::Write;
+use model::event;
+use model::kept::Order;
 use model::names::{
     ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, HINTS_HEADER, HOT_HEADER,
-    INVALIDATE_METHOD, OWNER_HEADER,
+    INVALIDATE_METHOD, ORDER_HEADER, ORDER_METHOD, OWNER_HEADER, TAGS_HEADER,
 };
 use model::stats::CACHE_RESULTS;
 use router::cache::{invalidates, same_origin_url};
@@ -41,10 +42,12 @@ const MOST_ROOMS: usize = 1024;
 /// A response to an unsafe method waits for ghost not longer than this.
 const INVALIDATION: Duration = Duration::from_secs(1);
 const MOST_NAMED: usize = 16;
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// Longer URLs and lists of groups are left out, and what all of them take together: varnishd would refuse the whole request.
 const LONGEST_NAMED: usize = 4 << 10;
 const NAMED_TOGETHER: usize = 12 << 10;
+/// The same for the tags of a response that ghost stores.
+const TAGS_TOGETHER: usize = 6 << 10;
 
 /// Places on the way past the cache, by group.
 #[derive(Debug, Default)]
@@ -74,7 +77,7 @@ impl Http {
 }
 
 /// What varnishd is sent: what the client sent, and who the client is.
-fn head(
+pub(crate) fn head(
     client: &Client,
     parts: &Parts,
     url: &[u8],
@@ -125,8 +128,10 @@ impl Bypassed {
     }
 
     /// Behind what caches before us said.
-    pub(crate) fn tell<B>(self, response: &mut http::Response<B>) {
-        let value = format!("varnish-gateway; fwd={}; fwd-status={}", self.why, response.status().as_u16());
+    pub(crate) fn tell<B>(self, response: &mut http::Response<B>, is_stored: bool) {
+        let stored = if is_stored { "; stored" } else { "" };
+        let status = response.status().as_u16();
+        let value = format!("varnish-gateway; fwd={}; fwd-status={status}{stored}", self.why);
         if let Ok(value) = HeaderValue::try_from(value) {
             response.headers_mut().append(CACHE_STATUS, value);
         }
@@ -155,12 +160,12 @@ impl Written {
     }
 
     /// The invalidation to send to ghost, if this response says that something has changed.
-    pub(crate) fn order(&self, scheme: &str, status: StatusCode, headers: &HeaderMap) -> Option<Order> {
+    pub(crate) fn write(&self, scheme: &str, status: StatusCode, headers: &HeaderMap) -> Option<Write> {
         let changed = invalidates(self.method.as_str().as_bytes(), status.as_u16());
         changed.then(|| self.request(scheme.as_bytes(), headers))
     }
 
-    fn request(&self, scheme: &[u8], headers: &HeaderMap) -> Order {
+    fn request(&self, scheme: &[u8], headers: &HeaderMap) -> Write {
         let host = self.host.as_bytes();
         let mut request = Vec::with_capacity(256);
         request.extend_from_slice(INVALIDATE_METHOD.as_bytes());
@@ -196,7 +201,7 @@ impl Written {
             }
         }
         request.extend_from_slice(b"\r\n");
-        Order { request, host: self.host.clone(), is_whole }
+        Write { request, host: self.host.clone(), is_whole }
     }
 }
 
@@ -206,7 +211,7 @@ impl Written {
         if client.http.told.get().is_none() {
             return;
         }
-        let text = Write::text;
+        let text = event::Write::text;
         let (host, scheme) = (self.host.as_bytes(), client.scheme().as_bytes());
         let named = [header::LOCATION, header::CONTENT_LOCATION];
         let named = named.iter().flat_map(|name| headers.get_all(name)).take(MOST_NAMED);
@@ -217,7 +222,7 @@ impl Written {
             groups.flat_map(|value| tags(value.as_bytes())).take(MOST_NAMED).filter_map(text).collect();
         let Some(host) = text(NormalHost::new(host).as_bytes()) else { return };
         let (url, owner) = (text(&self.url), self.owner.to_string());
-        client.http.tell_peers(Write { host, url, owner, named, groups });
+        client.http.tell_peers(event::Write { host, url, owner, named, groups });
     }
 }
 
@@ -229,7 +234,7 @@ fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// An invalidation for ghost.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct Write {
     request: Vec<u8>,
     /// All that it names is of this host.
     host: HeaderValue,
@@ -237,29 +242,87 @@ pub(crate) struct Order {
     is_whole: bool,
 }
 
-/// Tells ghost, and waits until what is stored is gone; not longer than [`INVALIDATION`].
-pub(crate) async fn invalidate(client: &Client, order: &Order) {
+impl Write {
+    /// ghost is to say whether the response, which has these tags, may be stored: it was asked for after `began`. False where it has too many.
+    pub(crate) fn claims<'a>(&mut self, began: Order, tags: impl Iterator<Item = &'a HeaderValue>) -> bool {
+        let mut lines = format!("{ORDER_HEADER}: {began}\r\n").into_bytes();
+        let (mut room, mut left) = (TAGS_TOGETHER, MOST_NAMED);
+        for tag in tags {
+            if tag.len() > LONGEST_NAMED.min(room) || left == 0 {
+                return false;
+            }
+            (room, left) = (room - tag.len(), left - 1);
+            lines.extend_from_slice(TAGS_HEADER.as_bytes());
+            lines.extend_from_slice(b": ");
+            lines.extend_from_slice(tag.as_bytes());
+            lines.extend_from_slice(b"\r\n");
+        }
+        if !self.is_whole {
+            return false;
+        }
+        // Before the empty line.
+        let end = self.request.len().saturating_sub(2);
+        self.request.splice(end..end, lines);
+        true
+    }
+}
+
+/// Says something to ghost, by a kept connection or a new one.
+pub(crate) async fn say(client: &Client, request: &[u8]) -> Option<(response::Parts, Reply)> {
+    let http = &client.http;
+    let home = http.cache_start()?;
+    if let Some(stream) = kept::take(home)
+        && let Ok(said) = exchange(stream, request, false, home).await
+    {
+        return Some(said);
+    }
+    let stream = UnixStream::connect(&http.cache_socket).await.ok()?;
+    exchange(stream, request, false, home).await.ok()
+}
+
+/// The newest invalidation that ghost knows of.
+pub(crate) async fn newest(client: &Client, host: &HeaderValue) -> Option<Order> {
+    let mut request = format!("{ORDER_METHOD} / HTTP/1.1\r\nHost: ").into_bytes();
+    request.extend_from_slice(host.as_bytes());
+    request.extend_from_slice(b"\r\n\r\n");
+    let (said, _) = say(client, &request).await?;
+    order_in(&said)
+}
+
+/// ghost says 204. Anything else is varnishd's own, say 400, and nothing was done.
+fn order_in(said: &response::Parts) -> Option<Order> {
+    let order = said.headers.get(ORDER_HEADER).filter(|_| said.status == StatusCode::NO_CONTENT)?;
+    Order::parse(order.as_bytes())
+}
+
+/// Tells ghost, and waits until what is stored is gone; not longer than [`INVALIDATION`]. Where the response may be stored, gives the
+/// number of this invalidation.
+pub(crate) async fn invalidate(client: &Client, write: &Write) -> Option<Order> {
     let http = &client.http;
     // Where varnishd does not run, nothing is stored, unless it ended a moment ago.
-    let Some(home) = http.cache_start() else { return http.end_hot(&order.host) };
-    // ghost says 204. Anything else is varnishd's own, say 400, and nothing was done.
-    let is_done = |said: Result<(response::Parts, Reply), _>| {
-        said.is_ok_and(|(said, _)| said.status == StatusCode::NO_CONTENT)
+    let Some(home) = http.cache_start() else {
+        http.end_hot(&write.host);
+        return None;
     };
+    let is_done = |said: &response::Parts| said.status == StatusCode::NO_CONTENT;
     let told = async {
         if let Some(stream) = kept::take(home)
-            && is_done(exchange(stream, &order.request, false, home).await)
+            && let Ok((said, _)) = exchange(stream, &write.request, false, home).await
+            && is_done(&said)
         {
-            return true;
+            return Some(said);
         }
-        let Ok(stream) = UnixStream::connect(&http.cache_socket).await else { return false };
-        is_done(exchange(stream, &order.request, false, home).await)
+        let stream = UnixStream::connect(&http.cache_socket).await.ok()?;
+        let (said, _) = exchange(stream, &write.request, false, home).await.ok()?;
+        is_done(&said).then_some(said)
     };
-    let is_done = timeout(INVALIDATION, told).await.unwrap_or(false);
-    if !is_done || !order.is_whole {
-        http.end_hot(&order.host);
+    let said = timeout(INVALIDATION, told).await.ok().flatten();
+    if said.is_none() || !write.is_whole {
+        http.end_hot(&write.host);
         http.not_invalidated.fetch_add(1, Ordering::Relaxed);
+        return None;
     }
+    order_in(&said?)
 }
 
 /// Asks varnishd. None where it is not there: the request, which is safe, may go to its origin.

@@ -22,10 +22,11 @@ use super::fits::fits_varnishd;
 use super::grpc;
 use super::hot::{self, Look, Looked};
 use super::origin::{Failure, Sent};
+use super::post::{self, Candidate};
 use super::ranges;
 use super::record::{Record, Traced};
 use super::request::{self, Admitted, Client, EditedRequest, View, refused};
-use super::response::{self, Closes};
+use super::response::{self, Closes, failed, no_url};
 use super::table::{ListenerId, RuleId, Table};
 use super::tunnel::{self, ClientSide};
 use super::upstream::session::Found;
@@ -196,11 +197,18 @@ async fn forward(
     match (decided.action, decided.rule) {
         (Action::Forward { group }, Some(rule)) => {
             let url = decided.url.as_deref().map_or_else(|| request::url(&parts.uri), Into::into);
-            let written = cache::Written::of(table.rule(rule), &parts, &url);
+            // Boxed: most requests have none, and the future of all would be larger.
+            let mut written = cache::Written::of(table.rule(rule), &parts, &url).map(|w| Box::new((w, None)));
             drop(url);
+            if let Some((_, post)) = written.as_deref_mut().filter(|_| decided.url.is_none()) {
+                *post = Candidate::of(client, (table, rule), &parts, admitted);
+            }
             let Some(request) = prepared(parts, body, client, admitted, table, &decided) else {
                 return response::own(no_url(), Some(table), Some(rule), record);
             };
+            if let Some((_, post)) = written.as_deref_mut() {
+                post.take_if(|post| !post.is_sent_as_asked(&request));
+            }
             let upgrade = upgrade.filter(|_| admitted.websocket);
             let (http, pooled) = (&client.http, upgrade.is_none());
             let Decided { deadline, session, .. } = decided;
@@ -359,14 +367,6 @@ fn answer(
     response::own(own, Some(table), decided.rule, record)
 }
 
-/// An edit of the rule made a URL or a host that no request can have.
-fn no_url() -> Own {
-    refused(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "a filter of the route makes a URL or a host that is not valid",
-    )
-}
-
 /// With the edits of its rule.
 fn prepared(
     mut parts: Parts,
@@ -378,7 +378,7 @@ fn prepared(
 ) -> Option<Prepared> {
     let id = decided.rule?;
     let rule = table.rule(id)?;
-    request::speak_for_gateway(&mut parts, client, admitted.trusted, table, id);
+    request::speak_for_gateway(&mut parts, client, admitted, table, id);
     if let Some(traced) = &decided.traced {
         traced.write(&mut parts.headers, true);
     }
@@ -397,7 +397,9 @@ fn prepared(
     if edited.failed {
         return None;
     }
-    request::remove_internals(&mut parts.headers);
+    if rule.has_edits() {
+        request::remove_internals(&mut parts.headers);
+    }
     request::name_us(&mut parts.headers, table);
     // HTTP/2 streams have a length only where a header says so; hyper chunks the others.
     Some(Prepared { parts, body, url: before })
@@ -408,28 +410,33 @@ async fn direct(
     client: &Client,
     call: Call<'_>,
     request: Prepared,
-    written: Option<cache::Written>,
+    mut written: Option<Box<(cache::Written, Option<Box<Candidate>>)>>,
     mut record: Record,
 ) -> Response<AnswerBody> {
     let upload = request.body.progress();
     record.goes(Way::Direct);
     let status = cache::Bypassed::of(&call, &request.parts);
-    let mut sent = upstream::send(call, request, &mut record).await;
-    if let (Some(status), Ok(Sent { answered: (response, _), .. })) = (status, &mut sent) {
-        status.tell(response);
+    if let Some((_, Some(post))) = written.as_deref_mut() {
+        Box::pin(post.begin(client)).await;
     }
+    let mut sent = upstream::send(call, request, &mut record).await;
     if matches!(sent, Err(Failure::Upload)) && upload.is_some_and(|upload| upload.is_too_large()) {
         let mut response =
             response::with_body(request::too_large(), Some(call.table), Some(call.rule), record, PASS);
         response.extensions_mut().insert(Closes);
         return response;
     }
-    if let (Some(written), Ok(Sent { answered: (response, _), .. })) = (written, &sent)
-        && let Some(order) = written.order(client.scheme(), response.status(), response.headers())
-    {
-        // Before the client knows: what it asks for next must not be what it has just changed.
-        Box::pin(cache::invalidate(client, &order)).await;
-        written.tell(client, response.headers());
+    if let Ok(Sent { answered: (response, _), .. }) = &mut sent {
+        let mut is_stored = false;
+        if let Some((written, post)) = written.map(|both| *both)
+            && let Some(write) = written.write(client.scheme(), response.status(), response.headers())
+        {
+            // Before the client knows: what it asks for next must not be what it has just changed.
+            is_stored = Box::pin(post::complete(client, post, (&written, write), response)).await;
+        }
+        if let Some(status) = status {
+            status.tell(response, is_stored);
+        }
     }
     deliver(sent, client, call, record)
 }
@@ -445,7 +452,9 @@ pub(crate) fn deliver(
     let failure = match sent {
         Ok(Sent { answered: (response, lease), until, endpoint }) => {
             let (mut parts, body) = response.into_parts();
-            if let Ok(is_clear) = response::unframe(&mut parts.headers)
+            let unframed =
+                if body.has_no_framing() { Ok(true) } else { response::unframe(&mut parts.headers) };
+            if let Ok(is_clear) = unframed
                 && !parts.status.is_informational()
             {
                 // An origin's HTTP/1.0 is between it and us: the client's connection stays, and its chunks show what breaks off.
@@ -472,28 +481,6 @@ pub(crate) fn tell_session(headers: &mut HeaderMap, client: &Client, call: Call<
         return;
     };
     sessions.tell(rule, call.session, (call.group, endpoint), client.is_tls, headers);
-}
-
-pub(crate) fn failed(why: Failure) -> Own {
-    match why {
-        Failure::Unreachable => {
-            refused(StatusCode::SERVICE_UNAVAILABLE, "no backend of this route can be reached now")
-        }
-        Failure::Timeout => refused(StatusCode::GATEWAY_TIMEOUT, "the backend did not answer in time"),
-        Failure::Deadline => {
-            refused(StatusCode::GATEWAY_TIMEOUT, "the request took longer than its route allows")
-        }
-        Failure::Filter => no_url(),
-        Failure::Broken => {
-            refused(StatusCode::BAD_GATEWAY, "the backend closed the connection or sent an invalid response")
-        }
-        Failure::NoWebSockets => refused(
-            StatusCode::BAD_GATEWAY,
-            "the backend speaks HTTP/2 and does not take WebSockets over it (RFC 8441)",
-        ),
-        Failure::Upload => refused(StatusCode::BAD_REQUEST, "the request's body broke off or is not valid"),
-        Failure::Stalled => refused(StatusCode::REQUEST_TIMEOUT, "the request's body did not come in time"),
-    }
 }
 
 /// The miss that varnishd waits for ends with the request's time. For this time the front then waits for what varnishd makes of it: a

@@ -1,5 +1,6 @@
 //! What varnishd can take of a request. The front's own limits may be larger, and must not depend on the route.
 
+use http::HeaderMap;
 use http::request::Parts;
 
 /// Bytes of a head, bytes of a header and number of headers that varnishd surely takes, with what is added on the way: its own
@@ -7,14 +8,25 @@ use http::request::Parts;
 const HEAD_BYTES: usize = 24 << 10;
 const HEADER_BYTES: usize = 8000;
 const MOST_HEADERS: usize = 100;
+/// The same for a response. ghost adds more to it.
+const MOST_OF_RESPONSE: usize = 90;
 
 /// Would varnishd take the request? It answers others with 400.
 pub(crate) fn fits_varnishd(parts: &Parts) -> bool {
     let url = parts.uri.path_and_query().map_or(0, |url| url.as_str().len());
-    let mut all = url;
-    parts.headers.len() <= MOST_HEADERS
-        && url <= HEADER_BYTES
-        && parts.headers.iter().all(|(name, value)| {
+    url <= HEADER_BYTES && fit(&parts.headers, MOST_HEADERS, url)
+}
+
+/// Would varnishd take a response with these headers?
+pub(crate) fn fits_response(headers: &HeaderMap) -> bool {
+    fit(headers, MOST_OF_RESPONSE, 0)
+}
+
+/// `first`: the bytes of the first line.
+fn fit(headers: &HeaderMap, most: usize, first: usize) -> bool {
+    let mut all = first;
+    headers.len() <= most
+        && headers.iter().all(|(name, value)| {
             let bytes = name.as_str().len() + value.len() + 4;
             all += bytes;
             bytes <= HEADER_BYTES

@@ -138,6 +138,7 @@ async fn requests<S: Wire>(
             ends(shutdown).await;
         };
         let now = tokio::select! {
+            biased;
             ended = &mut connection => {
                 // None: it became a tunnel.
                 let Some(parts) = connection.into_parts() else {
@@ -269,8 +270,8 @@ impl Sent {
     fn finish(self, client: &Client, response: Response<AnswerBody>) -> Response<AnswerBody> {
         let Self { is_http10, has_body, is_head } = self;
         let is_refused = response.extensions().get::<Closes>().is_some();
-        let has_length = response.headers().contains_key(header::CONTENT_LENGTH);
-        let is_open_ended = is_http10 && !has_length && !response.body().is_end_stream();
+        let has_length = || response.headers().contains_key(header::CONTENT_LENGTH);
+        let is_open_ended = is_http10 && !has_length() && !response.body().is_end_stream();
         client.movement.answers(has_body || is_refused, is_open_ended);
         finish(response, is_head, is_refused || client.http.is_draining())
     }

@@ -25,12 +25,13 @@ use tokio::time::sleep;
 use super::Http;
 use super::body::{AnswerBody, ClientBody};
 use super::deadline;
-use super::exchange::{Prepared, failed};
+use super::exchange::Prepared;
 use super::hints;
 use super::origin::{Failure, Sent};
+use super::post;
 use super::record::Record;
 use super::request::{Client, remove_hop_by_hop, remove_internals};
-use super::response;
+use super::response::{self, failed};
 use super::table::{RuleId, Table};
 use super::upstream::{self, Call};
 use crate::{HttpLimits, proxy};
@@ -38,6 +39,7 @@ use crate::{HttpLimits, proxy};
 const PROOF: HeaderName = HeaderName::from_static("x-ghost-front");
 const URL: HeaderName = HeaderName::from_static("x-ghost-url");
 const HINTS: HeaderName = HeaderName::from_static("x-ghost-hints");
+const KEPT: HeaderName = HeaderName::from_static("x-ghost-kept");
 const ENDPOINT: HeaderName = HeaderName::from_static("x-ghost-endpoint");
 
 /// The most headers and bytes that a request of varnishd has.
@@ -72,6 +74,17 @@ async fn answer(
     proof: &str,
 ) -> Response<AnswerBody> {
     let (began, mut record) = (Instant::now(), Record::of_miss(client));
+    if let Some(token) = request.headers().get(KEPT) {
+        // The kept response is the answer. No endpoint is asked.
+        return match client.http.posts.take(token.as_bytes(), miss) {
+            Some(post::Answered { headers, body, .. }) => {
+                let mut response = Response::new(AnswerBody::own(body, record));
+                *response.headers_mut() = headers;
+                response
+            }
+            None => not_sent("Response gone", proof, record),
+        };
+    }
     let Some((table, rule, group)) = find(&client.http, miss).await else {
         return not_sent("Backend unknown", proof, record);
     };

@@ -199,13 +199,18 @@ impl<S: Peer> Reply<S> {
         let at = |value: &[u8]| value.as_ptr().addr() - self.unread.as_ptr().addr();
         let mut found = smallvec::SmallVec::<[_; 24]>::new();
         let is_http11 = head.version == Some(1);
-        let (mut keeps, mut has_hop_by_hop) = (is_http11, false);
+        let (mut keeps, mut has_hop_by_hop, mut has_length) = (is_http11, false, false);
         for line in head.headers.iter() {
             if line.name.eq_ignore_ascii_case("connection") {
                 keeps &= keeps_open(line.value, S::IS_ORIGIN);
-                if !S::IS_ORIGIN {
+                if !S::IS_ORIGIN || names_no_header(line.value) {
                     continue;
                 }
+                has_hop_by_hop = true;
+            }
+            if S::IS_ORIGIN && line.name.eq_ignore_ascii_case("content-length") {
+                has_hop_by_hop |= has_length || !response::is_plain(line.value);
+                has_length = true;
             }
             has_hop_by_hop |= is_hop_by_hop(line);
             let place =
@@ -504,6 +509,11 @@ fn keeps_open(connection: &[u8], is_origin: bool) -> bool {
         return connection.eq_ignore_ascii_case(b"keep-alive");
     }
     !connection.split(|b| *b == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+}
+
+/// `Connection` says something of the connection alone, and names no header that is about it.
+fn names_no_header(connection: &[u8]) -> bool {
+    [&b"keep-alive"[..], b"close"].iter().any(|option| connection.eq_ignore_ascii_case(option))
 }
 
 /// [`response::unframe`] has something to do.

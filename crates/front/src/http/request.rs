@@ -15,6 +15,7 @@ use router::sent::{Kind, kind};
 use router::{Router, is_host};
 use rustls::CipherSuite;
 
+use super::survey::{CDN_LOOP, HTTP2_SETTINGS, Survey};
 use super::table::{RuleId, Table};
 use super::tunnels::Tunnels;
 use super::watched::Movement;
@@ -27,8 +28,6 @@ const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const GATEWAY_LISTENER: HeaderName = HeaderName::from_static("x-gateway-listener");
 const GATEWAY_ROUTE: HeaderName = HeaderName::from_static("x-gateway-route");
-const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
-const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const VIA: HeaderValue = HeaderValue::from_static("1.1 varnish-gateway");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
@@ -131,6 +130,8 @@ pub(crate) struct Admitted {
     /// The request has been through this Gateway before.
     pub(crate) loops: bool,
     pub(crate) websocket: bool,
+    /// The client says what a proxy would say: `Forwarded`, `X-Forwarded-*`.
+    pub(crate) forwarded: bool,
 }
 
 /// Judges the head, and leaves in it only what is about the request, not about the connection.
@@ -153,14 +154,17 @@ pub(crate) fn admit(
         ));
     }
     admit_target(parts, client.limits.url_bytes)?;
-    admit_framing(parts, has_body)?;
+    let survey = Survey::of(&parts.headers);
+    if survey.framing {
+        admit_framing(parts, has_body)?;
+    }
     if let Some(most) = client.limits.body_bytes {
         admit_size(&parts.headers, most)?;
     }
     admit_host(parts)?;
-    let websocket =
-        !has_body && (asks_for_websocket(parts) || parts.extensions.get::<ExtendedConnect>().is_some());
-    if parts.headers.contains_key(header::EXPECT) {
+    let websocket = !has_body
+        && (asks_for_websocket(parts, survey) || parts.extensions.get::<ExtendedConnect>().is_some());
+    if survey.expect {
         let mut expected = parts.headers.get_all(header::EXPECT).iter();
         if !expected.all(|one| one.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
             return Err(refused(
@@ -170,11 +174,15 @@ pub(crate) fn admit(
         }
         parts.headers.remove(header::EXPECT);
     }
-    remove_hop_by_hop(&mut parts.headers);
-    remove_own(&mut parts.headers);
-    let loops = router.gateway_id().is_some_and(|id| names_us(&parts.headers, id));
+    if survey.hop_by_hop {
+        remove_hop_by_hop(&mut parts.headers);
+    }
+    if survey.own {
+        remove_own(&mut parts.headers);
+    }
+    let loops = survey.cdn_loop && router.gateway_id().is_some_and(|id| names_us(&parts.headers, id));
     let trusted = !router.trusted_proxies().is_empty() && router.trusted_proxies().contains(client.address);
-    Ok(Admitted { trusted, loops, websocket })
+    Ok(Admitted { trusted, loops, websocket, forwarded: survey.forwarded })
 }
 
 pub(crate) fn refused(status: StatusCode, message: &str) -> Own {
@@ -291,8 +299,8 @@ fn admit_host(parts: &mut Parts) -> Result<(), Own> {
 }
 
 /// No other protocol gets a tunnel: `Upgrade: h2c` would take requests past the gateway's rules.
-fn asks_for_websocket(parts: &Parts) -> bool {
-    parts.headers.contains_key(header::UPGRADE)
+fn asks_for_websocket(parts: &Parts, survey: Survey) -> bool {
+    survey.upgrade
         && parts.method == Method::GET
         && parts.version == Version::HTTP_11
         && has_token(&parts.headers, &header::UPGRADE, b"websocket")
@@ -444,23 +452,19 @@ impl router::Request for View<'_> {
 pub(crate) fn speak_for_gateway(
     parts: &mut Parts,
     client: &Client,
-    trusted: bool,
+    admitted: &Admitted,
     table: &Table,
     rule: RuleId,
 ) {
     let headers = &mut parts.headers;
-    let mut dropped: Vec<HeaderName> = Vec::new();
+    // All that follow, at once: to grow step by step costs more.
+    headers.reserve(9);
     let mut kept = false;
-    for name in headers.keys() {
-        match kind(name.as_str().as_bytes()) {
-            Some(Kind::Own) => dropped.push(name.clone()),
-            Some(Kind::Forwarded) if trusted && !name.as_str().contains('_') => kept = true,
-            Some(Kind::Forwarded) => dropped.push(name.clone()),
-            Some(Kind::Override | Kind::Address) | None => {}
-        }
-    }
-    for name in dropped {
-        headers.remove(name);
+    if admitted.forwarded {
+        let is_kept = |name: &str| admitted.trusted && !name.contains('_');
+        let is_forwarded = |name: &str| kind(name.as_bytes()) == Some(Kind::Forwarded);
+        remove_where(headers, |name| is_forwarded(name) && !is_kept(name));
+        kept = headers.keys().any(|name| is_forwarded(name.as_str()));
     }
     let chain = if kept { joined(headers, &FORWARDED_FOR, &client.address_value) } else { None };
     headers.insert(FORWARDED_FOR, chain.unwrap_or_else(|| client.address_value.clone()));

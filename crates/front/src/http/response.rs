@@ -10,9 +10,10 @@ use router::counters::OTHER;
 
 use super::body::{AnswerBody, head_bytes};
 use super::grpc;
+use super::origin::Failure;
 use super::reason::Reason;
 use super::record::Record;
-use super::request::{Edited, is_internal, remove_hop_by_hop, remove_internals, remove_where};
+use super::request::{Edited, is_internal, refused, remove_hop_by_hop, remove_internals, remove_where};
 use super::table::{RuleId, Table};
 
 pub(crate) const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -55,7 +56,7 @@ fn reframe(headers: &mut HeaderMap) -> Result<(), Ambiguous> {
     Ok(())
 }
 
-fn is_plain(length: &[u8]) -> bool {
+pub(crate) fn is_plain(length: &[u8]) -> bool {
     !length.is_empty()
         && length.iter().all(u8::is_ascii_digit)
         && (length == b"0" || !length.starts_with(b"0"))
@@ -122,7 +123,7 @@ pub(crate) fn edit(headers: &mut HeaderMap, table: &Table, rule: Option<RuleId>)
     if table.router().tells_cache_status() {
         headers.insert(X_CACHE, PASS);
     }
-    if let Some(rule) = rule.and_then(|rule| table.rule(rule)) {
+    if let Some(rule) = rule.and_then(|rule| table.rule(rule)).filter(|rule| rule.has_edits()) {
         rule.edit_response(&mut Edited(headers));
         remove_internals(headers);
     }
@@ -133,6 +134,37 @@ pub(crate) fn edit_of_backend(headers: &mut HeaderMap, table: &Table, (rule, gro
     let group = table.rule(rule).and_then(|rule| rule.groups().get(group));
     if let Some(edits) = group.and_then(|group| group.edits()) {
         edits.edit_response(&mut Edited(headers));
+    }
+}
+
+/// An edit of the rule made a URL or a host that no request can have.
+pub(crate) fn no_url() -> Own {
+    refused(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "a filter of the route makes a URL or a host that is not valid",
+    )
+}
+
+/// What the gateway answers where no origin does.
+pub(crate) fn failed(why: Failure) -> Own {
+    match why {
+        Failure::Unreachable => {
+            refused(StatusCode::SERVICE_UNAVAILABLE, "no backend of this route can be reached now")
+        }
+        Failure::Timeout => refused(StatusCode::GATEWAY_TIMEOUT, "the backend did not answer in time"),
+        Failure::Deadline => {
+            refused(StatusCode::GATEWAY_TIMEOUT, "the request took longer than its route allows")
+        }
+        Failure::Filter => no_url(),
+        Failure::Broken => {
+            refused(StatusCode::BAD_GATEWAY, "the backend closed the connection or sent an invalid response")
+        }
+        Failure::NoWebSockets => refused(
+            StatusCode::BAD_GATEWAY,
+            "the backend speaks HTTP/2 and does not take WebSockets over it (RFC 8441)",
+        ),
+        Failure::Upload => refused(StatusCode::BAD_REQUEST, "the request's body broke off or is not valid"),
+        Failure::Stalled => refused(StatusCode::REQUEST_TIMEOUT, "the request's body did not come in time"),
     }
 }
 

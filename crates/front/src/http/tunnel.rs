@@ -95,7 +95,9 @@ pub(crate) async fn open(
     let ((mut parts, body), lease) = (sent.answered.0.into_parts(), sent.answered.1);
     let of_origin = match body {
         OriginBody::Http2(stream) => stream.into_tunnel().map(OriginSide::Http2),
-        OriginBody::Http1(_) | OriginBody::Plain(_) | OriginBody::Nothing => Some(OriginSide::Http1(upgrade)),
+        OriginBody::Http1(_) | OriginBody::Plain(_) | OriginBody::Ahead(_) | OriginBody::Nothing => {
+            Some(OriginSide::Http1(upgrade))
+        }
     };
     let Some(of_origin) = of_origin else {
         return deliver(Err(Failure::Broken), client, call, record);

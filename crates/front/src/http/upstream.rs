@@ -131,7 +131,8 @@ pub(crate) async fn send(call: Call<'_>, request: Prepared, record: &mut Record)
         let of = MirrorsOf { rule: call.rule, group: Some(call.group) };
         feeds.extend(mirror::begin(call.http, call.table, of, &parts, !body.is_empty()));
     }
-    if rule.is_plain() && call.deadline.is_none() && feeds.is_empty() {
+    let has_one_try = rule.retry().is_none() && rule.backend_timeout().is_none();
+    if has_one_try && call.deadline.is_none() && call.session.is_none() && feeds.is_empty() {
         let mut one = Try { pooled: call.pooled, ..Try::default() };
         let request = Box::new(Request::from_parts(parts, body));
         let began = Instant::now();

@@ -124,7 +124,7 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
 fn is_grpc_route(config: &mut ghost::Config) {
     for route in config.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes) {
         route.kind = RouteKind::GrpcRoute;
-        for group in &mut route.backend_groups {
+        for group in &mut route.backends {
             group.protocol = model::Protocol::Http2;
         }
     }

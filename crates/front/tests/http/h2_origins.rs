@@ -158,7 +158,7 @@ async fn drain(
 
 pub(crate) fn speaks_http2(config: &mut ghost::Config) {
     for route in config.vhosts.values_mut().flat_map(|vhost| &mut vhost.routes) {
-        for group in &mut route.backend_groups {
+        for group in &mut route.backends {
             group.protocol = model::Protocol::Http2;
         }
     }

@@ -22,7 +22,7 @@ fn rule(config: &mut ghost::Config) -> &mut ghost::Route {
 fn mirror(to: SocketAddr, fraction: Option<(u32, u32)>) -> ghost::Mirror {
     let group = ghost::Group {
         weight: 1,
-        backends: vec![ghost::Endpoint { address: to.ip(), port: to.port() }],
+        endpoints: vec![ghost::Endpoint { address: to.ip(), port: to.port() }],
         name: Some(format!("test/mirror-{}:80", to.port())),
         ..ghost::Group::default()
     };
@@ -74,7 +74,7 @@ async fn every_mirror_gets_what_the_origin_gets() {
             Some(Box::new(Filters { request_header_modifier: Some(modifier), ..Filters::default() }));
         let set = vec![Header { name: "X-Backend".into(), value: "origin alone".into() }];
         let modifier = HeaderModifier { set, ..HeaderModifier::default() };
-        rule(config).backend_groups[0].filters =
+        rule(config).backends[0].filters =
             Some(Box::new(Filters { request_header_modifier: Some(modifier), ..Filters::default() }));
     })
     .await;
@@ -109,13 +109,14 @@ async fn a_mirror_of_one_backend_gets_what_that_backend_gets() {
         let set = vec![Header { name: "X-Backend".into(), value: "one".into() }];
         let modifier = HeaderModifier { set, ..HeaderModifier::default() };
         let rule = rule(config);
-        let mut second = rule.backend_groups[0].clone();
-        second.backends = vec![ghost::Endpoint { address: other.address.ip(), port: other.address.port() }];
+        let mut first = rule.backends[0].clone();
+        let mut second = first.clone();
+        second.endpoints = vec![ghost::Endpoint { address: other.address.ip(), port: other.address.port() }];
         second.name = Some("test/other:80".into());
-        rule.backend_groups[0].filters =
+        first.filters =
             Some(Box::new(Filters { request_header_modifier: Some(modifier), ..Filters::default() }));
-        rule.backend_groups[0].mirrors = vec![mirror(of_backend.address, None)];
-        rule.backend_groups.push(second);
+        first.mirrors = vec![mirror(of_backend.address, None)];
+        rule.backends = [first, second].into();
         rule.mirrors = vec![mirror(of_rule.address, None)];
     })
     .await;
@@ -148,7 +149,7 @@ async fn a_mirror_of_one_backend_gets_what_that_backend_gets() {
 async fn a_plain_rule_copies_bodies_to_the_mirror_of_its_backend() {
     let (origin, other) = (Origin::start().await, Origin::start().await);
     let front = Front::with(&[origin.address], |config| {
-        rule(config).backend_groups[0].mirrors = vec![mirror(other.address, None)];
+        rule(config).backends[0].mirrors = vec![mirror(other.address, None)];
     })
     .await;
     let body = "x".repeat(100_000);
@@ -219,9 +220,13 @@ async fn a_mirror_that_never_answers_or_is_dead_slows_nobody_and_is_bounded() {
     }
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     assert_eq!(requests(&origin), 300);
-    // 128 places to one Service.
-    assert_eq!(front.http.mirrored(Mirrored::TooMany), 300 - 128);
-    until("failures of the dead mirror", || front.http.mirrored(Mirrored::Failed) >= 300).await;
+    // 128 places to one Service. Copies for the dead mirror may wait for the processor, so that some are dropped, too.
+    let dropped = front.http.mirrored(Mirrored::TooMany);
+    assert!(dropped >= 300 - 128, "{dropped}");
+    until("failures of the dead mirror", || {
+        front.http.mirrored(Mirrored::Failed) == 300 + (300 - 128) - dropped
+    })
+    .await;
     assert_eq!(front.http.in_flight(), 0, "a mirror keeps no request open");
 }
 
@@ -295,7 +300,7 @@ async fn a_body_that_the_client_breaks_off_does_not_look_complete_to_a_mirror() 
 async fn a_mirror_without_endpoints_is_counted_and_retries_are_not_mirrored() {
     let (origin, other) = (Origin::start().await, Origin::start().await);
     let mut empty = mirror(other.address, None);
-    empty.group.backends.clear();
+    empty.group.endpoints.clear();
     let mirrors = vec![empty, mirror(other.address, None)];
     let front = Front::with(&[origin.address], |config| {
         rule(config).mirrors = mirrors;

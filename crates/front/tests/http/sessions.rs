@@ -158,13 +158,12 @@ async fn an_endpoint_that_takes_no_connections_hands_its_sessions_to_others() {
 async fn a_session_decides_the_group_whatever_the_weights_become() {
     let origins = origins(2).await;
     let groups = |config: &mut ghost::Config, weights: [u32; 2]| {
-        let mut other = rule(config).backend_groups[0].clone();
+        let mut one = rule(config).backends[0].clone();
+        let end = one.endpoints.pop().unwrap();
+        let mut other = ghost::Group { endpoints: vec![end], ..one.clone() };
         other.name = Some("test/other:80".into());
-        let end = other.backends.pop().unwrap();
-        rule(config).backend_groups[0].backends.pop();
-        other.backends = vec![end];
-        rule(config).backend_groups.push(other);
-        for (group, weight) in rule(config).backend_groups.iter_mut().zip(weights) {
+        rule(config).backends = [one, other].into();
+        for (group, weight) in rule(config).backends.iter_mut().zip(weights) {
             group.weight = weight;
         }
         rule(config).session_persistence = Some(Box::new(session(SessionBy::Cookie, "sid")));

@@ -109,11 +109,11 @@ pub(crate) struct Front {
 
 /// ghost.json with one route for every host, to these endpoints.
 pub(crate) fn to(endpoints: &[SocketAddr], port: u16) -> ghost::Config {
-    let backends = endpoints.iter().map(|e| ghost::Endpoint { address: e.ip(), port: e.port() }).collect();
+    let endpoints = endpoints.iter().map(|e| ghost::Endpoint { address: e.ip(), port: e.port() }).collect();
     let group =
-        ghost::Group { weight: 1, backends, name: Some("test/origin:80".into()), ..ghost::Group::default() };
+        ghost::Group { weight: 1, endpoints, name: Some("test/origin:80".into()), ..ghost::Group::default() };
     let route = ghost::Route {
-        backend_groups: vec![group],
+        backends: [group].into(),
         route_name: "test/route".into(),
         listeners: vec![format!("http-{port}")],
         ..ghost::Route::default()

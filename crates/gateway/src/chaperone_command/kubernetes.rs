@@ -14,7 +14,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client};
 use model::Report;
-use model::routing::{Routing, Vhost};
+use model::routing::{Route, Routing, Vhost};
 use resolve::{EndpointIndex, TlsGroups};
 use serde_json::json;
 use source::kubernetes::{Pod, Stored};
@@ -163,7 +163,8 @@ impl Feeder {
         *last = given_back;
         let (desired, tls) = made?;
         steps.done("compiled");
-        let desired = desired.after(steps);
+        // An idle look at the sources is no change.
+        let desired = if idle { desired } else { desired.after(steps) };
         tracing::debug!(
             event = "change.received",
             configuration = desired.tag.as_deref(),
@@ -222,7 +223,7 @@ impl Base {
         let routing = read(&from.bytes, namespace)?;
         let mut hosts_in = BTreeMap::new();
         for namespace in routing.vhosts.values().flat_map(namespaces_of) {
-            *hosts_in.entry(namespace.clone()).or_default() += 1;
+            *hosts_in.entry(namespace.to_owned()).or_default() += 1;
         }
         Ok(Self { sha256: from.sha256, routing: Arc::new(routing), hosts_in })
     }
@@ -241,9 +242,9 @@ impl Base {
 }
 
 /// Where the Services of a host are, each once.
-fn namespaces_of(host: &Vhost) -> BTreeSet<&String> {
+fn namespaces_of(host: &Vhost) -> BTreeSet<&str> {
     let routes = host.routes.iter().chain(&host.default_route);
-    routes.filter(|route| route.service.is_some()).filter_map(|route| route.namespace.as_ref()).collect()
+    routes.flat_map(Route::services).map(|(namespace, _)| namespace).collect()
 }
 
 fn read(bytes: &[u8], namespace: &str) -> anyhow::Result<Routing> {
@@ -302,7 +303,7 @@ impl Last {
 
     fn restore(&mut self, kept: &KeptConfiguration) {
         self.vcl = Some(kept.vcl.as_str().into());
-        self.routing = serde_json::from_str(&kept.routing).ok();
+        self.routing = Routing::read(kept.routing.as_bytes()).ok();
         self.front = kept.front.clone();
         self.set_arrangement();
         // It is read, with its base, once the API server answers.

@@ -170,7 +170,7 @@ impl Cluster {
         if json.is_empty() {
             return Ok((model::ghost::Config::default(), Routing::default(), TlsGroups::new(), hash));
         }
-        let mut routing: Routing = serde_json::from_str(&json).context("routing.json")?;
+        let mut routing = Routing::read(json.as_bytes()).context("routing.json")?;
         if let Some(index) = base {
             let api: Api<ConfigMap> = self.api(Some(namespace));
             let mut parts = Vec::with_capacity(index.shards.len());
@@ -181,7 +181,7 @@ impl Cluster {
                 parts.push(part.with_context(|| format!("ConfigMap {namespace}/{name} is empty"))?);
             }
             let bytes = packing::join(&index, &parts)?;
-            routing = routing.over(serde_json::from_slice(&bytes).context("the base of routing.json")?);
+            routing = routing.over(Routing::read(&bytes).context("the base of routing.json")?);
         }
         let mut slices: Vec<EndpointSlice> = Vec::new();
         for namespace in routing.service_namespaces() {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chaperone::{Desired, Event, LastGood, Reporter, Settings, Shutdown, State};
+use chaperone::{Desired, Event, LastGood, Reporter, Settings, Shutdown, State, Steps};
 use dashboard::Board;
 use model::routing::Routing;
 use tokio::sync::watch;
@@ -93,6 +93,11 @@ impl Instance {
         let former = std::mem::replace(&mut self.infra, infra).varnishd_args;
         let former_args = (former != settings.extra_args).then_some(former);
         self.refused_args = None;
+        // The steps of the last change were reported already, and a start is not a change.
+        self.desired.send_if_modified(|desired| {
+            desired.steps = Steps::default();
+            false
+        });
         self.spawn(Settings { former_args, ..settings }, after);
     }
 

@@ -8,8 +8,8 @@ use translate::{Key, Translation};
 use crate::conditions::{self, Condition};
 use crate::shared_ports::Conflict;
 
-/// What one Gateway lacks. Of one that does not run, also what it would serve: `config`. `None` where all is well.
-pub(super) fn of(
+/// The problems of one Gateway, or `None` if it has none. `config` is what a Gateway that does not run would serve.
+pub(super) fn for_gateway(
     key: &Key,
     translation: &Translation,
     conflicts: &[Conflict],

@@ -15,7 +15,7 @@ use crate::apply::Ledger;
 use crate::owned::is_made_by_us;
 
 impl Actor {
-    /// Those that are there, by number.
+    /// The existing Secrets, by number.
     fn tls_secrets_there(&self) -> Vec<(usize, Key, Arc<Secret>)> {
         let all = self.owned.secrets.objects();
         let mine = all.into_iter().filter_map(|(key, secret)| {
@@ -25,19 +25,19 @@ impl Actor {
         mine.collect()
     }
 
-    /// Made for this Gateway, beside it. A copy in another namespace, labels and all, is somebody else's.
+    /// Made for this Gateway, in its namespace. A copy in another namespace, even with our labels, is not ours.
     pub(super) fn is_mine(&self, key: &Key, object: &impl Resource) -> bool {
         key.namespace == self.key.namespace
             && gateway_of(object).as_ref() == Some(&self.key)
             && is_made_by_us(object.meta())
     }
 
-    /// Up to the last that is there.
+    /// The number of Secrets, up to the last existing one.
     pub(super) fn tls_secret_count(&self) -> usize {
         count(&self.tls_secrets_there())
     }
 
-    /// What they hold now, by number.
+    /// The current content of the Secrets, by number.
     pub(super) fn pairs(&self) -> Vec<tls_secrets::Data> {
         let there = self.tls_secrets_there();
         let mut all = vec![tls_secrets::Data::new(); count(&there)];
@@ -49,7 +49,7 @@ impl Actor {
         all
     }
 
-    /// The first comes last: it says how many there are.
+    /// Writes the first Secret last, because it says how many Secrets there are.
     pub(super) async fn tls_secrets(
         &self,
         meta: &impl Fn(String) -> ObjectMeta,
@@ -74,7 +74,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Is it there as it should be? Megabytes are compared sooner than they are hashed.
+    /// Does the Secret exist with the desired content? Comparing megabytes is faster than hashing them.
     fn has_pairs(&self, metadata: &ObjectMeta, data: &tls_secrets::Data) -> bool {
         let key = Key::new(
             metadata.namespace.as_deref().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! The parts of a large routing.json: found after a start, and taken away once no pod needs them.
+//! The parts of a large routing.json: found after a start, and deleted once no pod needs them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::apply::Ledger;
 
 /// On each of them.
 const SHARD_LABEL: &str = "gateway.varnish-software.com/routing-shard";
-/// For pods that report what we know nothing of, so many old bases stay. One that is stuck must not gather them for ever: it
-/// has read its own.
+/// The number of old bases to keep for pods that report an unknown configuration. There is a limit, so that a pod that is stuck
+/// does not keep all of them: it has read its own already.
 const OLD_BASES: usize = 8;
 
 /// One of them.
@@ -48,7 +48,7 @@ fn newest<'p, T: Ord>(parts: impl Iterator<Item = (&'p str, Option<T>)>) -> BTre
 }
 
 impl Actor {
-    /// What pods have of an operator before us: it is gone on with, so that a start alone changes nothing.
+    /// The base that an earlier operator wrote. It stays in use, so that a restart of the operator changes nothing.
     pub(super) fn found(&self) -> Before {
         Before { base: self.adopted(), pairs: self.pairs(), lately: VecDeque::new() }
     }
@@ -61,12 +61,13 @@ impl Actor {
         let index = packing::stored(map(&workload::vcl_config_map(&self.key.name))?.as_ref()).ok()?.base?;
         let part = |name: &String| Some(map(name)?.binary_data.as_ref()?.get(packing::PART)?.clone());
         let parts: Vec<ByteString> = index.shards.iter().map(part).collect::<Option<_>>()?;
+        // One of an earlier version is not read: the first change makes a new base.
         let routing = serde_json::from_slice(&packing::join(&index, &parts).ok()?).ok()?;
         let shards = index.shards.iter().cloned().zip(parts).collect();
         Some((packing::Base { index, shards }, Of::Adopted(Arc::new(routing))))
     }
 
-    /// Nobody can change one that is there.
+    /// A shard that exists needs no check of its content: it is immutable.
     pub(super) fn has_shard(&self, name: &str) -> bool {
         let there = self.owned.config_maps.get(&Key::new(&self.key.namespace, name));
         there.is_some_and(|map| {
@@ -119,7 +120,7 @@ impl Actor {
             let done = api.patch(&reports_key.name, &PatchParams::default(), &patch).await;
             done.map_err(Error::write("ConfigMap", &reports_key))?;
         }
-        // Those that never reported anything begin with the newest.
+        // Pods that have never reported begin with the newest configuration.
         let mut needed: BTreeSet<&String> = lately.back().iter().flat_map(|(_, shards)| &**shards).collect();
         let mut unknown = false;
         for (_, report) in reports.iter().filter(|(pod, _)| running.contains(*pod)) {

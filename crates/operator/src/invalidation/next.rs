@@ -1,4 +1,4 @@
-//! What is to be done next for one VarnishCacheInvalidation. Pure: the clock is an argument.
+//! Decides the next step for one VarnishCacheInvalidation. Pure: the clock is an argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use translate::invalidation::ttl;
 
 /// A Gateway that is made together with its invalidation may be seen a moment later.
 const FOR_A_GATEWAY: Duration = Duration::from_secs(3);
-/// A pod that has said nothing by then will say nothing.
+/// A pod that has not reported by then counts as failed.
 const FOR_PODS: Duration = Duration::from_secs(30);
-/// One that is not ours may be another installation's: it goes first.
+/// A Gateway that is not ours may belong to another installation, which has this long to act first.
 const FOR_OTHERS: Duration = Duration::from_secs(35);
 /// Names in a message.
 const NAMED: usize = 3;
@@ -33,9 +33,9 @@ pub(super) enum Target {
 pub(super) enum Pod {
     Ready,
     NotReady,
-    /// Being deleted: it may still speak.
+    /// The pod is being deleted, but may still report.
     Going,
-    /// Its containers have ended for good.
+    /// Its containers have exited and will not restart.
     Over,
 }
 
@@ -90,7 +90,10 @@ pub(super) fn unreadable(
     }
     Some(VarnishCacheInvalidationStatus {
         phase: Some(InvalidationPhase::Failed),
-        message: Some(format!("It was not carried out: {}; then make another invalidation", unread.reason())),
+        message: Some(format!(
+            "It was not carried out: {}; then create another invalidation",
+            unread.reason()
+        )),
         completed_at: Some(Time(now)),
         ..VarnishCacheInvalidationStatus::default()
     })
@@ -111,7 +114,7 @@ fn begin(
             let ready: Vec<String> =
                 pods.iter().filter(|(_, pod)| **pod == Pod::Ready).map(|(name, _)| name.clone()).collect();
             if ready.is_empty() {
-                let message = "No pod of the Gateway was ready: there is no cache to take anything out of";
+                let message = "No pod of the Gateway was ready: there is no cache to remove anything from";
                 return ended(status, InvalidationPhase::Complete, message.to_owned(), now);
             }
             return Next::Write(VarnishCacheInvalidationStatus {
@@ -123,7 +126,7 @@ fn begin(
             });
         }
         Target::Missing => format!(
-            "spec.gatewayRef names Gateway {namespace}/{gateway}, which does not exist: make another invalidation, in the \
+            "spec.gatewayRef names Gateway {namespace}/{gateway}, which does not exist: create another invalidation, in the \
              namespace of the Gateway and with its name"
         ),
         Target::Others => format!(
@@ -175,7 +178,7 @@ fn in_progress(
     }
     if !late.is_empty() {
         message.push_str(&format!(
-            "; without a word for {} s: {}: look at their logs, and make another invalidation",
+            "; no report for {} s: {}: look at their logs, and create another invalidation",
             FOR_PODS.as_secs(),
             named(&late)
         ));
@@ -205,7 +208,7 @@ fn ended(
     })
 }
 
-/// What is left of a time; `None` where it is over.
+/// The rest of a time; `None` if it is over.
 fn left(from: Timestamp, time: Duration, now: Timestamp) -> Option<Duration> {
     let passed = now.duration_since(from);
     let passed = Duration::try_from(passed).unwrap_or(Duration::ZERO);
@@ -330,7 +333,7 @@ mod tests {
         assert_eq!(look(&silent, 29), Next::Wait(Duration::from_secs(1)));
         let (phase, message, _) = written(look(&silent, 30));
         assert_eq!(phase, Failed);
-        assert!(message.contains("without a word for 30 s: b"), "{message}");
+        assert!(message.contains("no report for 30 s: b"), "{message}");
         // One that is on its way out may still speak, and need not.
         let going = [("b", Pod::Going)];
         assert_eq!(look(&going, 29), Next::Wait(Duration::from_secs(1)));

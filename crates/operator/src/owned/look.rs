@@ -16,7 +16,7 @@ use translate::snapshot::Objects;
 use super::Owned;
 use crate::gateway::gateway_of;
 
-/// What there was at the last look. It shares all objects with the stores.
+/// The objects at the last look. They are shared with the stores.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     deployments: Objects<Deployment>,
@@ -31,7 +31,7 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// The Gateways that objects belong to which are others than at the last look. It costs what has changed.
+    /// The Gateways whose objects have changed since the last look. The cost depends on the number of changes only.
     pub(crate) fn changed(&mut self, owned: &Owned) -> BTreeSet<Key> {
         let mut gateways = BTreeSet::new();
         macro_rules! look {
@@ -62,7 +62,7 @@ fn collect<T: Resource>(old: &Objects<T>, new: &Objects<T>, gateways: &mut BTree
     }
 }
 
-/// A signal for each Gateway. Its writer hears of its own objects alone.
+/// A signal for each Gateway. Its writer wakes only for its own objects.
 #[derive(Debug, Default)]
 pub(crate) struct Signals(Mutex<BTreeMap<Key, Signal>>);
 

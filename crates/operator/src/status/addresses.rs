@@ -1,12 +1,12 @@
-//! The addresses of a Gateway, out of its Service.
+//! The addresses of a Gateway, read from its Service.
 
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use translate::Addresses;
 
-/// Those that the Gateway asks for, once its Service has all of them; without such, those that the Service was given. And why an
-/// address cannot be used, if so.
-pub(super) fn of(asked: &Addresses, service: &Service) -> (Vec<Value>, Option<String>) {
+/// The addresses for the status, and the reason if an address cannot be used. If the Gateway asks for addresses, these are
+/// returned once its Service has all of them; otherwise those that the Service was given.
+pub(super) fn for_status(asked: &Addresses, service: &Service) -> (Vec<Value>, Option<String>) {
     if asked.usable.is_empty() {
         return (given(service), asked.unusable.clone());
     }
@@ -66,11 +66,11 @@ mod tests {
             Addresses { usable: vec!["192.0.2.1".into(), "192.0.2.2".into()], ..Addresses::default() };
         let all = service(&json!(["192.0.2.2"]), &json!([{"ip": "192.0.2.1"}, {"ip": "192.0.2.9"}]));
         let address = |ip: &str| json!({"type": "IPAddress", "value": ip});
-        assert_eq!(of(&asked, &all), (vec![address("192.0.2.1"), address("192.0.2.2")], None));
-        let (none, why) = of(&asked, &service(&json!(["192.0.2.2"]), &json!([])));
+        assert_eq!(for_status(&asked, &all), (vec![address("192.0.2.1"), address("192.0.2.2")], None));
+        let (none, why) = for_status(&asked, &service(&json!(["192.0.2.2"]), &json!([])));
         assert!(none.is_empty() && why.unwrap().starts_with("The Service does not have 192.0.2.1,"));
         // Without any it takes what it is given.
-        let given = of(&Addresses::default(), &service(&json!([]), &json!([{"ip": "192.0.2.9"}])));
+        let given = for_status(&Addresses::default(), &service(&json!([]), &json!([{"ip": "192.0.2.9"}])));
         assert_eq!(given, (vec![address("192.0.2.9")], None));
     }
 }

@@ -1,4 +1,6 @@
-//! Writing a status and telling its Events, for each kind out of the table of kinds.
+//! Writes the status of an object and reports its Events, for each kind in the table of kinds.
+
+use std::fmt;
 
 use kube::Api;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
@@ -24,30 +26,44 @@ macro_rules! by_kind {
         builtin $builtin:tt
         other $other:tt
     ) => {
+        /// A kind that is defined by a CustomResourceDefinition.
+        // The table has kinds without a status, too: ReferenceGrants and GatewayClassParameters.
+        #[allow(dead_code)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub(super) enum Kind {
+            $($kind,)*
+        }
+
+        impl fmt::Display for Kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$kind => $name,)*
+                })
+            }
+        }
+
         impl Writer {
             pub(super) async fn patch(
                 &self,
-                kind: &'static str,
+                kind: Kind,
                 key: &Key,
                 patch: &Patch<Value>,
             ) -> Result<(), kube::Error> {
                 match kind {
-                    $($name => {
+                    $(Kind::$kind => {
                         let api: Api<PartialObjectMeta<$type>> = api!($scope, self.client, key);
                         patch_status(&api, key, patch).await
                     })*
-                    _ => Ok(()),
                 }
             }
 
-            pub(super) async fn tell(&self, kind: &'static str, key: &Key, news: &News) {
+            pub(super) async fn tell(&self, kind: Kind, key: &Key, news: &News) {
                 match kind {
-                    $($name => {
+                    $(Kind::$kind => {
                         if let Some(object) = self.cluster.$field.get(key) {
                             self.events.tell(object.as_ref(), news.good, &news.reason, &news.note).await;
                         }
                     })*
-                    _ => {}
                 }
             }
         }

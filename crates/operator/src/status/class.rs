@@ -6,6 +6,7 @@ use source::kubernetes::Store;
 use translate::status::SUPPORTED_VERSION;
 use translate::{Condition, GatewayClassStatus, Key, features};
 
+use super::by_kind::Kind;
 use super::conditions::{merge, same};
 use super::{Write, Writer, apply, to_value};
 use crate::definition::Definition;
@@ -40,7 +41,12 @@ impl Writer {
         let (conditions, news) = merge(&wanted, observed.get("conditions"));
         let supported: Vec<Value> = supported.iter().map(|name| json!({ "name": name })).collect();
         let body = json!({ "conditions": conditions, "supportedFeatures": supported });
-        Some(Write { kind: "GatewayClass", key: key.clone(), patch: apply::<GatewayClass>(key, &body), news })
+        Some(Write {
+            kind: Kind::GatewayClass,
+            key: key.clone(),
+            patch: apply::<GatewayClass>(key, &body),
+            news,
+        })
     }
 
     fn supported_version(&self, generation: i64) -> Condition {
@@ -54,10 +60,10 @@ impl Writer {
         let good = minor.is_some_and(|minor| features::MINOR_VERSIONS.contains(&minor));
         let version = installed.unwrap_or_else(|| "an unknown version".to_owned());
         let mut message = if good {
-            format!("The Gateway API's CRDs are of {version}")
+            format!("The Gateway API's CRDs have version {version}")
         } else {
             format!(
-                "The Gateway API's CRDs are of {version}; install one of {versions}. Gateways are served as well as can be"
+                "The Gateway API's CRDs have version {version}; install one of {versions}. Gateways are served as far as possible"
             )
         };
         if !missing.is_empty() {

@@ -1,4 +1,4 @@
-//! Conditions as they stand, and as they are wanted.
+//! Current and desired conditions.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(super) struct News {
     pub(super) note: String,
 }
 
-/// Status and generation of a condition that stands there.
+/// Status and generation of a current condition.
 pub(super) fn find(observed: Option<&Value>, kind: &str) -> Option<(bool, i64)> {
     let condition = get(observed, kind)?;
     Some((
@@ -28,7 +28,7 @@ pub(super) fn find(observed: Option<&Value>, kind: &str) -> Option<(bool, i64)> 
     ))
 }
 
-/// Does everything stand there as wanted, and nothing of ours beside it?
+/// Are the current conditions as desired, without any other condition of ours?
 pub(super) fn same(wanted: &[Condition], observed: Option<&Value>) -> bool {
     let all = wanted.iter().all(|wanted| {
         get(observed, &wanted.kind).is_some_and(|there| {
@@ -47,7 +47,7 @@ pub(super) fn same(wanted: &[Condition], observed: Option<&Value>) -> bool {
     all && !stale
 }
 
-/// The wanted conditions with the time of their last change, and what changed.
+/// The desired conditions with the time of their last change, and what changed.
 pub(super) fn merge(wanted: &[Condition], observed: Option<&Value>) -> (Vec<Value>, Vec<News>) {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut news = Vec::new();
@@ -63,13 +63,13 @@ pub(super) fn merge(wanted: &[Condition], observed: Option<&Value>) -> (Vec<Valu
                 || wanted.kind == INSECURE_FRONTEND
                 || wanted.kind.starts_with(OWN_PREFIX)
             {
-                // These are good or bad by their own rules; their words are in the message.
+                // These are good or bad by their own rules; the message has the details.
                 wanted.status != wanted.kind.ends_with("Valid")
             } else {
                 !wanted.status
             };
             let changed = before != Some(wanted.status) || reason_before != Some(&wanted.reason);
-            // Nobody wants to hear of what is good from the start, but for a Gateway that serves.
+            // A condition that is good from the start causes no Event, except `Programmed` of a Gateway.
             let waits = wanted.reason == "Pending";
             let better = !bad && (before == Some(false) || (wanted.kind == "Programmed" && before.is_none()));
             if changed && !waits && (bad || better) {

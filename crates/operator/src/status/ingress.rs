@@ -17,16 +17,16 @@ use crate::metrics::Metrics;
 use crate::owned::Owned;
 use source::kubernetes::Cluster;
 
-/// What was said of Ingresses so far.
+/// What was reported about Ingresses so far.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// By Ingress: its uid, and the conditions of the last Events.
     conditions: HashMap<Key, (Option<String>, Vec<Condition>)>,
-    /// Those whose address is ours to take back.
+    /// Ingresses whose address we wrote, and must remove.
     written: HashSet<Key>,
 }
 
-/// One Ingress with something to write or to tell.
+/// One Ingress with a status to write or Events to report.
 struct Todo {
     key: Key,
     ingress: std::sync::Arc<Ingress>,
@@ -37,7 +37,7 @@ struct Todo {
 }
 
 impl Told {
-    /// Writes and tells what is new. True where something must be tried again.
+    /// Writes statuses and reports Events for what is new. True if something must be retried.
     pub(super) async fn bring(
         &mut self,
         statuses: &Statuses,
@@ -90,7 +90,7 @@ impl Told {
         for (key, ingress) in ingresses {
             let status = match statuses.ingresses.get(&key) {
                 Some(status) => status,
-                // No longer ours: what we wrote goes.
+                // No longer ours: remove what we wrote.
                 None if self.written.contains(&key) => &none,
                 None => continue,
             };
@@ -112,7 +112,7 @@ impl Told {
             let known = self.conditions.get(&key).filter(|(uid, _)| *uid == ingress.metadata.uid);
             let news = match known {
                 Some((_, conditions)) if same(conditions, &status.conditions) => Vec::new(),
-                // It was told by whoever wrote the address.
+                // The process that wrote the address has reported it.
                 None if !differs && !wanted.is_empty() => Vec::new(),
                 _ => status.conditions.iter().map(news).collect(),
             };
@@ -127,7 +127,7 @@ impl Told {
     }
 }
 
-/// Neither of them cares for the generation.
+/// Compares without the generation.
 fn same(one: &[Condition], two: &[Condition]) -> bool {
     let same = |one: &Condition, two: &Condition| {
         one.status == two.status && one.reason == two.reason && one.message == two.message
@@ -170,7 +170,7 @@ async fn write(client: &Client, key: &Key, addresses: &[Value]) -> Result<(), ku
     let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
     match api.patch_status(&key.name, &parameters, &patch).await {
         Ok(_) => Ok(()),
-        // It went meanwhile.
+        // It was deleted at the same time.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         Err(e) => Err(e),
     }

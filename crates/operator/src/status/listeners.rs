@@ -5,15 +5,16 @@ use serde_json::{Value, json};
 use translate::status::{ACCEPTED, CONFLICTED, PROGRAMMED, RESOLVED_REFS};
 use translate::{Condition, Key, ListenerSetStatus, ListenerStatus, Statuses};
 
+use super::by_kind::Kind;
 use super::conditions::{News, merge, same};
 use super::{Write, Writer, apply, to_value};
 
 /// The statuses of several listeners, ready to be written.
 pub(super) struct Listeners {
     pub(super) entries: Vec<Value>,
-    /// They stand there already.
+    /// The cluster has them already.
     pub(super) same: bool,
-    /// What is wrong with their certificates, and when that is over. The rest is said by what they belong to.
+    /// Events about problems of their certificates, and about their end. Other Events belong to the Gateway or ListenerSet.
     pub(super) news: Vec<News>,
 }
 
@@ -66,7 +67,7 @@ pub(super) fn listener_programmed(listener: &ListenerStatus, gateway: &Condition
     Condition::new(PROGRAMMED, false, "Invalid", why.unwrap_or_default(), gateway.observed_generation)
 }
 
-/// The same of a ListenerSet's: the reason of a conflict is that of the listener, too.
+/// The same for a listener of a ListenerSet: for a conflict, the reason is that of the conflict.
 fn set_listener_programmed(listener: &ListenerStatus, gateway: &Condition) -> Condition {
     let conflict = bad(listener).filter(|_| !listener.served);
     match conflict.filter(|one| one.reason.ends_with("Conflict")) {
@@ -111,7 +112,12 @@ impl Writer {
         let (conditions, mut news) = merge(&wanted, observed.get("conditions"));
         news.extend(listeners.news);
         let body = json!({ "conditions": conditions, "listeners": listeners.entries });
-        Some(Write { kind: "ListenerSet", key: key.clone(), patch: apply::<ListenerSet>(key, &body), news })
+        Some(Write {
+            kind: Kind::ListenerSet,
+            key: key.clone(),
+            patch: apply::<ListenerSet>(key, &body),
+            news,
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What was looked at last, so that only what has changed since is looked at again.
+//! What was seen at the last look, so that only changes are handled again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use translate::{Key, Statuses};
 
 use crate::owned::Look;
 
-/// Objects as they were, and the statuses that they were to have. All of it is shared with the stores.
+/// The objects and their desired statuses at the last look. All of it is shared with the stores.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) statuses: Arc<Statuses>,
@@ -36,7 +36,7 @@ pub(super) struct Seen {
     pub(super) programmed: BTreeMap<Key, bool>,
 }
 
-/// The keys of objects that are others than they were, or are to have another status. It costs what has changed.
+/// The keys of objects that have changed, or whose desired status has changed. The cost depends on the number of changes only.
 pub(super) fn changed<T, S: PartialEq>(
     (old, new): (&Objects<T>, &Objects<T>),
     (old_statuses, statuses): (&SharedMap<Key, S>, &SharedMap<Key, S>),
@@ -62,7 +62,7 @@ mod tests {
         new.insert(key(5), Arc::default());
         new.remove(&key(6));
         wanted.insert(key(7), RouteStatus { parents: vec![ParentStatus::default()] });
-        // The same value is no change.
+        // The same value is not a change.
         wanted.insert(key(8), RouteStatus::default());
         let found = changed((&objects, &new), (&statuses, &wanted));
         assert_eq!(found, BTreeSet::from([key(5), key(6), key(7)]));

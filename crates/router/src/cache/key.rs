@@ -107,20 +107,22 @@ impl Key {
     }
 
     fn part(&mut self, kind: u8, text: &[u8]) {
-        let mut digits = [0; 20];
-        let mut at = digits.len();
+        // The kind, digits, and a colon, from behind.
+        let mut lead = [b':'; 22];
+        let mut at = lead.len() - 1;
         let mut left = text.len();
         loop {
             at -= 1;
-            digits[at] = b'0' + (left % 10) as u8;
+            lead[at] = b'0' + (left % 10) as u8;
             left /= 10;
             if left == 0 {
                 break;
             }
         }
-        self.0.push(kind);
-        self.0.extend_from_slice(&digits[at..]);
-        self.0.push(b':');
+        at -= 1;
+        lead[at] = kind;
+        self.0.reserve(22 + text.len());
+        self.0.extend_from_slice(&lead[at..]);
         self.0.extend_from_slice(text);
     }
 

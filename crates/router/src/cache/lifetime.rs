@@ -95,6 +95,12 @@ impl Cache {
         Keeping { age, ttl, grace, keep, rescue }
     }
 
+    /// Is the response fresh by its origin's own word, whatever the policy says?
+    pub(super) fn fresh_by_origin(&self, answer: &impl Answer) -> bool {
+        let says = Says::of(self, answer);
+        !says.no_cache && says.lifetime.is_some_and(|seconds| seconds - says.age > 0.0)
+    }
+
     /// A part of the time since the last change, where the policy says so.
     fn heuristic_lifetime(&self, answer: &impl Answer, age: f64) -> Option<f64> {
         let heuristic = self.heuristic?;

@@ -68,7 +68,7 @@ prop_compose! {
         listeners in listener_sockets(),
         listener_names in listener_names(names),
         redirects in prop::bool::weighted(0.1),
-        backend_groups in vec(group(), 0..4),
+        backends in vec(group(), 0..4),
         route_name in select(&["default/one", "default/two"][..]),
         rule_index in 0u32..3,
     ) -> Route {
@@ -79,7 +79,7 @@ prop_compose! {
             headers,
             query_params,
             filters: redirects.then(|| Box::new(redirect)),
-            backend_groups,
+            backends: backends.into(),
             listeners,
             listener_names,
             route_name: route_name.to_owned(),
@@ -118,9 +118,9 @@ fn listener_names(names: Vec<String>) -> BoxedStrategy<Vec<String>> {
 
 fn group() -> impl Strategy<Value = Group> {
     let endpoint = (1u8..4).prop_map(|n| Endpoint { address: [10, 0, 0, n].into(), port: 8080 });
-    (select(&[0, 1, 1, 9][..]), vec(endpoint, 0..3)).prop_map(|(weight, backends)| Group {
+    (select(&[0, 1, 1, 9][..]), vec(endpoint, 0..3)).prop_map(|(weight, endpoints)| Group {
         weight,
-        backends,
+        endpoints,
         ..Group::default()
     })
 }

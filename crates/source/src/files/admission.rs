@@ -49,7 +49,7 @@ pub(crate) enum Verdict {
         trace: Trace,
         shown: Option<String>,
         message: String,
-        /// What counts in its place where there is no good version of it.
+        /// The replacement if there is no good version of the object.
         stand_in: Option<StandIn>,
     },
     /// Not a kind that is read. With a trace where it may be a slip.
@@ -65,7 +65,7 @@ pub(crate) enum Verdict {
 pub(crate) struct StandIn {
     pub(crate) id: ObjectId,
     pub(crate) object: Object,
-    /// What it does, for people.
+    /// Its effect, as text for users.
     pub(crate) effect: String,
 }
 
@@ -228,7 +228,7 @@ fn judge(mut value: Value) -> Verdict {
     }
     match Object::read(kind, value) {
         Ok(object) => Verdict::Admitted { id, object: secret::merged(object) },
-        // The schema has passed it, so this is a form that only the type knows, such as that of a time.
+        // The schema has accepted it, so only the Rust type refuses its format, for example that of a time.
         Err(_) if kind == Kind::Secret => {
             refused(Some(id), trace, None, "a value has the wrong form (not shown, as this is a Secret)")
         }
@@ -254,7 +254,7 @@ fn refused(id: Option<ObjectId>, trace: Trace, shown: Option<String>, message: i
     Verdict::Refused { id, trace, shown, message: message.into(), stand_in: None }
 }
 
-/// Its absence must not leave requests to a wider route or policy, nor Services with plain text.
+/// Without it, requests must not go to a wider route or policy, and Services must not get plain text.
 fn with_stand_in(mut verdict: Verdict, raw: Option<(Kind, Value)>) -> Verdict {
     let (Some((kind, raw)), Verdict::Refused { message, stand_in, .. }) = (raw, &mut verdict) else {
         return verdict;
@@ -266,7 +266,7 @@ fn with_stand_in(mut verdict: Verdict, raw: Option<(Kind, Value)>) -> Verdict {
             Object::CachePolicy(policy)
                 if policy.spec.target_ref.as_ref().is_some_and(|target| target.name.is_empty()) =>
             {
-                "its target cannot be told, so nothing that a policy of its namespace can be for is cached"
+                "its target cannot be told, so nothing that a policy of its namespace may target is cached"
             }
             _ => effect,
         };

@@ -20,7 +20,7 @@ pub(crate) struct Document<'a> {
     pub(crate) lines_before: u64,
 }
 
-/// Cuts YAML at its document markers. What holds nothing but comments is no document.
+/// Cuts YAML at its document markers. A part that has only comments is not a document.
 pub(crate) fn split(text: &str) -> Vec<Document<'_>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut documents = Vec::new();

@@ -112,7 +112,7 @@ impl Files {
             Ok(Some(bytes)) => self.files.entry(path.to_owned()).or_default().read(&origin, &bytes),
             Ok(None) => {
                 self.files.remove(path);
-                // A link that leads nowhere is no file that has just been deleted.
+                // A dangling link is not a file that was just deleted.
                 if path.is_symlink() {
                     let error = Error::DanglingLink;
                     self.files.entry(path.to_owned()).or_default().unreadable(&origin, &error);

@@ -18,7 +18,7 @@ pub struct Problem {
     pub file: String,
     /// Counted from 1; `None` where the file has only one document, or the problem is the whole file's.
     pub document: Option<usize>,
-    /// `HTTPRoute default/shop`, as far as it could be told.
+    /// `HTTPRoute default/shop`, as far as it could be read.
     pub object: Option<String>,
     pub severity: Severity,
     /// What is wrong and what to do, without the names above.

@@ -1,4 +1,4 @@
-//! One file: what it holds now, and what it held when it last made sense.
+//! One file: its content now, and its last good content.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ enum Outcome {
     Used(ObjectId),
     Refused {
         id: Option<ObjectId>,
-        /// What it may have been before, told by what was missing when it broke. They stay in use as long as it is there.
+        /// Objects that it may have been before: those that were missing when it broke. They stay in use as long as it exists.
         was: Vec<ObjectId>,
         shown: Option<String>,
         message: String,

@@ -1,4 +1,4 @@
-//! The shape of an object: fields, types, defaults and limits, as the API server knows them from a CRD.
+//! The shape of an object: fields, types, defaults and limits, as the API server has them from a CRD.
 //!
 //! Fields and types come from the Rust types themselves (their `JsonSchema`), so they cannot drift from what is
 //! deserialized. What the Rust types do not carry (defaults, limits, formats) is written beside them in
@@ -97,7 +97,7 @@ impl Node {
         if schema.get("x-kubernetes-int-or-string").is_some() {
             return Self::new(Shape::IntOrString);
         }
-        // A piece of a Pod, of which our CRD knows only a part.
+        // A part of a Pod, for which our CRD has no complete schema.
         if schema.get("x-kubernetes-preserve-unknown-fields").is_some() {
             return Self::new(Shape::Any);
         }
@@ -252,7 +252,7 @@ impl Node {
         }
     }
 
-    /// What is said here takes the place of what the type says.
+    /// A limit that is set here replaces that of the Rust type.
     fn limit(&mut self, limit: Limit) -> &mut Self {
         let counts = matches!(limit, Limit::Items(_) | Limit::Length(_));
         self.limits.retain(|other| {

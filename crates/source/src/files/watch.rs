@@ -145,7 +145,7 @@ impl Shared {
     fn hear(&self, event: notify::Result<notify::Event>) {
         let matters = match event {
             Ok(event) => match event.kind {
-                // Reading is no change; and the reader is this process.
+                // Reading a file is not a change, and this process is the reader.
                 EventKind::Access(AccessKind::Close(AccessMode::Write)) => self.matters(&event),
                 EventKind::Access(_) => false,
                 _ => event.need_rescan() || self.matters(&event),
@@ -179,7 +179,7 @@ mod tests {
         let mut watch = Watch::new(vec![dir.path().to_owned()]).unwrap();
         watch.watcher = None;
         std::fs::write(dir.path().join("a.yaml"), "a").unwrap();
-        // In a task of its own, as a caller may want it.
+        // In a separate task, as a caller may do it.
         let waiting = tokio::spawn(async move { watch.changed().await });
         tokio::time::timeout(3 * LOOK_EVERY, waiting).await.unwrap().unwrap();
     }

@@ -20,7 +20,7 @@ use super::signal::Signal;
 use super::store::{Store, list, never_same};
 use crate::stand_in;
 
-/// An object with a value that we do not know.
+/// An object with a value that this release does not know.
 #[derive(Debug, Clone)]
 pub struct Unreadable {
     pub kind: &'static str,
@@ -142,7 +142,7 @@ macro_rules! cluster {
                 }
             }
 
-            /// Objects that hold something newer than we know.
+            /// Objects with fields or values of a newer release.
             pub fn unreadable(&self) -> Vec<Unreadable> {
                 let mut all = Vec::new();
                 $(for (key, unread) in self.$field.unread() {

@@ -15,7 +15,7 @@ use super::scope::{Namespaces, Scope};
 use super::signal::Signal;
 use super::store::{Same, Store};
 
-/// An object that was just named is waited for, lest it be taken for missing; not for longer than this.
+/// How long to wait for an object that was just named, before it counts as missing.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub struct Named<T> {

@@ -131,7 +131,7 @@ impl Pod {
                 return Ok(Stored { main_vcl, routing: json, base });
             }
             let is_newest = || self.config.get(&key).is_some_and(|newest| Arc::ptr_eq(&newest, &config));
-            // What is old may have lost its shards meanwhile.
+            // An old configuration may have lost its shards by now.
             if let Some(bytes) = self.join(&index, is_newest).await? {
                 let base = Some(Base { bytes, sha256: index.sha256 });
                 return Ok(Stored { main_vcl, routing: json, base });

@@ -1,7 +1,7 @@
-//! TLS Secrets: which there are is watched, what is in them is read only where something refers to them.
+//! TLS Secrets: their metadata is watched, and their data is read only if an object refers to them.
 //!
-//! Guarantees that the data of a Secret is asked for once for each of its versions, and only while it is wanted; that few
-//! requests run at a time; and that one which fails keeps what was read before, and is tried again.
+//! Guarantees that the data of a Secret is requested once for each of its versions, and only while an object refers to it; that
+//! few requests run at a time; and that after a failed request the earlier data stays, and the request is retried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,7 +28,7 @@ const TLS_SECRETS: &str = "type=kubernetes.io/tls";
 const AT_ONCE: usize = 8;
 /// The first wait after a failure, and the longest one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// A Secret that was just named is waited for, lest it be taken for missing; not for longer than this.
+/// How long to wait for a Secret that was just named, before it counts as missing.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The TLS Secrets of a cluster, as far as they are wanted.
@@ -140,7 +140,7 @@ async fn follow(client: Client, metadata: Store<PartialObjectMeta<Secret>>, shar
         let reading = futures::stream::iter(due).map(|(key, version)| read(&client, &shared, key, version));
         let failures =
             reading.buffer_unordered(AT_ONCE).filter(|done| std::future::ready(!*done)).count().await;
-        // What was wanted meanwhile is looked at next.
+        // Secrets that were requested in between are handled next.
         {
             let _state = shared.lock();
             // A request that failed once must not make a Secret look missing.
@@ -164,7 +164,7 @@ async fn follow(client: Client, metadata: Store<PartialObjectMeta<Secret>>, shar
     }
 }
 
-/// What must be read, and in which version it was last seen. Forgets what is no more.
+/// The Secrets to read, with the version that was last seen. Forgets Secrets that no longer exist.
 fn due(metadata: &Store<PartialObjectMeta<Secret>>, shared: &Shared) -> Vec<(Key, Option<String>)> {
     let mut state = shared.lock();
     let State { wanted, read } = &mut *state;
@@ -203,10 +203,10 @@ async fn read(client: &Client, shared: &Shared, key: Key, version: Option<String
             secret.metadata.managed_fields = None;
             // It may hold the data a second time.
             secret.metadata.annotations = None;
-            // The same object where nothing differs that anybody reads: its pair is not checked again.
+            // Keep the same object if none of the fields in use differ: its pair is not checked again.
             known.clone().filter(|known| same_secret(known, &secret)).or_else(|| Some(Arc::new(secret)))
         }
-        // Its end will be told.
+        // The watch will report its deletion.
         Ok(None) => None,
         Err(e) => {
             match state.read.get(&key).is_some_and(|known| known.seen.is_none()) {

@@ -1,4 +1,4 @@
-//! All objects of one kind, as the API server said last.
+//! All objects of one kind, as the API server last reported them.
 
 mod failures;
 mod seen;
@@ -34,7 +34,7 @@ use seen::Seen;
 /// The first wait after a failure, and the longest one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Does nothing differ that anybody reads?
+/// Are all fields that are in use the same?
 pub type Same<T> = fn(&T, &T) -> bool;
 
 /// Every change matters.
@@ -79,7 +79,7 @@ impl Drop for Task {
     }
 }
 
-/// One watch: its namespace, if it is one; whom to ask about that; what it says.
+/// One watch: its namespace, if it has one; the client to check that namespace with; its events.
 type Part<T> = (Option<String>, Client, Box<dyn Fn() -> Events<T> + Send + Sync>);
 type Events<T> = BoxStream<'static, Result<Event<Read<T>>, watcher::Error>>;
 
@@ -101,7 +101,7 @@ impl<T> Store<T>
 where
     T: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
 {
-    /// Watches from now on. `changed` is raised when objects change in what somebody reads, `touched` always.
+    /// Starts the watch. `changed` is raised when a field that is in use changes, `touched` at every change.
     pub fn watch(api: Api<Read<T>>, scope: &Scope, same: Same<T>, changed: Signal, touched: Signal) -> Self {
         Self::watch_each(vec![api], scope, same, changed, touched)
     }
@@ -163,12 +163,12 @@ where
         self.shared.lock().now.objects.clone()
     }
 
-    /// All that counts: also the last good version of objects that cannot be read, else what stands for them.
+    /// All objects in use. An object that cannot be read is replaced by its last good version, or by its stand-in.
     pub fn usable(&self, stand_in: impl Fn(&Unread) -> Option<T>) -> Objects<T> {
         self.shared.lock().now.usable(stand_in)
     }
 
-    /// Does the last good version of an object that cannot be read count?
+    /// Is the last good version in use, because the object cannot be read?
     pub fn is_kept(&self, key: &Key) -> bool {
         self.shared.lock().now.kept.contains_key(key)
     }
@@ -201,7 +201,7 @@ impl<T> Store<PartialObjectMeta<T>>
 where
     T: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
 {
-    /// Which objects there are, and in which version; nothing that is in them.
+    /// Names and versions of the objects, without their content.
     pub fn watch_metadata(
         apis: Vec<Api<PartialObjectMeta<T>>>,
         scope: &Scope,
@@ -259,7 +259,7 @@ where
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                // A list that starts says nothing yet: it may fail again.
+                // The start of a list proves nothing yet: the list may fail again.
                 if !matches!(event, Event::Init) {
                     pause = PAUSE.0;
                     gone = false;
@@ -270,7 +270,7 @@ where
                 shared.touched.raise();
             }
             Err(e) => {
-                // The rights in a namespace go with it. It must not keep the others from being looked after.
+                // When a namespace is deleted, our rights in it are gone, too. This must not stop the watches of other namespaces.
                 if code(&e) == Some(403)
                     && !gone
                     && let Some(namespace) = &namespace
@@ -296,7 +296,7 @@ async fn is_gone(client: &Client, namespace: &str) -> bool {
 }
 
 impl<T: Resource<DynamicType = ()> + Clone> Shared<T> {
-    /// True where somebody should look.
+    /// True if readers should look at the change.
     fn apply(&self, namespace: Option<&str>, event: Event<Read<T>>) -> bool {
         let mut state = self.lock();
         let part = namespace.map(str::to_owned);
@@ -350,14 +350,14 @@ impl<T: Resource<DynamicType = ()> + Clone> Shared<T> {
         }
     }
 
-    /// Told once: it is tried again and again.
+    /// Logged once, although it is retried again and again.
     fn failed(&self, namespace: Option<&str>, error: &watcher::Error) {
         let kind = T::kind(&());
         let there = namespace.map(|name| format!(" of namespace {name}")).unwrap_or_default();
         *failures().entry(kind.to_string()).or_default() += 1;
         let mut state = self.lock();
         let forbidden = code(error) == Some(403);
-        // Who waits for this kind need not wait any longer.
+        // Tasks that wait for this kind need not wait any longer.
         let newly_forbidden = forbidden && !state.forbidden;
         state.forbidden = forbidden;
         if code(error) == Some(404) {

@@ -13,7 +13,7 @@ use crate::refused;
 use crate::snapshot::{Key, Snapshot};
 use crate::tls_options;
 
-/// The well-known CAs that we know.
+/// The supported value of `wellKnownCACertificates`.
 const SYSTEM: &str = "System";
 
 /// `spec.validation`, with all references followed.
@@ -35,7 +35,7 @@ impl Validation {
     ) -> Self {
         let spec = &policy.spec.validation;
         if let Some(why) = refused::why(&policy.metadata) {
-            let message = format!("The policy cannot be used, so requests to what it is for get 500: {why}");
+            let message = format!("The policy cannot be used, so requests to its targets get 500: {why}");
             let tls = Err(Fault { reason: "Invalid", message });
             return Self { tls, bundles: Vec::new(), unresolved: None };
         }
@@ -98,7 +98,7 @@ fn tls(
     }
     if !is_hostname(&spec.hostname) {
         return Err(invalid(format!(
-            "spec.validation.hostname: {} is no DNS name: write one, without wildcard, port and scheme",
+            "spec.validation.hostname: {} is not a DNS name: write one, without wildcard, port and scheme",
             spec.hostname
         )));
     }

@@ -65,7 +65,7 @@ fn read(
     if query.is_some_and(|query| query.include.is_some() == query.exclude.is_some()) {
         return Err("spec.cacheKey.queryParameters: give exactly one of include and exclude".to_owned());
     }
-    // In one order and spelling, whatever the user's is: another order is no other key.
+    // Sorted and in one spelling, since another order or spelling is not another key.
     let sorted = |names: &Vec<String>| {
         let mut names = names.clone();
         names.sort();
@@ -109,6 +109,7 @@ fn read(
         share_authorized,
         no_vary_search,
         keep_queries: keeps(KeptMethod::Query),
+        keep_posts: keeps(KeptMethod::Post),
         normalize: spec.normalize.iter().flatten().map(normalize).collect::<Result<_, _>>()?,
     })
 }
@@ -229,11 +230,11 @@ mod tests {
     #[test]
     fn what_clients_send_may_count() {
         let policy = of(&json!({"defaultTTL": "1m", "clientCacheControl": "Obey", "authorization": "Share",
-            "noVarySearch": "Obey", "methods": ["QUERY"], "normalize": [{"header": "Accept-Language", "values": ["en", "de-CH"]}]}))
+            "noVarySearch": "Obey", "methods": ["QUERY", "POST"], "normalize": [{"header": "Accept-Language", "values": ["en", "de-CH"]}]}))
         .unwrap();
         assert_eq!(
             serde_json::to_value(&policy).unwrap(),
-            json!({"default_ttl_seconds": 60.0, "obey_clients": true, "share_authorized": true, "keep_queries": true,
+            json!({"default_ttl_seconds": 60.0, "obey_clients": true, "share_authorized": true, "keep_queries": true, "keep_posts": true,
                 "normalize": [{"header": "accept-language", "values": ["en", "de-CH"]}], "no_vary_search": true})
         );
         let ignored =

@@ -4,8 +4,7 @@ use gateway_api::experimental::httproutes::{
     HttpRoute, HttpRouteRules, HttpRouteUseDefaultGateways as DefaultGateways,
 };
 use model::filters::Filters;
-use model::matches::priority;
-use model::routing::Route;
+use model::routing::{self, Route};
 
 use super::backends::{self, Backend};
 use super::filters::{self, Asked, FilterFault};
@@ -61,7 +60,7 @@ impl<'a> Context<'a> {
 /// A route's rules, whichever parents it has.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    /// In order of rule, match and backendRef.
+    /// In order of rule and match.
     pub(super) entries: Vec<Route>,
     /// 500 for matches that cannot be read, as far as they can be told. They may be wider than what was meant, so any other
     /// entry that is as specific goes before them.
@@ -114,9 +113,9 @@ impl Rules {
 
     /// A rule that cannot be served answers its requests with 500: they must not fall to a wider rule.
     fn close(&mut self, rule: &Rule, matches: &Matches) {
-        let close = |m: &Match| rule.entries(m, &Asked::default(), &Upstream::default(), &[]);
-        self.entries.extend(matches.exact.iter().flat_map(close));
-        self.rough.extend(matches.rough.iter().flat_map(close));
+        let close = |m: &Match| rule.entry(m, &Asked::default(), &Upstream::default(), &[]);
+        self.entries.extend(matches.exact.iter().map(close));
+        self.rough.extend(matches.rough.iter().map(close));
     }
 
     pub(super) fn none_is_valid(&self) -> bool {
@@ -153,8 +152,8 @@ impl Rules {
                 if upstream.session.is_some() {
                     self.sessions.push(format!("{path}.sessionPersistence"));
                 }
-                let entries = |m| rule.entries(m, &asked, &upstream, &backends);
-                self.entries.extend(matches.exact.iter().flat_map(entries));
+                let entry = |m| rule.entry(m, &asked, &upstream, &backends);
+                self.entries.extend(matches.exact.iter().map(entry));
             }
             Err(fault) => {
                 // A filter must not be skipped.
@@ -185,14 +184,15 @@ impl Rule {
         }
     }
 
-    /// One entry for each backend; one without service where there is none: it redirects, or answers 500.
-    fn entries(&self, m: &Match, asked: &Asked, upstream: &Upstream, backends: &[Backend]) -> Vec<Route> {
-        let entry = Route {
+    /// Without backends it redirects, or answers 500.
+    fn entry(&self, m: &Match, asked: &Asked, upstream: &Upstream, backends: &[Backend]) -> Route {
+        Route {
             path_match: Some(m.path.clone()),
             method: m.method.map(str::to_owned),
             headers: m.headers.clone(),
             query_params: m.query_params.clone(),
             filters: set(&asked.filters),
+            backends: backends.iter().map(written).collect(),
             mirrors: asked.mirrors.clone(),
             timeouts: upstream.timeouts,
             retry: upstream.retry.clone().map(Box::new),
@@ -201,27 +201,24 @@ impl Rule {
             route_name: self.route_name.clone(),
             rule_name: self.rule_name.clone(),
             rule_index: self.rule_index,
-            priority: priority(&m.path, m.method, m.headers.len(), m.query_params.len()),
             ..Route::default()
-        };
-        if backends.is_empty() {
-            return vec![entry];
         }
-        let with = |backend: &Backend| {
-            let mut entry = Route { weight: Some(backend.weight), ..entry.clone() };
-            if let Some(target) = &backend.target {
-                entry.service = Some(target.service.name.clone());
-                entry.namespace = Some(target.service.namespace.clone());
-                entry.port = Some(target.port);
-                entry.port_name = Some(target.port_name.clone());
-                entry.protocol = target.protocol;
-                entry.backend_filters = set(&backend.filters);
-                entry.backend_mirrors.clone_from(&backend.mirrors);
-            }
-            entry
-        };
-        backends.iter().map(with).collect()
     }
+}
+
+/// As routing.json has it: one that is not valid has its weight alone.
+fn written(backend: &Backend) -> routing::Backend {
+    let mut new = routing::Backend { weight: Some(backend.weight), ..routing::Backend::default() };
+    if let Some(target) = &backend.target {
+        new.service = Some(target.service.name.as_str().into());
+        new.namespace = Some(target.service.namespace.as_str().into());
+        new.port = Some(target.port);
+        new.port_name = Some(target.port_name.as_str().into());
+        new.protocol = target.protocol;
+        new.filters = set(&backend.filters);
+        new.mirrors.clone_from(&backend.mirrors);
+    }
+    new
 }
 
 /// Most rules have none: they are not written.

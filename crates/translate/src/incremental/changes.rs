@@ -119,7 +119,7 @@ impl Changes {
         routes.len() == 0 && services.is_empty() && ingresses.is_empty() && policies.is_empty()
     }
 
-    /// The routes that are to be translated again. `None`: what has changed concerns more than routes.
+    /// The routes to translate again. `None`: the change concerns more than routes.
     pub(super) fn routes(&self, old: &Snapshot, new: &Snapshot) -> Option<Routes> {
         let mut routes = self.routes.clone();
         if !self.services.is_empty() {
@@ -153,7 +153,7 @@ impl Changes {
         (routes.len() <= most(new)).then_some(routes)
     }
 
-    /// The Ingresses that are to be translated again. `None`: too many.
+    /// The Ingresses to translate again. `None`: too many.
     pub(super) fn ingresses(&self, new: &Snapshot) -> Option<BTreeSet<Key>> {
         let mut ingresses = self.ingresses.clone();
         if !self.services.is_empty() {
@@ -166,7 +166,8 @@ impl Changes {
         (ingresses.len() <= new.ingresses.len() / 4 + 64).then_some(ingresses)
     }
 
-    /// Names of hosts elsewhere are limited by Gateway, and policies for Services speak of them.
+    /// Names of hosts elsewhere are limited by Gateway, and policies for Services speak of them. Ingresses are looked at by
+    /// [`Self::ingresses`].
     fn services_concern_routes_alone(&self, old: &Snapshot, new: &Snapshot) -> Option<()> {
         for key in &self.services {
             let is_external = |snapshot: &Snapshot| {

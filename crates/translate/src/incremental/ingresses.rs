@@ -1,7 +1,7 @@
 //! Changed Ingresses, translated alone.
 //!
 //! Only those that nobody else depends on: each has hosts of its own, and asks for nothing that Ingresses of one Varnish share (a default
-//! backend, certificates, room for regular expressions). `None` everywhere: it may be otherwise, and everything must be translated.
+//! backend, certificates, room for regular expressions). Functions here return `None` where that may not hold; then everything is translated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

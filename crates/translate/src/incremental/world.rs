@@ -54,7 +54,7 @@ impl Routes {
     }
 }
 
-/// Who is for whom, of kinds that rarely change.
+/// Which policy or set belongs to which object, for kinds that rarely change.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     /// Cache policies by the HTTPRoute that they are for, whole or in part.
@@ -76,7 +76,7 @@ impl Tables {
         let mut budget = Budget::default();
         for (key, policy) in &snapshot.cache_policies {
             for pattern in patterns_of(policy) {
-                // One that is no good by itself is refused by itself.
+                // A pattern that is invalid on its own is refused without regard to the others.
                 let _ = meter.check(key, pattern);
             }
             tables.is_plain &= budget.add_bypass(patterns_of(policy)).is_ok();

@@ -6,7 +6,7 @@
 use api::ImplementationSpecific;
 use k8s_openapi::api::networking::v1::HTTPIngressPath;
 use model::RouteKind;
-use model::matches::{PathMatch, PathMatchType, priority};
+use model::matches::{PathMatch, PathMatchType};
 use model::routing::{Route, Routing};
 
 use super::attach;
@@ -38,7 +38,6 @@ pub(super) fn hosts(ours: &Ours<'_>, options: &Options) -> Vec<Host> {
             let entries = &mut hosts[at].entries;
             if !entries.iter().any(|entry: &Route| entry.path_match.as_ref() == Some(&path)) {
                 entries.push(Route {
-                    priority: priority(&path, None, 0, 0),
                     path_match: Some(path),
                     kind: RouteKind::Ingress,
                     route_name: ours.key.to_string(),

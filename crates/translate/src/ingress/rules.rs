@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use api::{HostlessRules, ImplementationSpecific};
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, IngressBackend, IngressSpec};
-use model::matches::{PathMatch, PathMatchType, priority};
+use model::matches::{PathMatch, PathMatchType};
 use model::names::ANY_HOST;
-use model::routing::Route;
+use model::routing::{Backend, Route};
 use model::{Balancing, CachePolicy, RouteKind};
 
 use super::class::Ours;
@@ -45,7 +45,10 @@ pub(super) struct Host {
 
 /// To another backend. (The name of a port follows from its Service and number.)
 pub(super) fn leads_elsewhere(one: &Route, other: &Route) -> bool {
-    (&one.service, one.port) != (&other.service, other.port)
+    fn target(route: &Route) -> Option<(Option<&str>, Option<u16>)> {
+        route.backends.first().map(|backend| (backend.service.as_deref(), backend.port))
+    }
+    target(one) != target(other)
 }
 
 /// An entry whose path another Ingress has first.
@@ -248,7 +251,6 @@ impl Reader<'_> {
     ) -> Result<Route, Fault> {
         if self.is_refused {
             return Ok(Route {
-                priority: path_match.as_ref().map_or(0, |path| priority(path, None, 0, 0)),
                 path_match,
                 kind: RouteKind::Ingress,
                 route_name: self.route_name.clone(),
@@ -290,19 +292,21 @@ impl Reader<'_> {
                 self.rules.unresolved.push(Fault { message, ..fault });
             })
             .ok();
-        let (port, protocol) = port.unzip();
+        let backend = port.map(|(port, protocol)| Backend {
+            service: Some(key.name.into()),
+            namespace: Some(key.namespace.into()),
+            port: u16::try_from(port.port).ok(),
+            port_name: Some(port.name.as_deref().unwrap_or_default().into()),
+            protocol,
+            balancing: Some(Balancing::RoundRobin),
+            ..Backend::default()
+        });
         Ok(Route {
-            priority: path_match.as_ref().map_or(0, |path| priority(path, None, 0, 0)),
             path_match,
             kind: RouteKind::Ingress,
-            service: port.as_ref().map(|_| key.name),
-            namespace: port.as_ref().map(|_| key.namespace),
-            port: port.as_ref().and_then(|port| u16::try_from(port.port).ok()),
-            port_name: port.map(|port| port.name.clone().unwrap_or_default()),
-            protocol: protocol.unwrap_or_default(),
+            backends: backend.into_iter().collect(),
             route_name: self.route_name.clone(),
             rule_index: u32::try_from(index).unwrap_or(u32::MAX),
-            balancing: Some(Balancing::RoundRobin),
             // As the origin says, and as Varnish does by itself: a client with a Cookie gets no page of others, and others
             // get none of his.
             cache_policy: Some(Box::new(CachePolicy { cookies_pass: true, ..CachePolicy::default() })),

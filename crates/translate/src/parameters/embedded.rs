@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The items of a list that are what they should be. The others are said in `problems`, and left out.
+/// The valid items of a list. The others are reported in `problems`, and left out.
 pub(crate) fn list<T: DeserializeOwned + Serialize>(
     field: &str,
     items: Option<&Vec<Embedded>>,
@@ -29,7 +29,7 @@ pub(crate) fn one<T: DeserializeOwned + Serialize>(
             return None;
         }
     };
-    // A field that the type does not have would be lost without a word.
+    // A field that the type does not have would be dropped silently.
     let known = serde_json::to_value(&read).unwrap_or_default();
     let mut unknown = Vec::new();
     compare(field, &written, &known, &mut unknown);

@@ -1,6 +1,6 @@
 //! Limits for clients, and PROXY protocol.
 //!
-//! Most of them need a front that carries HTTP. Fields that are not in use are named in status, so that no one relies on them.
+//! Most of them need a front that carries HTTP. Fields that are not in use are named in status, so that users do not rely on them.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -197,7 +197,7 @@ impl<'a> Reader<'a, '_> {
         }
         let bytes = quantity::bytes(text).filter(|bytes| *bytes > 0);
         if bytes.is_none() {
-            // Without a limit the backend would get what the owner wants to keep from it.
+            // Without a limit the backend would get bodies that the owner wants to refuse.
             self.problems.push(format!(
                 "limits.{name}: `{text}` is not a size: write it as 512Ki, 10Mi or 1Gi (1Mi is in use)"
             ));

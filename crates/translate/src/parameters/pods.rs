@@ -106,7 +106,7 @@ pub struct Logging {
     pub image: Option<String>,
 }
 
-/// The page of a pod, which is on loopback whatever anybody says.
+/// The dashboard of a pod, which is always on loopback.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Dashboard {
     pub off: bool,

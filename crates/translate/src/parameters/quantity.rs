@@ -1,6 +1,6 @@
 //! Kubernetes quantities, as far as sizes need them.
 
-/// `512Mi`, `1.5Gi` or `1000000` in bytes, rounded down; `None` for what is no size.
+/// `512Mi`, `1.5Gi` or `1000000` in bytes, rounded down; `None` if it is not a size.
 pub(crate) fn bytes(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (number, unit) = text.split_at(digits);

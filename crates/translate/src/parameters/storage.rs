@@ -114,7 +114,7 @@ fn share(memory_limit: Option<u64>, eighths: u64, without_limit: u64) -> u64 {
         let share = limit.saturating_sub(OVERHEAD) / 8 * eighths;
         share.max(LEAST.min(limit / 8))
     });
-    // In whole mebibytes, for people.
+    // In whole mebibytes, for readability.
     if size >= MIB { size / MIB * MIB } else { size }
 }
 

@@ -1,6 +1,6 @@
 //! What the cache engines read differently in VCL, found in the user's text.
 //!
-//! The engine that is installed compiles user VCL and has the last word on it. This list is for the others: a Gateway that moves to
+//! The engine that is installed compiles user VCL, and its result counts. This list is for the others: a Gateway that moves to
 //! another engine should not be the first to notice. Each entry has cases in `tests/engines`, which are compiled by each engine
 //! (`crates/ghost/tests/engines.rs`).
 

@@ -7,18 +7,18 @@ use super::*;
 
 /// A router with one Service for one route, with these ports as endpoints.
 fn router(route: &str, service: &str, tls: Option<&str>, ports: &[u16], turns: bool) -> Router {
-    let backends =
+    let endpoints =
         ports.iter().map(|port| ghost::Endpoint { address: [127, 0, 0, 1].into(), port: *port }).collect();
     let group = ghost::Group {
         weight: 1,
-        backends,
+        endpoints,
         name: Some(service.into()),
         tls: tls.map(Into::into),
         balancing: turns.then_some(model::Balancing::RoundRobin),
         ..ghost::Group::default()
     };
     let route =
-        ghost::Route { backend_groups: vec![group], route_name: route.into(), ..ghost::Route::default() };
+        ghost::Route { backends: [group].into(), route_name: route.into(), ..ghost::Route::default() };
     let mut config = ghost::Config::default();
     config.vhosts.insert("*".into(), ghost::Vhost { routes: vec![route], ..ghost::Vhost::default() });
     Router::compile(&config).unwrap().router

@@ -23,12 +23,18 @@ struct Read {
     trailers: Vec<(String, Vec<u8>)>,
 }
 
+/// By name: only the order of lines with the same name means something.
 fn lines(of: &HeaderMap) -> Vec<(String, Vec<u8>)> {
-    of.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect()
+    let mut lines: Vec<_> =
+        of.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
+    lines.sort_by(|(one, _), (other, _)| one.cmp(other));
+    lines
 }
 
-fn read(mut parts: Parts, body: Vec<u8>, trailers: Option<HeaderMap>) -> Option<Read> {
-    response::unframe(&mut parts.headers).ok()?;
+fn read((mut parts, is_framed): (Parts, bool), body: Vec<u8>, trailers: Option<HeaderMap>) -> Option<Read> {
+    if is_framed {
+        response::unframe(&mut parts.headers).ok()?;
+    }
     let trailers = trailers.map(|trailers| lines(&trailers)).unwrap_or_default();
     Some(Read { status: parts.status.as_u16(), headers: lines(&parts.headers), body, trailers })
 }
@@ -68,7 +74,7 @@ async fn by_us(parts: Vec<Vec<u8>>, method: Method) -> Option<Read> {
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
-    read(head, body, trailers)
+    read((head, reply.has_hop_by_hop), body, trailers)
 }
 
 async fn by_hyper(parts: Vec<Vec<u8>>, method: Method) -> Option<Read> {
@@ -85,7 +91,7 @@ async fn by_hyper(parts: Vec<Vec<u8>>, method: Method) -> Option<Read> {
     }
     let whole = body.collect().await.ok()?;
     let trailers = whole.trailers().cloned();
-    read(head, whole.to_bytes().to_vec(), trailers)
+    read((head, true), whole.to_bytes().to_vec(), trailers)
 }
 
 async fn both(bytes: &[u8], cuts: &[usize], method: Method) -> (Option<Read>, Option<Read>) {
@@ -130,6 +136,9 @@ const FIELDS: &[&str] = &[
     "transfer-encoding: gzip, chunked\r\n",
     "transfer-encoding: identity\r\n",
     "connection: close\r\n",
+    "Connection: Keep-Alive\r\n",
+    "connection: close, x-b\r\n",
+    "keep-alive: timeout=5\r\n",
     "connection: x-a, keep-alive\r\n",
     "x-a: 1\r\n",
     "x-a: \u{e9}\r\n",

@@ -1,8 +1,9 @@
 //! Copies of requests, for Services that are to see them and whose answers count for nothing.
 //!
-//! A mirror never slows or fails a request: its task is its own, its part of the body waits in a queue that is bounded, and what
-//! does not fit is dropped and counted. A body is sent on while it comes; a mirror that takes it too slowly is cut off, and its
-//! request does not look complete.
+//! A mirror never slows or fails a request: its task runs on a thread of low priority, its part of the body waits in a queue that is
+//! bounded, and what does not fit is dropped and counted. So a gateway whose processor is busy drops copies, not requests.
+//!
+//! A body is sent to the mirror as it arrives. A mirror that takes it too slowly is cut off, and its request does not look complete.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,6 +26,7 @@ use super::super::record::Watch;
 use super::super::table::{MirrorsOf, Table};
 use super::drain;
 use super::upload::{Memory, Taken};
+use crate::lanes;
 
 /// Mirrored requests of one Gateway, at once.
 const MOST: usize = 1024;
@@ -172,6 +174,11 @@ pub(crate) fn begin(
             shared.count(Mirrored::NoEndpoint);
             continue;
         };
+        // The most frequent reason, before anything that costs: a busy gateway has it for most requests.
+        if target.health.mirrored().load(Ordering::Relaxed) >= MOST_OF_GROUP {
+            shared.count(Mirrored::TooMany);
+            continue;
+        }
         let share = shared.share(table.rule(of.rule).map_or("", |rule| rule.namespace()));
         let Some(place) = Place::take(http, &share, target.health.mirrored()) else {
             shared.count(Mirrored::TooMany);
@@ -189,10 +196,11 @@ pub(crate) fn begin(
         *request.uri_mut() = parts.uri.clone();
         *request.headers_mut() = parts.headers.clone();
         let table = Arc::clone(table);
-        drop(tokio::spawn(async move {
-            let outcome = carry(&place.http, &table, (of, at), request).await;
+        let until = Until { at: Instant::now() + LONGEST, limit: Limit::Request, is_fault: false };
+        lanes::spawn_behind(async move {
+            let outcome = carry(&place.http, &table, (of, at), request, until).await;
             place.http.upstream.mirrors.count(outcome);
-        }));
+        });
     }
     feeds
 }
@@ -202,9 +210,12 @@ async fn carry(
     table: &Table,
     (of, at): (MirrorsOf, usize),
     request: Request<ClientBody>,
+    until: Until,
 ) -> Mirrored {
     let Some(target) = table.mirror(of, at) else { return Mirrored::NoEndpoint };
-    let until = Until { at: Instant::now() + LONGEST, limit: Limit::Request, is_fault: false };
+    if until.is_over() {
+        return Mirrored::Failed;
+    }
     let mut one = Try { pooled: true, until: Some(until), ..Try::default() };
     match origin::send(http, target, table.patience, Box::new(request), &mut one, &mut Watch(None)).await {
         Ok(sent) => {

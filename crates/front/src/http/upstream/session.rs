@@ -261,16 +261,16 @@ mod tests {
     use super::*;
 
     fn rule(session: &SessionPersistence, endpoints: &[u16]) -> Router {
-        let backends =
+        let endpoints =
             endpoints.iter().map(|port| ghost::Endpoint { address: [10, 0, 0, 1].into(), port: *port });
         let group = ghost::Group {
             weight: 1,
-            backends: backends.collect(),
+            endpoints: endpoints.collect(),
             name: Some("shop/cart:80".into()),
             ..ghost::Group::default()
         };
         let route = ghost::Route {
-            backend_groups: vec![group],
+            backends: [group].into(),
             route_name: "shop/cart".into(),
             session_persistence: Some(Box::new(session.clone())),
             ..ghost::Route::default()

@@ -25,7 +25,7 @@ pub(in crate::chaperone_command) struct KeptConfiguration {
     #[serde(default)]
     pub(super) base_name: Option<String>,
     /// What a base and the rest say to the front.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "of_any_version")]
     pub(super) front: Option<Routing>,
     /// Endpoints of TLSRoutes.
     #[serde(default)]
@@ -33,6 +33,11 @@ pub(in crate::chaperone_command) struct KeptConfiguration {
     /// In a file of their own, which varnishd cannot read.
     #[serde(skip)]
     pub(super) certificates: BTreeMap<String, (String, String)>,
+}
+
+fn of_any_version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Routing>, D::Error> {
+    let json: Option<serde_json::Value> = Option::deserialize(from)?;
+    json.map(Routing::from_json).transpose().map_err(serde::de::Error::custom)
 }
 
 impl KeptConfiguration {

@@ -77,8 +77,8 @@ fn path(namespace: &str) -> String {
 
 /// With what the operator wrote: a route to Services in the namespaces shops and others.
 fn written() -> Answers {
-    let route = |namespace: &str| json!({"path_match": {"type": "PathPrefix", "value": "/"}, "service": "shop", "namespace": namespace, "port": 80, "priority": 1});
-    let routing = json!({"version": 2, "vhosts": {
+    let route = |namespace: &str| json!({"path_match": {"type": "PathPrefix", "value": "/"}, "backends": [{"service": "shop", "namespace": namespace, "port": 80}]});
+    let routing = json!({"version": 3, "vhosts": {
         "shop.example": {"routes": [route("shops")]}, "other.example": {"routes": [route("others")]},
     }});
     let map = json!({

@@ -1,14 +1,18 @@
 use model::ghost::Config;
-use model::routing::{Route, Vhost};
+use model::routing::Backend;
 
 use super::*;
 
 fn routing(hosts: &[impl AsRef<str>]) -> Routing {
     let host = |name: &str| {
         let route = Route {
-            service: Some("shop".to_owned()),
-            namespace: Some("default".to_owned()),
-            port: Some(80),
+            backends: [Backend {
+                service: Some("shop".into()),
+                namespace: Some("default".into()),
+                port: Some(80),
+                ..Backend::default()
+            }]
+            .into(),
             route_name: format!("default/{name}"),
             ..Route::default()
         };
@@ -67,8 +71,8 @@ fn ports_of_the_pod_itself_are_no_endpoints() {
     let slices: Vec<_> = own.into_iter().chain([on("10.0.0.1", 8081), on("127.0.0.1", 8080)]).collect();
     let desired = last.desired(&slices, &BTreeMap::new(), None, false).unwrap().0;
     let ghost: Config = serde_json::from_slice(&desired.ghost.as_ref().unwrap().bytes).unwrap();
-    let backends = &ghost.vhosts["a"].routes[0].backend_groups[0].backends;
-    let used: Vec<String> = backends.iter().map(|one| format!("{}:{}", one.address, one.port)).collect();
+    let endpoints = &ghost.vhosts["a"].routes[0].backends[0].endpoints;
+    let used: Vec<String> = endpoints.iter().map(|one| format!("{}:{}", one.address, one.port)).collect();
     assert_eq!(used, ["10.0.0.1:8081", "127.0.0.1:8080"]);
 }
 
@@ -104,17 +108,23 @@ fn what_has_changed_since_a_base_is_told_to_ghost_with_the_same_base() {
 fn namespaces_of_hosts_that_are_gone_are_not_watched() {
     let mut base = routing(&["a", "b", "c"]);
     for (host, namespace) in [("b", "second"), ("c", "third")] {
-        base.vhosts.get_mut(host).unwrap().routes[0].namespace = Some(namespace.to_owned());
+        base.vhosts.get_mut(host).unwrap().routes[0].backends[0].namespace = Some(namespace.into());
     }
+    let mirror = model::routing::Mirror {
+        service: "copy".to_owned(),
+        namespace: "mirrors".to_owned(),
+        ..Default::default()
+    };
+    base.vhosts.get_mut("b").unwrap().routes[0].mirrors.push(mirror);
     let mut last = Last::default();
     let mut namespaces = |new: &Routing| {
         last.take(stored(new, &base), "default").unwrap();
         Vec::from_iter(last.namespaces()).join(" ")
     };
-    assert_eq!(namespaces(&base), "default second third");
+    assert_eq!(namespaces(&base), "default mirrors second third");
     let mut fewer = base.clone();
     fewer.vhosts.remove("b");
-    fewer.vhosts.get_mut("c").unwrap().routes[0].namespace = Some("other".to_owned());
+    fewer.vhosts.get_mut("c").unwrap().routes[0].backends[0].namespace = Some("other".into());
     assert_eq!(namespaces(&fewer), "default other");
 }
 
@@ -177,6 +187,44 @@ fn the_pods_arrangement_decides_who_opens_plain_ports() {
         restored.restore(&kept);
         let (again, _) = restored.desired(&[], &BTreeMap::new(), Some(&kept), false).unwrap();
         assert_eq!(open(&again), open(&desired));
+    }
+}
+
+/// A host of version 2, with two backends.
+const VERSION_2: &str = r#"{"version":2,"listeners":[{"name":"http","socket":"http-80"}],"vhosts":{"a":{"routes":[
+    {"route_name":"default/a","rule_index":0,"priority":1,"service":"shop","port":80,"weight":1},
+    {"route_name":"default/a","rule_index":0,"priority":1,"service":"none","port":80,"weight":3}]}},
+    "default":{"kind":"Ingress","route_name":"default/b","rule_index":0,"priority":0,"service":"shop","port":80}}"#;
+
+/// An operator of the release before has written it, or this pod before it was upgraded.
+#[test]
+fn version_2_is_served_and_kept_like_the_present_one() {
+    let mut last = Last::default();
+    let stored = |text: &str| Stored { main_vcl: None, routing: Some(text.to_owned()), base: None };
+    last.take(Stored { main_vcl: Some("vcl 4.1;".to_owned()), ..stored(VERSION_2) }, "default").unwrap();
+    let (desired, tls) = last.desired(&[slice("10.0.0.1")], &BTreeMap::new(), None, false).unwrap();
+    let ghost = desired.ghost.as_ref().unwrap().config().unwrap();
+    let groups = |route: &model::ghost::Route| -> Vec<(u32, usize)> {
+        route.backends.iter().map(|group| (group.weight, group.endpoints.len())).collect()
+    };
+    assert_eq!(groups(&ghost.vhosts["a"].routes[0]), [(1, 1), (3, 0)]);
+    assert_eq!(groups(ghost.default.as_ref().unwrap()), [(1, 1)]);
+    // A later version is refused, and what is served stays.
+    let later = VERSION_2.replace("\"version\":2", "\"version\":4");
+    let why = format!("{:#}", last.take(stored(&later), "default").unwrap_err());
+    assert!(why.contains("routing.json has version 4"), "{why}");
+    assert_eq!(last.desired(&[slice("10.0.0.1")], &BTreeMap::new(), None, false).unwrap().0, desired);
+    // What a pod kept of it is read after an upgrade; `front` is part of the same file.
+    let front = serde_json::from_str::<serde_json::Value>(VERSION_2).unwrap();
+    let kept = last.keep(&desired, tls, &BTreeMap::new()).unwrap();
+    let mut json = serde_json::to_value(kept).unwrap();
+    json["front"] = front;
+    let kept: KeptConfiguration = serde_json::from_value(json).unwrap();
+    let mut restored = Last::default();
+    restored.restore(&kept);
+    for routing in [restored.routing.as_ref().unwrap(), restored.front.as_ref().unwrap()] {
+        assert_eq!(routing.vhosts["a"].routes[0].backends.len(), 2);
+        assert_eq!(routing.default.as_ref().unwrap().backends.len(), 1);
     }
 }
 

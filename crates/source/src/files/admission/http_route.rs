@@ -90,7 +90,7 @@ pub(super) fn rules(route: &Value, violations: &mut Violations) {
     }
 }
 
-/// Several references to one parent must be told apart by sectionName or port, all in the same way.
+/// Several references to one parent must differ by sectionName or port, all in the same way.
 pub(super) fn parent_rules(parents: &[Value], violations: &mut Violations) {
     for (index, parent) in parents.iter().enumerate() {
         let path = format!("spec.parentRefs[{index}]");

@@ -43,7 +43,7 @@ pub(super) fn without_name(object: &Map<String, Value>) -> String {
     what.to_owned()
 }
 
-/// Says so if there is something in this place that is no string.
+/// Reports a value in this place that is not a string.
 pub(super) fn not_text(object: &Map<String, Value>, name: &str) -> Option<String> {
     let found = object.get("metadata")?.get(name)?;
     let remedy = match found {

@@ -1,7 +1,7 @@
 //! Endpoints that a Service names itself, by an annotation of ours that only files may have.
 //!
 //! In a cluster Kubernetes writes the EndpointSlices; on one machine they would be the user's to write. What the annotation says becomes
-//! EndpointSlices beside the Service, so that no later stage knows of it.
+//! EndpointSlices beside the Service, so that later stages need no code for it.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

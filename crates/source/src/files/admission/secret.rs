@@ -1,4 +1,4 @@
-//! Secret and ConfigMap. What a Secret holds never appears in a message.
+//! Secret and ConfigMap. The content of a Secret never appears in a message.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::super::object::Object;
 use super::super::schema::{Node, Violations};
 use super::{format, text};
 
-/// The API server's limit for what one of them holds.
+/// The API server's limit for the content of one object.
 const MAX_BYTES: usize = 1024 * 1024;
 
 pub(super) fn describe(schema: &mut Node) {
@@ -26,7 +26,7 @@ pub(super) fn describe_config_map(schema: &mut Node) {
 pub(super) fn rules(object: &Value, violations: &mut Violations) {
     let entries = |name: &str| object.get(name).and_then(Value::as_object).into_iter().flatten();
     let length = |value: &Value| value.as_str().map_or(0, str::len);
-    // Base64 is a third longer than what it stands for.
+    // Base64 text is a third longer than the decoded bytes.
     let encoded = |name: &str| entries(name).map(|(_, value)| length(value) * 3 / 4).sum::<usize>();
     let plain = |name: &str| entries(name).map(|(_, value)| length(value)).sum::<usize>();
     let is_secret = text(object, "kind") == "Secret";
@@ -50,7 +50,7 @@ pub(super) fn rules(object: &Value, violations: &mut Violations) {
     }
 }
 
-/// `stringData` is only a way of writing `data`, and wins over it.
+/// Merges `stringData` into `data`. `stringData` takes precedence.
 pub(super) fn merged(object: Object) -> Object {
     match object {
         Object::Secret(secret) if secret.string_data.is_some() => {

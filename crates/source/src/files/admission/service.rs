@@ -64,7 +64,7 @@ pub(super) fn rules(service: &mut Value, violations: &mut Violations) {
             _ => {}
         }
     }
-    // Where nothing else is said, the pods listen on the port that the Service offers.
+    // By default, the pods listen on the port of the Service.
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         if port.get("targetPort").is_none_or(|target| target == &json!(0) || target == &json!("")) {
             port["targetPort"] = port["port"].clone();

@@ -1,4 +1,4 @@
-//! What can be told of an object whose identity is broken: enough to find what it was before.
+//! The readable parts of an object whose identity is broken: enough to find its earlier version.
 
 use serde_json::{Map, Value};
 use translate::snapshot::Key;

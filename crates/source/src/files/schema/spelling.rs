@@ -1,4 +1,4 @@
-//! A guess at the word that was meant.
+//! Finds the known word that is closest to a misspelled one.
 
 /// The name that differs least from `written`, if the difference is small enough to be a slip.
 pub(crate) fn closest<'a>(written: &str, names: impl Iterator<Item = &'a String>) -> Option<&'a str> {
