@@ -489,13 +489,13 @@ pub(crate) unsafe fn tell(ctx: *const Ctx, tells_status: bool, resp: Message<'_>
     }
 }
 
-/// In vcl_recv: ranges that touch each other become one. Whoever asks for anything else but one range gets the whole. Varnish would answer 416 out of the cache, and 503 by a
+/// In vcl_recv: ranges that touch each other become one. Requests for anything else but one range get the whole response. Varnish would answer 416 out of the cache, and 503 by a
 /// pass.
 pub(crate) fn leave_out_odd_ranges(req: Message<'_>) {
     let mut ranges = req.headers("Range");
     let Some(first) = ranges.next() else { return };
-    // It is for GET alone (RFC 9110, 14.2), and Varnish would answer HEAD by 206.
-    if ranges.next().is_some() || req.method() == b"HEAD" {
+    // Range is defined for GET (RFC 9110, 14.2) and QUERY (RFC 10008) only. Varnish would answer other methods with 206, too.
+    if ranges.next().is_some() || !matches!(req.method(), b"GET" | b"QUERY") {
         req.remove_header("Range");
     } else if !is_one_range(first) {
         match coalesced(first) {
