@@ -463,20 +463,22 @@ gs_keep_for(VRT_CTX, double ttl, double grace, double keep)
 }
 
 /*
- * Kept to be validated on each use, and never found fresh: a TTL that is too short for any clock. Varnish does not look at objects
- * without one.
+ * Kept to be validated on each use, or to be served stale within grace, and never found fresh: a TTL that is too short for any clock. Varnish
+ * does not look at objects without one. Varnish counts grace and keep from the moment at which the TTL ends, which lies as far back as the
+ * response is old.
  */
 #define GS_STALE_AT_ONCE 1e-9f
 
 void
-gs_keep_to_validate(VRT_CTX, double keep)
+gs_keep_to_validate(VRT_CTX, double grace, double keep)
 {
 	struct objcore *oc = ctx->bo->fetch_objcore;
+	double age = ctx->now - oc->t_origin > 1e-3 ? ctx->now - oc->t_origin : 1e-3;
 
-	VRT_l_beresp_grace(ctx, 0.);
-	VRT_l_beresp_keep(ctx, keep);
+	VRT_l_beresp_grace(ctx, grace > 0. ? age + grace : 0.);
+	VRT_l_beresp_keep(ctx, grace > 0. ? keep : age + keep);
 	oc->ttl = GS_STALE_AT_ONCE;
-	oc->t_origin = ctx->now - (ctx->now - oc->t_origin > 1e-3 ? ctx->now - oc->t_origin : 1e-3);
+	oc->t_origin = ctx->now - age;
 }
 
 int
@@ -484,7 +486,7 @@ gs_is_kept_to_validate(VRT_CTX)
 {
 	const struct objcore *oc = ctx->bo->fetch_objcore;
 
-	return (oc->ttl == GS_STALE_AT_ONCE && oc->keep > 0.f);
+	return (oc->ttl == GS_STALE_AT_ONCE && (oc->grace > 0.f || oc->keep > 0.f));
 }
 
 void gs_set_uncacheable(VRT_CTX) { VRT_l_beresp_uncacheable(ctx, 1); }

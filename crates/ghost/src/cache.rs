@@ -133,7 +133,7 @@ pub(crate) unsafe fn response(ctx: *const Ctx) {
         if ffi::gs_uncacheable(ctx) == 0 {
             index::fetches(ffi::gs_fetched_object(ctx), parameters);
         }
-        if cache.is_some_and(Cache::invalidates_on_unsafe)
+        if rule.is_some_and(Rule::invalidates_on_unsafe)
             && invalidates(before.method(), beresp.status())
             && let Some(target) = target::of_director(ffi::gs_bereq_backend(ctx))
         {
@@ -181,17 +181,17 @@ fn hit_for_miss_seconds(before: Message<'_>, seconds: f64) -> f64 {
 unsafe fn keep(ctx: *const Ctx, (rule, cache): (&Rule, &Cache), before: Message<'_>, beresp: Message<'_>) {
     let answer = OriginsAnswer { ctx, message: beresp, before };
     let Keeping { age, ttl, grace, keep, rescue } = cache.keeping(&answer);
+    let is_stale_at_once = ttl <= 0.0 && grace + keep > 0.0;
     // SAFETY: the caller's promise.
     unsafe {
         ffi::gs_set_age(ctx, age);
-        let to_validate = ttl <= 0.0 && keep > 0.0;
-        if to_validate {
-            ffi::gs_keep_to_validate(ctx, keep);
+        if is_stale_at_once {
+            ffi::gs_keep_to_validate(ctx, grace, keep);
         } else {
             ffi::gs_keep_for(ctx, ttl, grace, keep);
         }
         let host = before.header("Host").unwrap_or_default();
-        aside::VALIDATED.note(rule.namespace(), host, before.url(), to_validate);
+        aside::VALIDATED.note(rule.namespace(), host, before.url(), is_stale_at_once && grace <= 0.0);
         if beresp.status() < 500 {
             aside::RESCUED.note(rule.namespace(), host, before.url(), false);
         }
@@ -205,6 +205,8 @@ unsafe fn keep(ctx: *const Ctx, (rule, cache): (&Rule, &Cache), before: Message<
         match rescue {
             Rescue::WhileKept => {}
             Rescue::For(seconds) => {
+                // Of an object that was never fresh, its whole age counts.
+                let seconds = if is_stale_at_once { age + seconds } else { seconds };
                 beresp.add_header(RESCUE_SECONDS_HEADER, format!("{seconds:.0}").as_bytes());
             }
             Rescue::Never => beresp.add_header(RESCUE_SECONDS_HEADER, NEVER_STALE.as_bytes()),
@@ -445,23 +447,22 @@ pub(crate) fn leave_out_internals(resp: Message<'_>, is_reused: bool) {
     }
 }
 
-/// A part that the origin sent, asked or unasked, is shown to the client as it is. Varnish would refuse one that it has not asked
-/// for.
+/// A part that the origin sent, requested or not, is shown to the client as it is. Varnish would refuse a part that it has not requested, and
+/// every other response with Content-Range, where the field means nothing (RFC 9110, 14.4).
 pub(crate) fn hide_range(beresp: Message<'_>) {
-    if beresp.status() == 206
-        && let Some(range) = beresp.header("Content-Range")
-    {
-        let range = range.to_vec();
-        beresp.remove_header("Content-Range");
+    let Some(range) = beresp.header("Content-Range") else { return };
+    let range = range.to_vec();
+    beresp.remove_header("Content-Range");
+    // It says nothing about the stored response that is validated.
+    if beresp.status() != 304 {
         beresp.set_header(RANGE_HEADER, &range);
     }
 }
 
-/// Back to the name that the origin gave it.
-pub(crate) fn show_range(resp: Message<'_>) {
-    if resp.status() == 206
-        && let Some(range) = resp.header(RANGE_HEADER)
-    {
+/// Back to the name that the origin gave it; unless Varnish sends a part of the response, and says which.
+pub(crate) fn show_range(req: Option<Message<'_>>, resp: Message<'_>) {
+    let Some(range) = resp.header(RANGE_HEADER) else { return };
+    if resp.status() == 206 || req.is_some_and(|req| req.header("Range").is_none()) {
         resp.set_header("Content-Range", range);
     }
 }

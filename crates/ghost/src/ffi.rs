@@ -139,7 +139,7 @@ unsafe extern "C" {
     pub(crate) fn gs_now(ctx: *const Ctx) -> f64;
     pub(crate) fn gs_set_age(ctx: *const Ctx, age: f64);
     pub(crate) fn gs_waited(ctx: *const Ctx) -> f64;
-    pub(crate) fn gs_keep_to_validate(ctx: *const Ctx, keep: f64);
+    pub(crate) fn gs_keep_to_validate(ctx: *const Ctx, grace: f64, keep: f64);
     pub(crate) fn gs_is_kept_to_validate(ctx: *const Ctx) -> c_int;
     pub(crate) fn gs_do_not_wait(ctx: *const Ctx);
     pub(crate) fn gs_replaces_stale(ctx: *const Ctx) -> c_int;

@@ -18,6 +18,26 @@ pub(crate) fn asked(request: Message<'_>) -> Option<Asked> {
     Some(Asked::new(wanted, request.header("Host").unwrap_or_default(), request.url()))
 }
 
+/// Joins the lines of headers that the client has repeated (RFC 9110, 5.3). Varnish keeps and finds variants by the first line alone: a
+/// response to several lines would be given to a client that sends only the first of them.
+pub(crate) fn join_repeated(request: Message<'_>) {
+    let mut names: Vec<(Vec<u8>, usize)> = Vec::new();
+    request.survey(|name, _| {
+        match names.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            Some((_, lines)) => *lines += 1,
+            None => names.push((name.to_vec(), 1)),
+        }
+        0
+    });
+    for (name, _) in names.iter().filter(|(_, lines)| *lines > 1) {
+        let Ok(name) = std::str::from_utf8(name) else { continue };
+        let between: &[u8] = if name.eq_ignore_ascii_case("Cookie") { b"; " } else { b", " };
+        let lines: Vec<&[u8]> = request.headers(name).collect();
+        let joined = lines.join(between);
+        request.set_header(name, &joined);
+    }
+}
+
 /// Leaves one value of each header that the policy names, or none: fewer variants are kept.
 pub(crate) fn normalize(cache: &Cache, request: Message<'_>) {
     for normal in cache.normal() {

@@ -26,6 +26,27 @@ pub(crate) const CACHE_CONTROL: u32 = 1 << 8;
 /// [`model::names::DEBUG_HEADER`]
 pub(crate) const DEBUG: u32 = 1 << 9;
 
+/// A name that may have come before.
+pub(crate) const REPEATED: u32 = 1 << 10;
+
+/// Names that were seen, by one bit of a hash for each.
+#[derive(Default)]
+pub(crate) struct Names([u64; 16]);
+
+impl Names {
+    /// [`REPEATED`] where this name, or another one with the same bit, was here before.
+    pub(crate) fn note(&mut self, name: &[u8]) -> u32 {
+        let hash = name.iter().fold(0_u32, |hash, byte| {
+            (hash ^ u32::from(byte | 0x20)).wrapping_mul(0x0100_0193).rotate_left(5)
+        });
+        let bit = (hash >> 16) % 1024;
+        let word = &mut self.0[bit as usize / 64];
+        let is_known = *word >> (bit % 64) & 1 == 1;
+        *word |= 1 << (bit % 64);
+        if is_known { REPEATED } else { 0 }
+    }
+}
+
 /// A header of a request as the client sent it.
 pub(crate) fn of_client(name: &[u8], trusted: bool) -> u32 {
     match kind(name) {

@@ -13,7 +13,7 @@ use router::{Router, Rule, random};
 use crate::backend::Backend;
 use crate::cache;
 use crate::error::Error;
-use crate::ffi::{self, Ctx, Director, Http, OwnedDirector, c_string};
+use crate::ffi::{self, Ctx, Director, Http, OwnedDirector, Text, c_string};
 use crate::guard::stopped;
 use crate::journal;
 use crate::message::{Message, c_bytes};
@@ -184,6 +184,9 @@ pub(crate) fn name_us(message: Message<'_>, id: &str) {
     }
 }
 
+/// Between an origin and its proxy alone: never stored, never handed on (RFC 9111, 3.1). Varnish removes Proxy-Authenticate by itself.
+const OF_PROXIES: [Text; 2] = [Text::of("Proxy-Authentication-Info"), Text::of("Proxy-Connection")];
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ghost_arrived(
     target: *const c_void,
@@ -199,6 +202,7 @@ unsafe extern "C" fn ghost_arrived(
         let endpoint = message.header(MISS_ENDPOINT_HEADER).filter(|_| target.ways.front.is_some());
         let backend = String::from_utf8_lossy(endpoint.unwrap_or(backend)).into_owned();
         message.remove_headers_with(GHOST_PREFIX);
+        message.remove_any(&OF_PROXIES);
         cache::hide_range(message);
         let router = &target.router;
         if router.logs_requests() || router.trace_sampling().is_some() {

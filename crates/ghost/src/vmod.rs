@@ -133,10 +133,11 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         let mut seldom = 0;
         let mut asks_hot = false;
         if untouched {
+            let mut names = sent::Names::default();
             seldom = message.survey(|name, _| {
                 let bits = sent::of_client(name, trusted);
                 asks_hot |= bits == ffi::DROP && name.eq_ignore_ascii_case(HOT_HEADER.as_bytes());
-                bits
+                if bits == ffi::DROP { bits } else { bits | names.note(name) }
             });
         } else if call == Call::Generated {
             message.survey(|name, _| sent::of_restart(name));
@@ -192,6 +193,10 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             task.sent = sent::leave_out_overrides(message, task.rule(), task.sent);
         }
         if asks && let Some(cache) = task.decision().and_then(Decision::cache) {
+            if seldom & sent::REPEATED != 0 {
+                lookup::join_repeated(message);
+                message.fail_if_lost(ctx);
+            }
             lookup::normalize(cache, message);
             if untouched && seldom & sent::CACHE_CONTROL != 0 && cache.obeys_clients() {
                 task.asked = lookup::asked(message);
@@ -519,7 +524,8 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         let tells_status = task.as_ref().is_some_and(|task| task.table().router().tells_cache_status());
         // SAFETY: as above.
         let result = unsafe { cache::tell(ctx, tells_status, resp) };
-        cache::show_range(resp);
+        // SAFETY: as above.
+        cache::show_range(unsafe { Message::new(ffi::gs_req(ctx)) }, resp);
         if let Some(task) = &task {
             let cache = task.decision().and_then(Decision::cache);
             if let Some(cache) = cache.filter(|_| result != stats::PASS) {

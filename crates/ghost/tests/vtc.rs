@@ -97,6 +97,7 @@ cases! {
     endpoints_take_turns
     esi_includes_are_routed_each_by_itself
     forced_ttl_overrules_the_origin
+    fields_of_other_connections_are_not_kept
     forwarded_headers_are_the_gateways_own_word
     forwarded_headers_of_trusted_proxies_are_kept
     gateway_headers_are_not_the_clients_to_send
@@ -129,6 +130,7 @@ cases! {
     query_parameters_that_do_not_count_make_one_object
     redirects_name_scheme_host_port_and_path
     request_headers_are_set_added_and_removed
+    repeated_headers_vary_as_one
     requests_in_flight_keep_their_backend_across_a_reload
     requests_that_wait_for_one_fetch_survive_a_reload
     requests_are_counted_for_each_route

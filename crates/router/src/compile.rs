@@ -54,6 +54,7 @@ impl Router {
         let shared: HashSet<&str> = config.vhosts.values().filter_map(|v| v.same_as.as_deref()).collect();
         let mut ids: HashMap<&str, Vec<(u32, &Route)>> = HashMap::new();
         for (host, vhost) in &config.vhosts {
+            let first = building.rules.len();
             for route in &vhost.routes {
                 let id = building.add(host, route, &mut problems, |hosts, id| hosts.rules.push(id));
                 if let Some(id) = id.filter(|_| shared.contains(host.as_str())) {
@@ -63,6 +64,8 @@ impl Router {
             if let Some(route) = &vhost.default_route {
                 building.add(host, route, &mut problems, |hosts, id| hosts.default_rule = Some(id));
             }
+            let (_, of_host) = building.rules.split_at_mut(first);
+            decide_who_invalidates(of_host);
         }
         for (host, vhost) in &config.vhosts {
             let Some(other) = vhost.same_as.as_deref() else { continue };
@@ -240,6 +243,17 @@ impl Policies {
         self.0.truncate(Self::REMEMBERED - 1);
         self.0.push_front((policy.clone(), Arc::clone(&cache)));
         Ok(cache)
+    }
+}
+
+/// Among the rules of one hostname.
+fn decide_who_invalidates(rules: &mut [Rule]) {
+    let by_policy = |rule: &Rule| rule.cache().is_some_and(Cache::invalidates_on_unsafe);
+    let namespaces: BTreeSet<Box<str>> =
+        rules.iter().filter(|rule| by_policy(rule)).map(|rule| rule.namespace().into()).collect();
+    for rule in rules {
+        let is_beside_one = || rule.kind() != RouteKind::GrpcRoute && namespaces.contains(rule.namespace());
+        rule.invalidates = if rule.cache.is_some() { by_policy(rule) } else { is_beside_one() };
     }
 }
 

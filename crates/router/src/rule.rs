@@ -36,6 +36,8 @@ pub struct Rule {
     pub(crate) redirect: Option<Box<Redirect>>,
     /// Without one every request bypasses the cache.
     pub(crate) cache: Option<Arc<Cache>>,
+    /// See [`Self::invalidates_on_unsafe`].
+    pub(crate) invalidates: bool,
     pub(crate) upstream: Option<Box<Upstream>>,
     cors: Option<Box<Cors>>,
     identity: Box<str>,
@@ -106,6 +108,7 @@ impl Rule {
                 .and_then(|filters| filters.request_redirect.as_ref())
                 .map(|redirect| Box::new(Redirect::new(redirect, prefix))),
             cache: None,
+            invalidates: false,
             upstream: Upstream::compile(from, turns),
             cors: filters.and_then(|filters| filters.cors.as_ref()).map(|cors| Box::new(Cors::new(cors))),
             identity: identity(from).into(),
@@ -156,6 +159,12 @@ impl Rule {
     /// What its cache policy says.
     pub fn cache(&self) -> Option<&Cache> {
         self.cache.as_deref()
+    }
+
+    /// Whether a response to an unsafe method invalidates what is stored of its URL: by the rule's own cache policy. A rule without one
+    /// invalidates if another rule of its hostname and namespace has a policy that does: that rule may have stored the same URL.
+    pub fn invalidates_on_unsafe(&self) -> bool {
+        self.invalidates
     }
 
     /// Does a header of this name choose the rule, or is it part of the cache key?

@@ -55,6 +55,30 @@ fn of(url: &str, headers: &[(&str, &str)]) -> Sample {
 }
 
 #[test]
+fn rules_invalidate_for_others_of_their_hostname_and_namespace() {
+    let group = json!([{"weight": 1, "name": "d/a:80", "backends": [{"address": "10.0.0.1", "port": 80}]}]);
+    let keeps = json!({"default_ttl_seconds": 60});
+    let ignores = json!({"default_ttl_seconds": 60, "ignore_unsafe_methods": true});
+    let rule = |name: &str, kind: &str, method: &str, policy: &serde_json::Value| json!({"route_name": name, "kind": kind, "method": method, "backend_groups": group, "cache_policy": policy});
+    let none = json!(null);
+    let config = json!({"version": 2, "listeners": [{"name": "web", "socket": "http-80"}], "vhosts": {
+        "a.com": {"routes": [rule("d/get", "HTTPRoute", "GET", &keeps), rule("d/post", "HTTPRoute", "POST", &none),
+            rule("d/off", "HTTPRoute", "PUT", &ignores), rule("e/other", "HTTPRoute", "PATCH", &none),
+            rule("d/call", "GRPCRoute", "DELETE", &none)]},
+        "b.com": {"routes": [rule("d/get", "HTTPRoute", "GET", &ignores), rule("d/post", "HTTPRoute", "POST", &none)]}}});
+    let router = Router::compile(&serde_json::from_value(config).unwrap()).unwrap().router;
+    let invalidates = |host: &str, method: &str| {
+        let request = Sample { method: method.to_owned(), ..Sample::get(host, "/") };
+        router.decide(&request, 0).rule().unwrap().invalidates_on_unsafe()
+    };
+    assert!(invalidates("a.com", "GET") && invalidates("a.com", "POST"));
+    assert!(!invalidates("a.com", "PUT"), "its own policy says so");
+    assert!(!invalidates("a.com", "PATCH"), "of another namespace");
+    assert!(!invalidates("a.com", "DELETE"), "gRPC");
+    assert!(!invalidates("b.com", "POST"));
+}
+
+#[test]
 fn different_requests_have_different_keys() {
     let router = router();
     let requests = [

@@ -149,11 +149,11 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Where the rule's cache policy invalidates, and the method is not safe.
+    /// Where the rule invalidates, and the method is not safe.
     pub(crate) fn of(rule: Option<&Rule>, parts: &Parts, url: &[u8]) -> Option<Self> {
         // The status is not known yet.
         let may = invalidates(parts.method.as_str().as_bytes(), 200)
-            && rule.and_then(Rule::cache).is_some_and(router::cache::Cache::invalidates_on_unsafe);
+            && rule.is_some_and(Rule::invalidates_on_unsafe);
         let host = parts.headers.get(header::HOST).filter(|_| may)?;
         let owner = rule?.namespace().into();
         Some(Self { host: host.clone(), url: url.to_vec(), method: parts.method.clone(), owner })

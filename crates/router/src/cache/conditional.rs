@@ -43,8 +43,10 @@ impl<'a, I: IntoIterator<Item = &'a [u8]>> Conditions<'a, I> {
 fn is_unmodified(since: &[u8], stored: &Stored<'_>, now: f64) -> bool {
     let modified = stored.last_modified.and_then(|text| date(text, now));
     let modified = modified.or_else(|| stored.date.and_then(|text| date(text, now)));
-    // A client cannot know a moment that has not come: RFC 9110 lets such a date be ignored.
-    date(since, now).filter(|since| *since <= now).is_some_and(|since| modified.is_some_and(|at| at <= since))
+    let (Some(since), Some(modified)) = (date(since, now), modified) else { return false };
+    // RFC 9110 lets a date in the future be ignored. A client that repeats the stored date means this response, even if the clock of
+    // the origin is ahead of ours.
+    since == modified || since <= now && modified <= since
 }
 
 /// Whether a range is asked of this very response: else the client gets the whole. By strong comparison, or by the same date where
@@ -162,6 +164,11 @@ mod tests {
         assert!(!not_modified(&[], Some(EARLY), &both));
         assert!(!not_modified(&[], Some("never"), &both));
         assert!(!not_modified(&[], Some("Thu, 18 Aug 2050 02:01:18 GMT"), &both));
+        let ahead = "Thu, 18 Aug 2050 02:01:18 GMT";
+        assert!(
+            not_modified(&[], Some(ahead), &stored(None, Some(ahead), None)),
+            "the origin's clock is ahead"
+        );
         assert!(not_modified(&[], Some(THEN), &stored(None, None, Some(THEN))));
         assert!(!not_modified(&[], Some(THEN), &stored(None, None, Some(LATE))));
         assert!(!not_modified(&[], None, &both));

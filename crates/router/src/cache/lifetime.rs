@@ -30,7 +30,7 @@ pub trait Answer {
 pub struct Keeping {
     /// How old the response is now.
     pub age: f64,
-    /// How long it is fresh. Where it is 0, the response is kept only if `keep` is not: to be validated on each use.
+    /// How long it is fresh. Where it is 0, the response is kept only if `grace` or `keep` is not: to be validated on each use.
     pub ttl: f64,
     pub grace: f64,
     pub keep: f64,
@@ -71,9 +71,7 @@ impl Cache {
         let has = |name| answer.any_header(name, &mut |_| true);
         let can_be_validated = answer.status() == 200 && (has("ETag") || has("Last-Modified"));
         if ttl <= 0.0 {
-            let may_be_kept = can_be_validated && !self.overrules_the_origin();
-            let keep = if may_be_kept { self.keep.unwrap_or(VALIDATION_SECONDS) } else { 0.0 };
-            return Keeping { age, ttl: 0.0, grace: 0.0, keep, rescue: Rescue::Never };
+            return self.stale_at_once(&says, answer.status(), can_be_validated);
         }
         // To be asked about before it is served again.
         let forbids_stale = says.forbids_stale && !self.overrules_the_origin();
@@ -93,6 +91,24 @@ impl Cache {
             }
         };
         Keeping { age, ttl, grace, keep, rescue }
+    }
+
+    /// A response that is never fresh. It is kept to be validated on each use, and to be served stale where the origin allows that
+    /// (`max-age=0, stale-while-revalidate=60`).
+    fn stale_at_once(&self, says: &Says, status: u16, can_be_validated: bool) -> Keeping {
+        let obeys = !self.overrules_the_origin();
+        let may_be_stale = obeys && keepable_by_word(status) && !says.no_cache && !says.forbids_stale;
+        // How much is left of the seconds after it was fresh.
+        let left = |seconds: f64| match says.lifetime.filter(|_| may_be_stale) {
+            Some(lifetime) => sane(lifetime + seconds - says.age),
+            None => 0.0,
+        };
+        let grace = if self.grace.is_some() { 0.0 } else { left(says.stale_while_revalidate) };
+        let may_rescue = if self.keep.is_some() { grace } else { left(says.stale_if_error).max(grace) };
+        let to_validate =
+            if can_be_validated && obeys { self.keep.unwrap_or(VALIDATION_SECONDS) } else { 0.0 };
+        let rescue = if may_rescue > 0.0 { Rescue::For(may_rescue) } else { Rescue::Never };
+        Keeping { age: says.age, ttl: 0.0, grace, keep: to_validate.max(may_rescue - grace), rescue }
     }
 
     /// Is the response fresh by its origin's own word, whatever the policy says?

@@ -198,6 +198,34 @@ fn what_is_stale_at_once_is_kept_to_be_validated() {
 }
 
 #[test]
+fn what_is_stale_at_once_may_be_served_stale_where_the_origin_allows_it() {
+    let of = |headers: &[(&'static str, &'static str)]| {
+        let kept = silent(headers);
+        assert_eq!(kept.ttl, 0.0);
+        (kept.grace, kept.keep, kept.rescue)
+    };
+    let swr = ("cache-control", "max-age=0, stale-while-revalidate=60");
+    assert_eq!(of(&[swr]), (60.0, 0.0, Rescue::For(60.0)));
+    assert_eq!(of(&[swr, ("etag", "\"1\"")]), (60.0, VALIDATION_SECONDS, Rescue::For(60.0)));
+    let sie = ("cache-control", "s-maxage=0, stale-if-error=600");
+    assert_eq!(of(&[sie]), (0.0, 600.0, Rescue::For(600.0)));
+    assert_eq!(of(&[swr, sie]), (60.0, 540.0, Rescue::For(600.0)));
+    // It was fresh for 10 seconds, 30 seconds ago.
+    let control = ("cache-control", "max-age=10, stale-while-revalidate=60, stale-if-error=600");
+    assert_eq!(of(&[control, ("age", "40")]), (30.0, 540.0, Rescue::For(570.0)));
+    assert_eq!(of(&[control, ("age", "4000")]), (0.0, 0.0, Rescue::Never));
+    for forbids in ["no-cache", "must-revalidate", "proxy-revalidate"] {
+        assert_eq!(of(&[swr, ("cache-control", forbids)]), (0.0, 0.0, Rescue::Never), "{forbids}");
+    }
+    // The policy's grace and keep count, where it names them.
+    let answer = sample(200, &[("cache-control", "max-age=0, stale-while-revalidate=60, stale-if-error=60")]);
+    let kept = cache(&policy(Some(1.0), None)).keeping(&answer);
+    assert_eq!((kept.grace, kept.keep, kept.rescue), (0.0, 0.0, Rescue::Never));
+    // An error is not kept for others.
+    assert_eq!(cache(&CachePolicy::default()).keeping(&sample(400, &[swr])).grace, 0.0);
+}
+
+#[test]
 fn some_headers_forbid_it_whatever_the_policy() {
     let cache = cache(&policy(Some(1.0), None));
     for (name, value) in [
