@@ -31,8 +31,10 @@ fn every_function_that_c_calls_stops_panics() {
     assert!(bare.is_empty(), "these begin with neither of {GUARDS:?}:\n{}", bare.join("\n"));
 }
 
-/// Members of `struct vrt_ctx`, `struct vmod_priv` and `struct vrt_backend`, which vrt.h declares for every VMOD.
+/// Members of `struct vrt_ctx`, `struct vmod_priv`, `struct vrt_backend` and `txt`, which are there for every VMOD, and of our
+/// `struct gs_text` (tunnel.h).
 const STABLE: &[&str] = &[
+    "b",
     "backend_wait_timeout",
     "bo",
     "http_bereq",
@@ -41,7 +43,9 @@ const STABLE: &[&str] = &[
     "http_resp",
     "method",
     "methods",
+    "n",
     "now",
+    "p",
     "priv",
     "req",
     "sp",
