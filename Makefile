@@ -44,13 +44,16 @@ test-trixie: ## The VMOD against Varnish Cache 7.7, in a root of Debian trixie
 test-forky: ## The VMOD against Vinyl Cache 9.0, in a root of Debian forky
 	scripts/test engine forky
 
-test-engines: setup ## All .vtc and end-to-end tests on Varnish Cache 7.1 (this machine), 7.7 (trixie) and Vinyl Cache 9.0 (forky)
+test-engines: setup ## All .vtc and end-to-end tests, with both data paths, on Varnish Cache 7.1 (this machine), 7.7 (trixie) and Vinyl Cache 9.0 (forky)
 	$(BUILD)
-	$(CARGO) test --workspace --test vtc --test end-to-end
+	$(CARGO) test --workspace --test vtc --test engines --test end-to-end
+	VARNISH_GATEWAY_DEFAULT_DATA_PATH=Varnish $(CARGO) test --workspace --test end-to-end
 	scripts/test engine trixie
 	scripts/test engine trixie --end-to-end
+	VARNISH_GATEWAY_DEFAULT_DATA_PATH=Varnish scripts/test engine trixie --end-to-end
 	scripts/test engine forky
 	scripts/test engine forky --end-to-end
+	VARNISH_GATEWAY_DEFAULT_DATA_PATH=Varnish scripts/test engine forky --end-to-end
 
 images: ## Build the container images, without docker and registry (FAST=1: quicker to build, slower to run; ENGINE=vinyl-9: that one, too)
 	scripts/images $(if $(FAST),--fast) $(if $(ENGINE),--engine $(ENGINE))

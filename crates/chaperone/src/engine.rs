@@ -26,6 +26,13 @@ impl Names {
         }
     }
 
+    const fn other(self) -> Self {
+        match self {
+            Self::Varnish => Self::Vinyl,
+            Self::Vinyl => Self::Varnish,
+        }
+    }
+
     /// `d`, `stat`, `ncsa`
     fn program(self, suffix: &str) -> String {
         format!("{}{suffix}", self.prefix())
@@ -111,16 +118,29 @@ pub(crate) fn log_format(format: &str) -> String {
     // A sidecar runs no daemon, and asks the tool itself.
     static ASKED: OnceLock<Option<Engine>> = OnceLock::new();
     let engine = chosen().or_else(|| ASKED.get_or_init(|| Engine::of(Path::new(&tool("ncsa")))).as_ref());
-    if engine.is_some_and(Engine::is_vinyl) { vinyl_format(format) } else { format.to_owned() }
+    translate::pods::log_format(format, engine.is_some_and(Engine::is_vinyl))
 }
 
-fn vinyl_format(format: &str) -> String {
-    format.replace("%{Varnish:", "%{Vinyl:")
-}
-
-/// One of the engine's tools: `stat`, `ncsa`.
+/// One of the engine's tools: `stat`, `ncsa`. By the names of its daemon if that tool is in PATH, else by the other names if that one
+/// is: a sidecar has chosen no daemon, and the file of a daemon may have any name.
 pub(crate) fn tool(suffix: &str) -> String {
-    CHOSEN.get().map_or(Names::Varnish, |chosen| chosen.names).program(suffix)
+    let names = CHOSEN.get().map_or(Names::Varnish, |chosen| chosen.names);
+    tool_of(names, suffix, is_in_path)
+}
+
+fn tool_of(names: Names, suffix: &str, is_there: impl Fn(&str) -> bool) -> String {
+    let [own, other] = [names, names.other()].map(|names| names.program(suffix));
+    if !is_there(&own) && is_there(&other) { other } else { own }
+}
+
+/// Parameters that we set, and that some engines do not know: these refuse them and serve without. The user's own arguments win.
+pub(crate) fn optional_parameters(
+    arguments: &[String],
+    transit_buffer: u64,
+) -> impl Iterator<Item = (&'static str, String)> {
+    // A large uncached response to a slow client is not held in memory as a whole. Varnish Cache 7.1 cannot do this.
+    let ours = [("transit_buffer", format!("{transit_buffer}b"))];
+    ours.into_iter().filter(move |(name, _)| !arguments.iter().any(|argument| argument.contains(name)))
 }
 
 /// By the name of the daemon's file. Its tools have names alike.
@@ -160,10 +180,12 @@ mod tests {
         let vinyl = Engine::parse("varnishncsa (vinyl-cache-9.0.1)").unwrap();
         assert!(vinyl.is_vinyl());
         assert!(!Engine::parse("varnishncsa (varnish-7.7.0 revision 1)").unwrap().is_vinyl());
-        assert_eq!(
-            vinyl_format("%h %{Varnish:hitmiss}x %{Varnish:handling}x"),
-            "%h %{Vinyl:hitmiss}x %{Vinyl:handling}x"
-        );
+        let format = translate::pods::log_format;
+        let [old, new] =
+            ["%h %{Varnish:hitmiss}x %{Varnish:handling}x", "%h %{Vinyl:hitmiss}x %{Vinyl:handling}x"];
+        assert_eq!(format(old, true), new);
+        assert_eq!(format(new, false), old);
+        assert_eq!(format(old, false), old);
     }
 
     #[test]
@@ -173,5 +195,24 @@ mod tests {
         assert_eq!(named(Path::new("/opt/wrapper.sh")), None);
         assert_eq!(Names::Vinyl.program("ncsa"), "vinylncsa");
         assert_eq!(Names::Varnish.program("stat"), "varnishstat");
+    }
+
+    #[test]
+    fn tools_are_those_that_are_installed() {
+        let tool = |names, installed: &[&str]| tool_of(names, "ncsa", |program| installed.contains(&program));
+        assert_eq!(tool(Names::Varnish, &["vinylncsa"]), "vinylncsa");
+        assert_eq!(tool(Names::Vinyl, &["varnishncsa"]), "varnishncsa");
+        assert_eq!(tool(Names::Vinyl, &["varnishncsa", "vinylncsa"]), "vinylncsa");
+        assert_eq!(tool(Names::Varnish, &[]), "varnishncsa");
+    }
+
+    #[test]
+    fn arguments_of_the_user_come_before_our_parameters() {
+        let ours = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            optional_parameters(&arguments, 4096).collect::<Vec<_>>()
+        };
+        assert_eq!(ours(&["-p", "thread_pools=1"]), [("transit_buffer", "4096b".to_owned())]);
+        assert!(ours(&["-p", "transit_buffer=1m"]).is_empty());
     }
 }

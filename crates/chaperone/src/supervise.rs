@@ -19,7 +19,7 @@ use crate::log::Readers;
 use crate::reload::Control;
 use crate::routes::Routes;
 use crate::varnishd::{Varnishd, varnishd_dir, with_storages};
-use crate::{Error, ListenSocket, Settings, directories, ports, reload, storage, token};
+use crate::{Error, ListenSocket, Settings, directories, engine, ports, reload, storage, token};
 
 /// The longest time from the start of varnishd to its first message on the CLI.
 const STARTING: Duration = Duration::from_secs(30);
@@ -227,10 +227,10 @@ impl Supervisor {
             let ours = directories::vmod_dir(&self.settings.work_dir);
             admin.param_set("vmod_path", &format!("{}:{known}", ours.display())).await?;
         }
-        // A large uncached response to a slow client is not held in memory as a whole. Varnish 7.1 cannot do this.
-        if !self.settings.extra_args.iter().any(|argument| argument.contains("transit_buffer")) {
-            let bytes = storage::transit_buffer(&with_storages(&self.settings.extra_args));
-            let _ = admin.param_set("transit_buffer", &format!("{bytes}b")).await;
+        let arguments = &self.settings.extra_args;
+        let transit_buffer = storage::transit_buffer(&with_storages(arguments));
+        for (name, value) in engine::optional_parameters(arguments, transit_buffer) {
+            let _ = admin.param_set(name, &value).await;
         }
         self.reporter.works_in(&varnishd_dir(&settings));
         Ok(Running { varnishd, listener, secret, admin, control, missing })

@@ -165,6 +165,31 @@ fn vcl_that_engines_read_differently_is_a_note_with_file_object_and_line() {
 }
 
 #[test]
+fn entries_that_an_acl_joins_and_req_ttl_are_notes_with_their_lines() {
+    let vcl = user_vcl(
+        "acl inside {\n  \"10.0.0.0\"/8;\n  \"10.1.0.0\"/16;\n}\nsub vcl_recv {\n  set req.ttl = 1m;\n  if (client.ip ~ inside) {\n    set req.http.inside = \"yes\";\n  }\n}",
+    );
+    let (good, text) = check(&Scene::new(&(vcl + &gateway("web", &[8080]))), &[]);
+    assert!(good, "these are no problems: {text}");
+    let place = "note: ConfigMap default/my-vcl in ";
+    has(&text, &[place, "key user.vcl, line 3: 10.1.0.0: 9.0 joins the entries", "remove the inner entry"]);
+    has(&text, &[place, "key user.vcl, line 6: req.ttl: ", "`req.max_age`"]);
+    assert_eq!(text.matches(place).count(), 2, "{text}");
+}
+
+#[test]
+fn a_storage_hint_is_a_problem_on_every_engine_and_a_note_says_what_to_write() {
+    let vcl = user_vcl("# mine\nsub vcl_backend_response {\n  set beresp.storage_hint = \"s0\";\n}");
+    let (good, text) = check(&Scene::new(&(vcl + &gateway("web", &[8080]))), &[]);
+    assert!(!good, "{text}");
+    has(&text, &["problem: Gateway default/web: the VCL does not compile"]);
+    has(&text, &["ConfigMap default/my-vcl, key user.vcl, line 3"]);
+    let place = "note: ConfigMap default/my-vcl in ";
+    has(&text, &[place, "line 3: beresp.storage_hint: ", "use `set beresp.storage = storage.NAME;`"]);
+    assert_eq!(text.matches(place).count(), 1, "{text}");
+}
+
+#[test]
 fn refused_arguments_and_missing_configmaps_are_problems() {
     let class = parameters("{userVCLConfigMapRef: {name: nowhere}, varnishdExtraArgs: [-n, /x]}");
     let (good, text) = check(&Scene::new(&(class + &gateway("web", &[8080]))), &[]);

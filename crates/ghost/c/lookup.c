@@ -116,9 +116,6 @@ gs_refreshes(VRT_CTX)
 /* index.c */
 int gs_has_ended(const struct objcore *);
 
-/* In cache_objhead.h, which is not installed. */
-int HSH_DerefObjCore(struct worker *, struct objcore **, int);
-
 /* The object that the fetch would have replaced stays as it is. Another try must not be a conditional one. */
 void
 gs_let_go(VRT_CTX)
@@ -127,7 +124,7 @@ gs_let_go(VRT_CTX)
 
 	if (bo->stale_oc == NULL)
 		return;
-	(void)HSH_DerefObjCore(bo->wrk, &bo->stale_oc, 0);
+	gs_deref(bo->wrk, &bo->stale_oc);
 	bo->stale_oc = NULL;
 	http_Unset(bo->bereq, H_If_None_Match);
 	http_Unset(bo->bereq, H_If_Modified_Since);

@@ -247,8 +247,6 @@ gs_server_port(VRT_CTX)
 	return (ip == NULL || !VSA_Sane(ip) ? 0 : VSA_Port(ip));
 }
 
-/* In proxy/cache_proxy.h, which is not installed; Varnish's own vmod_proxy calls it. */
-int VPX_tlv(const struct req *, int, const void **, int *);
 #define GS_PP2_TYPE_AUTHORITY 0x02
 
 #define GS_PP2_SUBTYPE_SSL_VERSION 0x21
@@ -605,16 +603,14 @@ gs_backend_new(VRT_CTX, const struct gs_backend *from, struct vsmw_cluster *clus
 
 	memset(&be, 0, sizeof be);
 	memset(&ep, 0, sizeof ep);
-	memset(&preamble, 0, sizeof preamble);
+	GS_BLOB_INIT(&preamble);
 	be.magic = VRT_BACKEND_MAGIC;
 	be.endpoint = &ep;
 	be.vcl_name = from->name;
 	be.connect_timeout = from->connect;
 	be.first_byte_timeout = from->first_byte;
 	be.between_bytes_timeout = from->between_bytes;
-#if VRT_MAJOR_VERSION >= 20
-	be.backend_wait_timeout = -1;	/* unset is negative from VRT 19 on */
-#endif
+	GS_NO_WAIT_TIMEOUT(&be);
 	ep.magic = VRT_ENDPOINT_MAGIC;
 	if (from->path != NULL) {
 		preamble.blob = from->preamble.p;
@@ -630,11 +626,7 @@ gs_backend_new(VRT_CTX, const struct gs_backend *from, struct vsmw_cluster *clus
 		else
 			ep.ipv4 = sua;
 	}
-#if VRT_MAJOR_VERSION >= 17
-	d = VRT_new_backend_clustered(ctx, cluster, &be, NULL);
-#else
-	d = VRT_new_backend_clustered(ctx, cluster, &be);
-#endif
+	d = GS_NEW_BACKEND(ctx, cluster, &be);
 	free((void *)(uintptr_t)sua);
 	return (d);
 }
@@ -709,11 +701,6 @@ gs_not_reached(VRT_CTX, VCL_BACKEND be)
 	be->vdir->methods->finish(ctx, be);
 	HTTP_Setup(bo->beresp, bo->ws, bo->vsl, SLT_BerespMethod);
 }
-
-/* In http1/cache_http1.h, which is not installed. */
-htc_complete_f HTTP1_Complete;
-uint16_t HTTP1_DissectResponse(struct http_conn *, struct http *resp, const struct http *req);
-int V1F_Setup_Fetch(struct vfp_ctx *, struct http_conn *);
 
 /* Reads the next head of the connection, as V1F_FetchRespHdr() reads the first: that one does not take what came with the head before. */
 static int

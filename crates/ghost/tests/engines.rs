@@ -8,6 +8,7 @@
     reason = "whatever goes wrong here must fail the test"
 )]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
@@ -96,4 +97,36 @@ fn vcl_is_read_as_the_docs_say() {
         .output()
         .expect("varnishtest comes with varnishd: apt-get install varnish");
     assert!(said.status.success(), "{version}:\n{}", String::from_utf8_lossy(&said.stdout));
+}
+
+/// `/metrics` has the engine's own counters under their own names: `MAIN.n_object` is `varnish_main_n_object`.
+#[test]
+fn the_engine_has_each_counter_that_dashboards_and_alerts_name() {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/varnish-gateway");
+    let mut named = BTreeSet::new();
+    for file in ["dashboards/gateways.json", "dashboards/operator.json", "alerts.yaml"] {
+        let text = fs::read_to_string(chart.join(file)).unwrap();
+        for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            let Some((group, counter)) = word.strip_prefix("varnish_").and_then(|rest| rest.split_once('_'))
+            else {
+                continue;
+            };
+            match group {
+                "main" => named.insert(format!("MAIN.{counter}")),
+                "sma" => named.insert(format!("SMA.s0.{counter}")),
+                // Our own, and the same whatever the engine.
+                "gateway" | "backend" => false,
+                other => panic!("{file} has {word}: say here what {other} is in varnishstat"),
+            };
+        }
+    }
+    assert!(named.len() > 5, "only {named:?}");
+    let expected: String = named.iter().map(|name| format!("varnish v1 -expect {name} >= 0\n")).collect();
+    let dir = tempfile::Builder::new().prefix("ghost-engines.").tempdir().unwrap();
+    let case = dir.path().join("counters.vtc");
+    let start = r#"varnish v1 -arg "-s s0=malloc,10m" -vcl { vcl 4.1; backend none none; } -start"#;
+    fs::write(&case, format!("varnishtest \"counters\"\n{start}\n{expected}")).unwrap();
+    let said = Command::new("varnishtest").args(["-t", "60"]).arg(&case).output();
+    let said = said.expect("varnishtest comes with varnishd: apt-get install varnish");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
 }

@@ -18,14 +18,8 @@ impl Banner {
         let text = answer.body;
         let mut lines = text.lines().map(str::trim).skip_while(|line| !line.contains("CLI")).skip(2);
         let platform = lines.next().filter(|line| line.contains(','));
-        let build = lines.next().and_then(|line| line.strip_prefix("varnish-"));
-        let (version, revision) =
-            match build.map(|build| build.split_once(" revision ").unwrap_or((build, ""))) {
-                Some((version, revision)) => {
-                    (Some(version), Some(revision).filter(|revision| !revision.is_empty()))
-                }
-                None => (None, None),
-            };
+        let (version, revision) = lines.next().and_then(build).unzip();
+        let revision = revision.flatten();
         Self {
             version: version.map(str::to_owned),
             revision: revision.map(str::to_owned),
@@ -34,6 +28,13 @@ impl Banner {
             text,
         }
     }
+}
+
+/// Version and revision, whatever the product: `varnish-7.1.1 revision 7cee1c58`, `vinyl-cache-9.0.1 revision 423648c4`.
+fn build(line: &str) -> Option<(&str, Option<&str>)> {
+    let (build, revision) = line.split_once(" revision ").map_or((line, None), |(a, b)| (a, Some(b)));
+    let (_, version) = build.rsplit_once('-')?;
+    version.starts_with(|first: char| first.is_ascii_digit()).then_some((version, revision))
 }
 
 #[cfg(test)]
@@ -57,6 +58,17 @@ mod tests {
         assert!(
             !parse(&format!("{}Type 'start' to launch worker process.\n", crate::fake::BANNER)).child_running
         );
+    }
+
+    #[test]
+    fn the_banner_of_vinyl_cache() {
+        let banner = parse(
+            "-----------------------------\nVinyl Cache CLI 1.0\n-----------------------------\n\
+             Linux,6.18.44,x86_64,-jlinux,-sdefault,-sdefault,-hcritbit\nvinyl-cache-9.0.1 revision 423648c4\n",
+        );
+        assert_eq!(banner.version.as_deref(), Some("9.0.1"));
+        assert_eq!(banner.revision.as_deref(), Some("423648c4"));
+        assert!(banner.platform.is_some_and(|platform| platform.starts_with("Linux,6.18.44")));
     }
 
     #[test]

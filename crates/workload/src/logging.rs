@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::LOGGING_CONTAINER;
 use super::deployment::{VARNISHD_DIR, VARNISHD_FOLDER, WORK_VOLUME, locked_down};
-use translate::pods::{Logging, log_query};
+use translate::pods::{Logging, log_format, log_query};
 
 /// For images of others. With `-j` a number that is not known is 0, and any other value is empty.
 const JSON_FORMAT: &str = concat!(
@@ -67,19 +67,21 @@ pub(super) fn sidecar(logging: &Logging, engine: Engine, image: &str) -> Contain
     }
 }
 
-/// Each engine has its own name for its fields, and its program ends at the other's.
-fn of_engine(format: &str, engine: Engine) -> String {
+/// The engine's own names. Only Debian's Vinyl Cache has the old ones, too; an image of the user's own may not.
+fn programs(engine: Engine) -> (&'static str, &'static str) {
     match engine {
-        Engine::Varnish7 => format.replace("%{Vinyl:", "%{Varnish:"),
-        Engine::Vinyl9 => format.replace("%{Varnish:", "%{Vinyl:"),
+        Engine::Varnish7 => ("varnishlog", "varnishncsa"),
+        Engine::Vinyl9 => ("vinyllog", "vinylncsa"),
     }
 }
 
 fn command(logging: &Logging, engine: Engine) -> Vec<String> {
+    let (log, ncsa) = programs(engine);
+    let of_engine = |format: &str| log_format(format, engine == Engine::Vinyl9);
     let mut command: Vec<String> = Vec::new();
     let mut add = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
     match logging.mode {
-        LogMode::Varnishlog => add(&["varnishlog"]),
+        LogMode::Varnishlog => add(&[log]),
         LogMode::Json | LogMode::VarnishlogJson if logging.is_ours() => {
             add(&["varnish-gateway", "access-log", "--varnishd-dir", VARNISHD_DIR]);
             if let Some(query) = &logging.query {
@@ -96,12 +98,12 @@ fn command(logging: &Logging, engine: Engine) -> Vec<String> {
         }
         LogMode::Json | LogMode::VarnishlogJson => {
             let given = logging.format.as_deref().unwrap_or(JSON_FORMAT);
-            add(&["varnishncsa", "-j", "-F", &of_engine(given, engine)]);
+            add(&[ncsa, "-j", "-F", &of_engine(given)]);
         }
         LogMode::Varnishncsa => {
-            add(&["varnishncsa"]);
+            add(&[ncsa]);
             if let Some(format) = &logging.format {
-                add(&["-F", &of_engine(format, engine)]);
+                add(&["-F", &of_engine(format)]);
             }
         }
     }

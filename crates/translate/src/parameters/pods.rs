@@ -404,6 +404,14 @@ pub fn log_query(given: Option<&str>) -> String {
     }
 }
 
+/// A format of varnishncsa or vinylncsa: each engine has its own name for its fields (`%{Varnish:hitmiss}x`, `%{Vinyl:hitmiss}x`), and its
+/// program exits at the other's.
+pub fn log_format(format: &str, is_vinyl: bool) -> String {
+    let names = ["%{Varnish:", "%{Vinyl:"];
+    let [from, to] = if is_vinyl { names } else { [names[1], names[0]] };
+    format.replace(from, to)
+}
+
 /// Whether objects can be named after a Gateway of this name; if not, what to do. The API server takes longer names for a
 /// Gateway than for a Service.
 pub fn check_name(gateway: &str) -> Result<(), UnfitName> {
