@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::{HOST, Site, expect};
-use crate::support::{Ask, Response, until};
+use crate::support::{Ask, Response, cache_policy, route, route_to, until};
 
 fn asked_with(site: &Site, url: &str, headers: &[(&str, &str)]) -> Response {
     let ask = headers.iter().fold(Ask::get(HOST, url), |ask, (name, value)| ask.header(name, value));
@@ -71,6 +71,114 @@ fn origins_say_how_old_and_how_stale_a_response_may_be() {
     sleep(Duration::from_millis(1300));
     site.origins[0].answer_with(0, &[]);
     assert_eq!(site.get("/shared").status, 503);
+}
+
+#[test]
+fn what_must_be_validated_is_never_served_stale() {
+    let site = Site::with_policy("  defaultTTL: 1h");
+    let controls = ["must-revalidate", "proxy-revalidate", "no-cache"];
+    for control in controls {
+        let line = format!("Cache-Control: max-age=1, {control}, stale-if-error=600");
+        site.origins[0].answer_with(200, &[line.as_str(), "ETag: \"1\""]);
+        expect(&site.get(&format!("/{control}")), 200, "MISS");
+    }
+    sleep(Duration::from_millis(1300));
+    // A closed connection, and a failure.
+    for (status, answer) in [(0, 503), (500, 500)] {
+        site.origins[0].answer_with(status, &[]);
+        for control in controls {
+            assert_eq!(site.get(&format!("/{control}")).status, answer, "{control}");
+        }
+    }
+}
+
+#[test]
+fn a_stale_response_takes_the_place_of_a_failure_where_the_origin_says_so() {
+    let site = Site::with_policy("  defaultTTL: 1h");
+    site.origins[0].answer_with(200, &["Cache-Control: max-age=1, stale-if-error=600"]);
+    expect(&site.get("/fresh"), 200, "MISS");
+    site.origins[0].answer_with(200, &["Cache-Control: max-age=0, stale-if-error=600"]);
+    expect(&site.get("/never-fresh"), 200, "MISS");
+    sleep(Duration::from_millis(1300));
+    for status in [500, 0] {
+        site.origins[0].answer_with(status, &[]);
+        expect(&site.get("/fresh"), 200, "STALE");
+        expect(&site.get("/never-fresh"), 200, "STALE");
+    }
+    // While it is refreshed.
+    site.origins[0].answer_with(200, &["Cache-Control: max-age=0, stale-while-revalidate=600"]);
+    expect(&site.get("/refreshed"), 200, "MISS");
+    expect(&site.get("/refreshed"), 200, "STALE");
+    until("it was refreshed", || {
+        site.origins[0].seen().iter().filter(|seen| seen.url == "/refreshed").count() == 2
+    });
+}
+
+#[test]
+fn freshness_by_last_change_where_the_policy_says_so() {
+    let site = Site::with_policy("  heuristic: {fraction: \"0.1\", max: 1h}");
+    site.origins[0].answer_with(200, &["Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"]);
+    expect(&site.get("/old"), 200, "MISS");
+    expect(&site.get("/old"), 200, "HIT");
+    site.origins[0].answer_with(200, &[]);
+    expect(&site.get("/unknown"), 200, "MISS");
+    expect(&site.get("/unknown"), 200, "MISS");
+}
+
+#[test]
+fn repeated_lines_are_one_value_of_a_variant() {
+    let site = Site::with_policy("  defaultTTL: 1h");
+    site.origins[0].answer_with(200, &["Vary: Foo"]);
+    expect(&asked_with(&site, "/a", &[("Foo", "1"), ("Foo", "2")]), 200, "MISS");
+    expect(&asked_with(&site, "/a", &[("Foo", "1")]), 200, "MISS");
+    expect(&asked_with(&site, "/a", &[("Foo", "1, 2")]), 200, "HIT");
+    expect(&asked_with(&site, "/a", &[("Foo", "1"), ("Foo", "2")]), 200, "HIT");
+}
+
+#[test]
+fn fields_about_a_connection_or_the_content_are_not_mixed() {
+    let site = Site::with_policy("  defaultTTL: 1h");
+    let hops = ["Connection: X-Hop", "X-Hop: 1", "Proxy-Authentication-Info: a", "X-End: 1"];
+    site.origins[0].answer_with(200, &hops);
+    for cache in ["MISS", "HIT"] {
+        let response = site.get("/hops");
+        expect(&response, 200, cache);
+        for (name, value) in [("X-Hop", None), ("Proxy-Authentication-Info", None), ("X-End", Some("1"))] {
+            assert_eq!(response.header(name), value, "{name}");
+        }
+    }
+    // A 200 is whole, whatever its Content-Range says; and a 304 does not change what the content is.
+    let first =
+        ["Cache-Control: max-age=1", "ETag: \"1\"", "Content-Range: bytes 0-1/9", "Content-Type: text/a"];
+    site.origins[0].answer_with(200, &first);
+    assert_eq!(site.get("/content").text(), "shop");
+    sleep(Duration::from_millis(1300));
+    let not_modified = ["Cache-Control: max-age=60", "ETag: \"1\"", "Content-Range: bytes 5-6/9", "X-New: 1"];
+    site.origins[0].answer_with(304, &not_modified);
+    for _ in 0..2 {
+        let response = site.get("/content");
+        assert_eq!((response.status, response.text().as_str()), (200, "shop"));
+        assert_eq!(response.header("Content-Range"), Some("bytes 0-1/9"));
+        assert_eq!((response.header("X-New"), response.header("Content-Type")), (Some("1"), Some("text/a")));
+    }
+    assert_eq!(site.asked(), 3);
+}
+
+#[test]
+fn a_write_by_a_rule_without_a_policy_counts_for_the_others_of_its_hostname() {
+    let form = route(
+        "form",
+        "  rules: [{matches: [{path: {value: /form}, method: POST}], backendRefs: [{name: shop, port: 80}]}]",
+    );
+    let policy = cache_policy("shop", "shop", "  defaultTTL: 1h");
+    let site = Site::new(&["shop"], &[route_to("shop", "/", "shop"), form, policy].concat());
+    for url in ["/form", "/form/other"] {
+        expect(&site.get(url), 200, "MISS");
+        expect(&site.get(url), 200, "HIT");
+    }
+    assert_eq!(Ask::new("POST", HOST, "/form").body(b"x".to_vec()).send(site.port).status, 200);
+    expect(&site.get("/form"), 200, "MISS");
+    expect(&site.get("/form/other"), 200, "HIT");
 }
 
 #[test]
