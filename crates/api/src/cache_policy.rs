@@ -54,6 +54,14 @@ use crate::schema;
         "!has(self.noVarySearch) || self.noVarySearch != 'Obey' || !has(self.cacheKey) || !has(self.cacheKey.queryParameters)",
         "noVarySearch: Obey lets the origin say which query parameters count, which cacheKey.queryParameters does: remove one of them",
     ),
+    (
+        "!has(self.methods) || !('POST' in self.methods) || !has(self.invalidateOnUnsafe) || self.invalidateOnUnsafe",
+        "methods: POST keeps an answer in place of those that it invalidates, which invalidateOnUnsafe: false leaves: remove one of them",
+    ),
+    (
+        "!has(self.methods) || !('POST' in self.methods) || !has(self.noVarySearch) || self.noVarySearch != 'Obey'",
+        "methods: POST keeps an answer by its whole URL, which is not the key with noVarySearch: Obey: remove one of them",
+    ),
 ])))]
 pub struct VarnishCachePolicySpec {
     /// What the policy is for. It may be absent where rules of HTTPRoutes name the policy, by a filter of type ExtensionRef.
@@ -118,7 +126,13 @@ pub struct VarnishCachePolicySpec {
     /// Request headers of which one of a few values is left, or nothing, before the cache is asked: answers with Vary need fewer variants
     /// then. The origin receives that value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 8))]
+    #[schemars(
+        length(min = 1, max = 8),
+        extend("x-kubernetes-validations" = schema::rules(&[(
+            "self.all(one, self.exists_one(other, other.header.lowerAscii() == one.header.lowerAscii()))",
+            "each header may be named once, in upper or lower case",
+        )]))
+    )]
     pub normalize: Option<Vec<NormalizedHeader>>,
     /// Whether No-Vary-Search of answers says which query parameters tell them apart. By default it is ignored. With Obey, the answers of a
     /// path share objects from the second request on. The origin receives all parameters.
@@ -128,7 +142,7 @@ pub struct VarnishCachePolicySpec {
     /// bypass the cache. POST: an answer with status 200 of up to 64 KiB that says how long it is fresh and names its own URL in Content-Location
     /// is kept for GET. POST has no effect on Gateways whose HTTP goes through varnishd (dataPath: Varnish, user VCL).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 2))]
+    #[schemars(length(min = 1, max = 2), extend("x-kubernetes-list-type" = "set"))]
     pub methods: Option<Vec<KeptMethod>>,
     /// What tells two answers apart beside host and URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]

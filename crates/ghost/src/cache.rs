@@ -6,6 +6,7 @@
 
 mod rescue;
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 
 use model::names::{
@@ -220,10 +221,16 @@ unsafe fn keep(ctx: *const Ctx, (rule, cache): (&Rule, &Cache), before: Message<
 /// The origin may have made this answer before what a purge or a ban is about.
 fn is_overtaken(beresp: Message<'_>) -> bool {
     let part = |name| beresp.header(name).unwrap_or_default();
-    let lines = TAG_HEADERS.into_iter().chain([CACHE_GROUPS_HEADER]).flat_map(|name| beresp.headers(name));
-    let tags = lines.flat_map(tags::tags).take(tags::MOST);
+    let tags: Vec<_> = tags_of(beresp).take(tags::MOST).collect();
     let host = index::without_port(part(CACHE_HOST_HEADER));
+    let tags = tags.iter().map(AsRef::as_ref);
     index::is_overtaken(host, part(CACHE_URL_HEADER), part(OWNER_HEADER), tags)
+}
+
+/// The tags and groups of a response.
+fn tags_of(beresp: Message<'_>) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    let lines = TAG_HEADERS.into_iter().flat_map(move |name| beresp.headers(name));
+    tags::with_groups(lines, beresp.headers(CACHE_GROUPS_HEADER))
 }
 
 /// By these an object is found for invalidation, whatever its key is made of.
@@ -335,8 +342,7 @@ unsafe fn does_not_fit(ctx: *const Ctx, beresp: Message<'_>) -> bool {
 
 /// No purge would find it by all of its tags.
 fn cannot_be_indexed(beresp: Message<'_>) -> bool {
-    let lines = TAG_HEADERS.into_iter().chain([CACHE_GROUPS_HEADER]).flat_map(|name| beresp.headers(name));
-    let is_full = !index::has_room_for(lines.flat_map(tags::tags).take(tags::MOST + 1).count());
+    let is_full = !index::has_room_for(tags_of(beresp).take(tags::MOST + 1).count());
     if is_full {
         stats::not_kept(stats::INDEX);
     }

@@ -13,10 +13,10 @@ use arc_swap::ArcSwapOption;
 use model::event::{Event, Write};
 use model::names::{FRONT_PROOF_ENV, GROUP_INVALIDATION_HEADER, HINTS_HEADER};
 use router::NormalHost;
+use router::cache::groups;
 
 use crate::ffi::Http;
 use crate::guard::stopped;
-use crate::index::tags;
 use crate::message::Message;
 
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -80,13 +80,13 @@ unsafe extern "C" fn ghost_hinted(unedited: *mut Http, hint: *mut Http) {
 /// A response to an unsafe method went through varnishd. `named`: URLs of the same host that it names.
 pub(crate) fn wrote(owner: &str, host: &[u8], url: &[u8], named: &[Vec<u8>], beresp: Message<'_>) {
     let Some(host) = Write::text(NormalHost::new(host).as_bytes()) else { return };
-    let groups = beresp.headers(GROUP_INVALIDATION_HEADER).flat_map(tags::tags).take(MOST_NAMED);
+    let groups = groups(beresp.headers(GROUP_INVALIDATION_HEADER)).take(MOST_NAMED);
     let write = Write {
         host,
         url: Write::text(url),
         owner: owner.to_owned(),
         named: named.iter().take(MOST_NAMED).filter_map(|url| Write::text(url)).collect(),
-        groups: groups.filter_map(Write::text).collect(),
+        groups: groups.filter_map(|group| Write::group(group.as_bytes())).collect(),
     };
     if !report(&Event::Write(write)) {
         WRITES_LOST.fetch_add(1, Ordering::Relaxed);

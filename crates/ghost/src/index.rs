@@ -327,7 +327,7 @@ pub(crate) unsafe fn is_hit_overtaken(worker: *mut RawWorker, object: *mut RawOb
         // SAFETY: the caller's promise.
         let stored = unsafe { Stored::read(worker, object) };
         let (host, url) = (stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
-        was_overtaken(fetch, host, url, stored.owner(), stored.tags.iter().copied())
+        was_overtaken(fetch, host, url, stored.owner(), stored.tags())
     });
     // After the look at what is pending: what has left it has ended by now, if it had to.
     // SAFETY: the caller's promise.
@@ -412,7 +412,7 @@ pub(crate) unsafe fn marked(
     }
     let by = hot::slots();
     let mut slots = vec![by.of_host(host), by.of_url(host, url)];
-    slots.extend(stored.tags.iter().flat_map(|tag| [by.of_tag(tag), by.of_host_tag(host, tag)]));
+    slots.extend(stored.tags().flat_map(|tag| [by.of_tag(tag), by.of_host_tag(host, tag)]));
     let mut vary = String::new();
     for name in stored.vary.iter().flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
         if name.is_empty() {
@@ -490,11 +490,11 @@ unsafe fn insert(worker: *mut RawWorker, object: *mut RawObject) -> bool {
             keys.push(MAP.way_key(kept_as, object as usize));
         }
     }
-    keys.extend(stored.tags.iter().map(|tag| MAP.tag_key(tag)));
+    keys.extend(stored.tags().map(|tag| MAP.tag_key(tag)));
     if let Some(host) = stored.host().filter(|_| !stored.tags.is_empty()) {
         OWNERS.add(stored.owner());
-        let owned = |tag: &&[u8]| MAP.owned_key(stored.owner(), MAP.host_tag_key(host, tag));
-        keys.extend(stored.tags.iter().map(owned));
+        let owned = |tag: &[u8]| MAP.owned_key(stored.owner(), MAP.host_tag_key(host, tag));
+        keys.extend(stored.tags().map(owned));
     }
     if keys.is_empty() {
         return true;
@@ -502,11 +502,10 @@ unsafe fn insert(worker: *mut RawWorker, object: *mut RawObject) -> bool {
     MAP.insert(object as usize, keys);
     // Between the look in vcl_backend_response and this moment an invalidation may have found nothing.
     let (host, url) = (stored.host().unwrap_or_default(), stored.url.unwrap_or_default());
-    let tags = || stored.tags.iter().copied();
-    let is_kept = !is_overtaken(host, url, stored.owner(), tags());
+    let is_kept = !is_overtaken(host, url, stored.owner(), stored.tags());
     match is_kept {
         true => hot::is_new(host, url),
-        false => hot::was_overtaken(host, url, tags()),
+        false => hot::was_overtaken(host, url, stored.tags()),
     }
     is_kept
 }

@@ -4,10 +4,11 @@
 //! Guarantees that such a GET never reaches an origin; that it leaves nothing behind where the response cannot be stored; and that an
 //! invalidation after the POST's own one keeps the response out of the cache ([`index::Claim`]).
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 
 use model::kept::{Kept, Order};
-use model::names::{KEPT_HEADER, ORDER_HEADER, ORDER_METHOD, OWNER_HEADER, TAGS_HEADER};
+use model::names::{CACHE_GROUPS_HEADER, KEPT_HEADER, ORDER_HEADER, ORDER_METHOD, OWNER_HEADER, TAGS_HEADER};
 use router::{NormalHost, Router};
 
 use crate::ffi::{self, Ctx};
@@ -44,7 +45,8 @@ pub(crate) fn claim(router: &Router, request: Message<'_>) -> Option<Claim> {
     let normal = router.normalize(request.url()).ok()?.url;
     let urls = [Some(request.url()), normal.as_deref()];
     let urls: Vec<&[u8]> = urls.into_iter().flatten().collect();
-    let tags: Vec<&[u8]> = request.headers(TAGS_HEADER).flat_map(tags::tags).take(tags::MOST + 1).collect();
+    let tags = tags::with_groups(request.headers(TAGS_HEADER), request.headers(CACHE_GROUPS_HEADER));
+    let tags: Vec<Cow<'_, [u8]>> = tags.take(tags::MOST + 1).collect();
     if tags.len() > tags::MOST {
         return None;
     }

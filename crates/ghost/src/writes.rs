@@ -9,7 +9,7 @@ use router::{NormalHost, Router};
 
 use crate::events;
 use crate::ffi::RawWorker;
-use crate::index::{self, Fate, tags};
+use crate::index::{self, Fate};
 use crate::invalidate::{end_own_url, end_url};
 use crate::message::Message;
 use crate::posted;
@@ -80,8 +80,8 @@ impl Order<'_> {
             // SAFETY: the caller's promise.
             unsafe { end_own_url(worker, self.router, self.owner, host.as_bytes(), &url, Fate::Gone) };
         }
-        for group in distinct(groups.flat_map(tags::tags)) {
-            index::end_own_tag(self.owner, host.as_bytes(), group, Fate::Gone);
+        for group in distinct(router::cache::groups(groups)) {
+            index::end_own_tag(self.owner, host.as_bytes(), group.as_bytes(), Fate::Gone);
         }
     }
 }

@@ -44,7 +44,13 @@ const LONGEST_TOLD: usize = 2048;
 impl Write {
     /// The bytes as a part of a message to others, where they can be one.
     pub fn text(bytes: &[u8]) -> Option<String> {
-        let is_plain = bytes.len() <= LONGEST_TOLD && bytes.iter().all(u8::is_ascii_graphic);
+        if bytes.contains(&b' ') { None } else { Self::group(bytes) }
+    }
+
+    /// The same for a group, whose name may have blanks.
+    pub fn group(bytes: &[u8]) -> Option<String> {
+        let is_plain =
+            bytes.len() <= LONGEST_TOLD && bytes.iter().all(|b| b.is_ascii_graphic() || *b == b' ');
         std::str::from_utf8(bytes).ok().filter(|_| is_plain).map(str::to_owned)
     }
 }
@@ -92,5 +98,7 @@ mod tests {
         for no in [&b"/a b"[..], b"/\xc3\xa9", b"/\n", "/".repeat(2049).as_bytes()] {
             assert_eq!(Write::text(no), None);
         }
+        assert_eq!(Write::group(b"a b").as_deref(), Some("a b"));
+        assert_eq!(Write::group(b"a\n"), None);
     }
 }

@@ -117,7 +117,7 @@ pub const INVALIDATE_METHOD: &str = "INVALIDATE";
 pub const ALSO_HEADER: &str = "X-Ghost-Also";
 /// On such a request: groups of the same host, as Cache-Group-Invalidation names them.
 pub const GROUPS_HEADER: &str = "X-Ghost-Groups";
-/// On such a request: tags and groups of the response, where the front wants to store it.
+/// On such a request: tags of the response, where the front wants to store it. Its groups are in [`CACHE_GROUPS_HEADER`].
 pub const TAGS_HEADER: &str = "X-Ghost-Tags";
 /// The method of a request by [`FRONT_SOCKET`] that asks for the number of the newest invalidation, in [`ORDER_HEADER`].
 pub const ORDER_METHOD: &str = "ORDER";

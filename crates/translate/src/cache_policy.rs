@@ -332,11 +332,7 @@ fn conditions(
                 }
                 _ => "The policy applies to its target".to_owned(),
             };
-            if read.keep_posts && read.ignore_unsafe_methods {
-                message.push_str(
-                    "; POST in spec.methods has no effect, since spec.invalidateOnUnsafe is false: remove one of them",
-                );
-            } else if read.keep_posts && is_by_varnishd {
+            if read.keep_posts && is_by_varnishd {
                 message.push_str(
                     "; POST in spec.methods has no effect on this Gateway, whose HTTP goes through varnishd (dataPath: \
                      Varnish, user VCL, or logs of varnishd)",

@@ -1,7 +1,7 @@
 """Pages of docs/ that are written from the code: reference/crds.md, reference/features.md; alerts in operations/monitoring.md.
 
     scripts/generate docs            writes them
-    scripts/generate docs --check    checks these pages, links, the table of contents, environment variables, ports; a second, no network
+    scripts/generate docs --check    checks these pages, links, the table of contents, environment variables, ports, names of tests; a second, no network
 
 Commands and YAML of the pages are run by scripts/test docs.
 """
@@ -10,12 +10,12 @@ import io
 import sys
 import unittest
 
-from ..pages import metrics, reference, selftest, structure, variables
+from ..pages import conformance, metrics, reference, selftest, structure, variables
 from ..pages.pages import REPOSITORY
 
 
 def check():
-    found = [*structure.problems(), *variables.problems(), *metrics.problems()]
+    found = [*structure.problems(), *variables.problems(), *metrics.problems(), *conformance.problems()]
     for path, text in reference.written().items():
         if not path.exists() or path.read_text() != text:
             found.append(f"{path.relative_to(REPOSITORY)} is not up to date: run scripts/generate docs")

@@ -4,6 +4,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from . import conformance
 from . import expected
 from . import pages
 
@@ -50,6 +51,11 @@ def page():
         file.write(PAGE)
         file.flush()
         return pages.read(Path(file.name))
+
+
+class Conformance(unittest.TestCase):
+    def test_names(self):
+        self.assertEqual(conformance.named("| 4 | `max-age`, `a_test_of_it`, `a-test.vtc` (`/page`), `no_test` |"), ["a_test_of_it", "a-test.vtc"])
 
 
 class Pages(unittest.TestCase):

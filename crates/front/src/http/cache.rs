@@ -17,10 +17,10 @@ use model::event;
 use model::kept::Order;
 use model::names::{
     ALSO_HEADER, CLIENT_HEADER, GROUP_INVALIDATION_HEADER, GROUPS_HEADER, HINTS_HEADER, HOT_HEADER,
-    INVALIDATE_METHOD, ORDER_HEADER, ORDER_METHOD, OWNER_HEADER, TAGS_HEADER,
+    INVALIDATE_METHOD, ORDER_HEADER, ORDER_METHOD, OWNER_HEADER,
 };
 use model::stats::CACHE_RESULTS;
-use router::cache::{invalidates, same_origin_url};
+use router::cache::{groups, invalidates, same_origin_url};
 use router::counters::OTHER;
 use router::{NormalHost, Rule};
 use tokio::net::UnixStream;
@@ -217,19 +217,13 @@ impl Written {
         let named = named.iter().flat_map(|name| headers.get_all(name)).take(MOST_NAMED);
         let named = named.filter_map(|value| same_origin_url(value.as_bytes(), scheme, host, &self.url));
         let named = named.filter_map(|url| text(&url)).collect();
-        let groups = headers.get_all(GROUP_INVALIDATION_HEADER).iter().take(MOST_NAMED);
-        let groups =
-            groups.flat_map(|value| tags(value.as_bytes())).take(MOST_NAMED).filter_map(text).collect();
+        let lines = headers.get_all(GROUP_INVALIDATION_HEADER).iter().take(MOST_NAMED);
+        let groups = groups(lines.map(HeaderValue::as_bytes)).take(MOST_NAMED);
+        let groups = groups.filter_map(|group| event::Write::group(group.as_bytes())).collect();
         let Some(host) = text(NormalHost::new(host).as_bytes()) else { return };
         let (url, owner) = (text(&self.url), self.owner.to_string());
         client.http.tell_peers(event::Write { host, url, owner, named, groups });
     }
-}
-
-/// The words of a list of strings, as ghost reads them: groups are tags.
-fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let words = list.split(|b| matches!(b, b',' | b' ' | b'\t' | b'"'));
-    words.filter(|word| !word.is_empty()).take(MOST_NAMED)
 }
 
 /// An invalidation for ghost.
@@ -244,15 +238,19 @@ pub(crate) struct Write {
 
 impl Write {
     /// ghost is to say whether the response, which has these tags, may be stored: it was asked for after `began`. False where it has too many.
-    pub(crate) fn claims<'a>(&mut self, began: Order, tags: impl Iterator<Item = &'a HeaderValue>) -> bool {
+    pub(crate) fn claims<'a>(
+        &mut self,
+        began: Order,
+        tags: impl Iterator<Item = (&'static str, &'a HeaderValue)>,
+    ) -> bool {
         let mut lines = format!("{ORDER_HEADER}: {began}\r\n").into_bytes();
         let (mut room, mut left) = (TAGS_TOGETHER, MOST_NAMED);
-        for tag in tags {
+        for (name, tag) in tags {
             if tag.len() > LONGEST_NAMED.min(room) || left == 0 {
                 return false;
             }
             (room, left) = (room - tag.len(), left - 1);
-            lines.extend_from_slice(TAGS_HEADER.as_bytes());
+            lines.extend_from_slice(name.as_bytes());
             lines.extend_from_slice(b": ");
             lines.extend_from_slice(tag.as_bytes());
             lines.extend_from_slice(b"\r\n");

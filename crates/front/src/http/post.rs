@@ -19,7 +19,7 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use model::MissFor;
 use model::kept::{Kept, Order, Token};
-use model::names::{CACHE_GROUPS_HEADER, KEPT_HEADER, TAG_HEADERS};
+use model::names::{CACHE_GROUPS_HEADER, KEPT_HEADER, TAG_HEADERS, TAGS_HEADER};
 use router::cache::{Answer, Cache, MOST_CONTENT, Posted, is_about_content};
 use router::sent::{Kind, kind};
 use router::{Action, Routed, Rule};
@@ -159,9 +159,11 @@ struct Judged {
 }
 
 impl Judged {
-    fn tags(&self) -> impl Iterator<Item = &HeaderValue> {
-        let names = TAG_HEADERS.into_iter().chain([CACHE_GROUPS_HEADER]);
-        names.flat_map(|name| self.headers.get_all(name))
+    /// Each with the header by which ghost is told of it.
+    fn tags(&self) -> impl Iterator<Item = (&'static str, &HeaderValue)> {
+        let names = TAG_HEADERS.map(|name| (name, TAGS_HEADER)).into_iter();
+        let names = names.chain([(CACHE_GROUPS_HEADER, CACHE_GROUPS_HEADER)]);
+        names.flat_map(|(name, told)| self.headers.get_all(name).iter().map(move |value| (told, value)))
     }
 }
 

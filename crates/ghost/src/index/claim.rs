@@ -4,6 +4,8 @@
 //! POST's own invalidation: before that one begins, by URL and tags. While it lasts, no other invalidation may begin, whatever it is about. After
 //! it, the response is a fetch that began with its number: what comes later overtakes it as it overtakes others.
 
+use std::borrow::Cow;
+
 use model::kept::Order;
 use router::cache::Parameters;
 
@@ -22,7 +24,7 @@ impl Claim {
         host: &[u8],
         urls: &[&[u8]],
         owner: &[u8],
-        tags: &[&[u8]],
+        tags: &[Cow<'_, [u8]>],
     ) -> Option<Self> {
         // In this order. An invalidation that begins after the look at who is at work takes numbers above `newest`, which [`Self::holds`]
         // notices. One that has ended before that look has noted its keys, which are looked for below.
@@ -40,7 +42,7 @@ impl Claim {
                 host,
                 urls.first().copied().unwrap_or_default(),
                 owner,
-                tags.iter().copied(),
+                tags.iter().map(AsRef::as_ref),
             )
         };
         let is_overtaken = of_tags()

@@ -1,8 +1,11 @@
 //! What an object's stored headers say of it.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 
 use model::names::{CACHE_HOST_HEADER, CACHE_URL_HEADER, NEVER_STALE, OWNER_HEADER, RESCUE_SECONDS_HEADER};
+
+use router::cache::groups;
 
 use super::tags;
 use crate::ffi::{self, RawObject, RawWorker};
@@ -13,7 +16,10 @@ pub(crate) struct Stored<'a> {
     host: Option<&'a [u8]>,
     pub(crate) url: Option<&'a [u8]>,
     owner: Option<&'a [u8]>,
-    pub(crate) tags: Vec<&'a [u8]>,
+    /// Groups among them.
+    pub(crate) tags: Vec<Cow<'a, [u8]>>,
+    /// Lines of Cache-Groups.
+    groups: Vec<&'a [u8]>,
     /// Lines of Vary.
     pub(crate) vary: Vec<&'a [u8]>,
     pub(crate) has_cookie: bool,
@@ -55,6 +61,8 @@ impl<'a> Stored<'a> {
             // SAFETY: the caller's promise; the line is the one that was given last.
             line = unsafe { ffi::gs_stored_header(worker, object, line) };
             if line.is_null() {
+                let groups = groups(std::mem::take(&mut stored.groups));
+                stored.add_tags(groups.map(|group| Cow::Owned(group.into_bytes())));
                 return stored;
             }
             // SAFETY: stored headers end in a zero byte, and live as long as the object.
@@ -79,10 +87,19 @@ impl<'a> Stored<'a> {
         } else if name.eq_ignore_ascii_case(b"Set-Cookie") {
             self.has_cookie = true;
         } else if tags::is_tag_header(name) {
-            let mut all = tags::tags(value);
-            self.tags.extend(all.by_ref().take(tags::MOST - self.tags.len()));
-            self.too_many |= all.next().is_some();
+            self.add_tags(tags::tags(value).map(Cow::Borrowed));
+        } else if tags::is_groups_header(name) {
+            self.groups.push(value);
         }
+    }
+
+    fn add_tags(&mut self, mut all: impl Iterator<Item = Cow<'a, [u8]>>) {
+        self.tags.extend(all.by_ref().take(tags::MOST - self.tags.len()));
+        self.too_many |= all.next().is_some();
+    }
+
+    pub(crate) fn tags(&self) -> impl Iterator<Item = &[u8]> {
+        self.tags.iter().map(AsRef::as_ref)
     }
 
     pub(crate) fn host(&self) -> Option<&'a [u8]> {

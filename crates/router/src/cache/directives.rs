@@ -47,7 +47,7 @@ enum Argument<'a> {
 impl<'a> Directives<'a> {
     /// Reads one more line.
     pub fn read(&mut self, line: &'a [u8]) {
-        for part in Parts(line) {
+        for part in parts(line) {
             let (name, argument) = split(part);
             self.take(name, argument);
         }
@@ -126,6 +126,11 @@ fn split(part: &[u8]) -> (&[u8], Argument<'_>) {
     }
 }
 
+/// The directives of a line.
+pub(super) fn parts(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Parts(line)
+}
+
 /// Separated by commas that are not in quotes. Where quotes do not close, every comma separates: nothing that forbids is hidden by
 /// them.
 struct Parts<'a>(&'a [u8]);
@@ -138,7 +143,7 @@ impl<'a> Iterator for Parts<'a> {
             if self.0.is_empty() {
                 return None;
             }
-            let end = end_of_part(self.0);
+            let end = end_of_part(self.0, b',');
             let part = self.0[..end].trim_ascii();
             self.0 = self.0.get(end + 1..).unwrap_or_default();
             if !part.is_empty() {
@@ -148,7 +153,8 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-fn end_of_part(text: &[u8]) -> usize {
+/// Where the first `separator` is that is not in quotes.
+pub(super) fn end_of_part(text: &[u8], separator: u8) -> usize {
     let (mut quoted, mut escaped) = (false, false);
     let ends = |b: &u8| {
         let was_escaped = std::mem::replace(&mut escaped, false);
@@ -162,13 +168,13 @@ fn end_of_part(text: &[u8]) -> usize {
                 quoted = !quoted;
                 false
             }
-            other => other == b',' && !quoted,
+            other => other == separator && !quoted,
         }
     };
     let end = text.iter().position(ends);
     match end {
         Some(end) => end,
-        None if quoted => text.iter().position(|b| *b == b',').unwrap_or(text.len()),
+        None if quoted => text.iter().position(|b| *b == separator).unwrap_or(text.len()),
         None => text.len(),
     }
 }

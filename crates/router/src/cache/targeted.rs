@@ -3,7 +3,8 @@
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use super::Answer;
-use super::directives::Directives;
+use super::directives::{Directives, end_of_part, parts};
+use super::number::delta_seconds;
 
 /// What Cache-Control gives way to where the policy names no others.
 pub(super) const DEFAULT_TARGETS: [&str; 1] = ["CDN-Cache-Control"];
@@ -90,10 +91,35 @@ fn seconds(value: &BareItem) -> Option<u64> {
 pub(super) fn surrogate<A: Answer>(answer: &A) -> Option<Directives<'_>> {
     let mut says = Directives::default();
     answer.any_header(SURROGATE_CONTROL, &mut |line| {
-        says.read(line);
+        parts(line).filter_map(for_all).for_each(|directive| read_surrogate(&mut says, directive));
         false
     });
     (says.no_store || says.max_age.is_some()).then_some(says)
+}
+
+/// A directive of Surrogate-Control without its parameters. `None` where they name a surrogate (`max-age=60;akamai`): the gateway has no
+/// name that an origin could use.
+fn for_all(part: &[u8]) -> Option<&[u8]> {
+    let (directive, parameters) = part.split_at(end_of_part(part, b';'));
+    let names_one = parameters.iter().any(|b| *b != b';' && !b.is_ascii_whitespace());
+    (!names_one).then(|| directive.trim_ascii())
+}
+
+/// As in Cache-Control, but `max-age=600+30` is fresh for 600 seconds and may be served stale for 30 more.
+fn read_surrogate<'s>(says: &mut Directives<'s>, directive: &'s [u8]) {
+    let Some((_, number)) =
+        directive.split_at_checked(8).filter(|(name, _)| name.eq_ignore_ascii_case(b"max-age="))
+    else {
+        return says.read(directive);
+    };
+    let mut both = number.splitn(2, |b| *b == b'+').map(delta_seconds);
+    match (both.next().flatten(), both.next().flatten()) {
+        (Some(fresh), Some(stale)) if says.max_age.is_none() => {
+            says.max_age = Some(fresh);
+            says.stale_while_revalidate.get_or_insert(stale);
+        }
+        _ => says.read(directive),
+    }
 }
 
 #[cfg(test)]

@@ -90,7 +90,27 @@ fn read(
                     cacheKey.queryParameters does: remove one of them"
             .to_owned());
     }
-    let keeps = |method: KeptMethod| spec.methods.iter().flatten().any(|kept| *kept == method);
+    let times = |method: KeptMethod| spec.methods.iter().flatten().filter(|kept| **kept == method).count();
+    let keeps = |method: KeptMethod| times(method) > 0;
+    if times(KeptMethod::Query) > 1 || times(KeptMethod::Post) > 1 {
+        return Err("spec.methods: each method may be named once".to_owned());
+    }
+    if keeps(KeptMethod::Post) && spec.invalidate_on_unsafe == Some(false) {
+        return Err("spec: methods: POST keeps an answer in place of those that it invalidates, which \
+                    invalidateOnUnsafe: false leaves: remove one of them"
+            .to_owned());
+    }
+    if keeps(KeptMethod::Post) && no_vary_search {
+        return Err("spec: methods: POST keeps an answer by its whole URL, which is not the key with \
+                    noVarySearch: Obey: remove one of them"
+            .to_owned());
+    }
+    let mut normalized: Vec<_> =
+        spec.normalize.iter().flatten().map(|one| one.header.to_ascii_lowercase()).collect();
+    normalized.sort();
+    if let Some([name, _]) = normalized.array_windows().find(|[one, next]| one == next) {
+        return Err(format!("spec.normalize: `{name}` is named twice: give it all values at once"));
+    }
     Ok(CachePolicy {
         default_ttl_seconds: seconds("defaultTTL", spec.default_ttl.as_deref())?,
         forced_ttl_seconds: seconds("forcedTTL", spec.forced_ttl.as_deref())?,
@@ -230,11 +250,11 @@ mod tests {
     #[test]
     fn what_clients_send_may_count() {
         let policy = of(&json!({"defaultTTL": "1m", "clientCacheControl": "Obey", "authorization": "Share",
-            "noVarySearch": "Obey", "methods": ["QUERY", "POST"], "normalize": [{"header": "Accept-Language", "values": ["en", "de-CH"]}]}))
+            "noVarySearch": "Obey", "methods": ["QUERY"], "normalize": [{"header": "Accept-Language", "values": ["en", "de-CH"]}]}))
         .unwrap();
         assert_eq!(
             serde_json::to_value(&policy).unwrap(),
-            json!({"default_ttl_seconds": 60.0, "obey_clients": true, "share_authorized": true, "keep_queries": true, "keep_posts": true,
+            json!({"default_ttl_seconds": 60.0, "obey_clients": true, "share_authorized": true, "keep_queries": true,
                 "normalize": [{"header": "accept-language", "values": ["en", "de-CH"]}], "no_vary_search": true})
         );
         let ignored =
@@ -252,6 +272,20 @@ mod tests {
             (
                 json!({"defaultTTL": "1m", "noVarySearch": "Obey", "cacheKey": {"queryParameters": {"include": ["a"]}}}),
                 "which cacheKey.queryParameters does",
+            ),
+            (
+                json!({"defaultTTL": "1m", "methods": ["POST"], "invalidateOnUnsafe": false}),
+                "which invalidateOnUnsafe: false leaves",
+            ),
+            (
+                json!({"defaultTTL": "1m", "methods": ["QUERY", "POST"], "noVarySearch": "Obey"}),
+                "not the key with noVarySearch: Obey",
+            ),
+            (json!({"defaultTTL": "1m", "methods": ["POST", "POST"]}), "each method may be named once"),
+            (
+                json!({"defaultTTL": "1m", "normalize": [{"header": "Accept-Language", "values": ["en"]},
+                    {"header": "Accept", "values": ["text/html"]}, {"header": "accept-language", "values": ["de"]}]}),
+                "`accept-language` is named twice",
             ),
             (
                 json!({"defaultTTL": "1m", "normalize": [{"header": "Accept-Encoding", "values": ["gzip"]}]}),

@@ -31,7 +31,56 @@ fn a_field_is_a_dictionary_or_nothing() {
     }
 }
 
+fn surrogate_of(line: &str) -> Directives<'_> {
+    let mut says = Directives::default();
+    parts(line.as_bytes()).filter_map(for_all).for_each(|directive| read_surrogate(&mut says, directive));
+    says
+}
+
+#[test]
+fn directives_for_other_surrogates_are_skipped() {
+    for (line, max_age) in [
+        ("max-age=3600", Some(3600)),
+        ("max-age=3600;akamai", None),
+        ("max-age=3600 ; akamai, max-age=60", Some(60)),
+        ("max-age=60, max-age=3600;\"a\"", Some(60)),
+        ("max-age=60;, no-store;akamai", Some(60)),
+        ("content=\"a;b, c\", max-age=60", Some(60)),
+        ("content=\"a;b, max-age=60", Some(60)),
+    ] {
+        let says = surrogate_of(line);
+        assert_eq!((says.max_age, says.no_store), (max_age, false), "{line}");
+    }
+    assert!(surrogate_of("max-age=60;akamai, no-store").no_store);
+}
+
+#[test]
+fn max_age_of_a_surrogate_may_say_for_how_long_it_is_stale() {
+    for (line, max_age, stale) in [
+        ("max-age=600+30", Some(600), Some(30)),
+        ("Max-Age=600+0", Some(600), Some(0)),
+        ("max-age=600+30;akamai, max-age=5", Some(5), None),
+        ("max-age=5, max-age=600+30", Some(5), None),
+        ("max-age=600+30, stale-while-revalidate=9", Some(600), Some(30)),
+        // None of them is a number.
+        ("max-age=600+", Some(0), None),
+        ("max-age=600+soon", Some(0), None),
+        ("max-age=+30", Some(0), None),
+        ("max-age=1+2+3", Some(0), None),
+        ("max-age=\"600+30\"", Some(0), None),
+    ] {
+        let says = surrogate_of(line);
+        assert_eq!((says.max_age, says.stale_while_revalidate), (max_age, stale), "{line}");
+    }
+}
+
 proptest! {
+    #[test]
+    fn any_bytes_of_surrogates_have_a_reading(line in "[a-z=+;\", \\\\0-9-]{0,40}") {
+        let behind = format!("{line}, no-store");
+        prop_assert!(surrogate_of(&behind).no_store, "{}", behind);
+    }
+
     #[test]
     fn any_bytes_have_a_reading(field in proptest::collection::vec(any::<u8>(), 0..100)) {
         let _ = read(&field);

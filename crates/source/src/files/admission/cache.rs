@@ -58,6 +58,23 @@ pub(super) fn policy_rules(policy: &mut Value, violations: &mut Violations) {
         violations
             .add("spec.noVarySearch", "must not be Obey where cacheKey has queryParameters; remove one");
     }
+    let methods: Vec<&str> = list(spec, "methods").iter().filter_map(Value::as_str).collect();
+    if let Some(method) = repeated(&methods) {
+        violations.add_value("spec.methods", method, "is named twice; remove one");
+    }
+    if methods.contains(&"POST") {
+        if spec.get("invalidateOnUnsafe").and_then(Value::as_bool) == Some(false) {
+            let what = "must not be false where methods has POST; remove one";
+            violations.add("spec.invalidateOnUnsafe", what);
+        }
+        if text(spec, "noVarySearch") == "Obey" {
+            violations.add("spec.noVarySearch", "must not be Obey where methods has POST; remove one");
+        }
+    }
+    let normalized: Vec<&str> = list(spec, "normalize").iter().map(|one| text(one, "header")).collect();
+    if let Some(header) = repeated(&normalized) {
+        violations.add_value("spec.normalize.header", header, "is named twice; give it all values at once");
+    }
     for normalized in list(spec, "normalize") {
         let header = text(normalized, "header");
         if !translate::may_be_normalized(header.as_bytes()) {
@@ -79,6 +96,13 @@ pub(super) fn policy_rules(policy: &mut Value, violations: &mut Violations) {
             violations.add_value(&path, name, "belongs to the gateway; choose another header");
         }
     }
+}
+
+/// The first name that comes a second time, in upper or lower case.
+fn repeated<'a>(names: &[&'a str]) -> Option<&'a str> {
+    let is_repeated =
+        |(at, name): &(usize, &&str)| names[..*at].iter().any(|before| before.eq_ignore_ascii_case(name));
+    names.iter().enumerate().find(is_repeated).map(|(_, name)| *name)
 }
 
 pub(super) fn describe_invalidation(schema: &mut Node) {
