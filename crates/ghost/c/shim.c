@@ -512,13 +512,14 @@ int gs_was_304(VRT_CTX) { return (VRT_r_beresp_was_304(ctx) != 0); }
 /* The object whose headers a 304 was merged with; NULL where the response is no 304. */
 struct objcore *gs_validated(VRT_CTX) { return (gs_was_304(ctx) ? ctx->bo->stale_oc : NULL); }
 
-/* May others get what is delivered? */
+/* May others get what is delivered? The response to a failed fetch is an object, too, which no lookup finds. */
 int
 gs_is_stored(VRT_CTX)
 {
 	const struct objcore *oc = ctx->req->objcore;
 
-	return (oc != NULL && (oc->flags & (OC_F_HFM | OC_F_HFP | OC_F_PRIVATE)) == 0);
+	return (oc != NULL && (oc->flags & (OC_F_HFM | OC_F_HFP | OC_F_PRIVATE)) == 0 &&
+	    (oc->ttl > 0.f || oc->grace > 0.f || oc->keep > 0.f));
 }
 
 /* The request does not wait for another one that fetches the same. In vcl_hash. */

@@ -437,6 +437,10 @@ const FOR_THE_CACHE: [Text; 5] = [
 pub(crate) fn leave_out_internals(resp: Message<'_>, is_reused: bool) {
     let mut omitted: Vec<Vec<u8>> = Vec::new();
     resp.survey(|name, value| {
+        // All of ours begin with it, and few others do.
+        if !matches!(name.first(), Some(b'x' | b'X')) {
+            return 0;
+        }
         let is_internal = name
             .get(..GHOST_PREFIX.len())
             .is_some_and(|start| start.eq_ignore_ascii_case(GHOST_PREFIX.as_bytes()))

@@ -184,7 +184,8 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             Some(client) => client.server_name.filter(|_| ffi::gs_is_included(ctx) == 0).map(str::as_bytes),
             None => ffi::gs_server_name(ctx).bytes(),
         };
-        let asks = route(ctx, ghost, task, &ClientRequest { message, socket, server_name });
+        let request = ClientRequest { message, socket, server_name };
+        let asks = route(ctx, ghost, task, &request);
         if let Some(kept) = task.kept {
             message.set_header(KEPT_HEADER, kept.to_string().as_bytes());
             message.fail_if_lost(ctx);
@@ -193,7 +194,9 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             task.sent = sent::leave_out_overrides(message, task.rule(), task.sent);
         }
         if asks && let Some(cache) = task.decision().and_then(Decision::cache) {
-            if seldom & sent::REPEATED != 0 {
+            let is_looked_up =
+                || task.decision().is_some_and(|decision| decision.asks_cache(&request, false));
+            if seldom & sent::REPEATED != 0 && is_looked_up() {
                 lookup::join_repeated(message);
                 message.fail_if_lost(ctx);
             }

@@ -87,7 +87,9 @@ fn what_must_be_validated_is_never_served_stale() {
     for (status, answer) in [(0, 503), (500, 500)] {
         site.origins[0].answer_with(status, &[]);
         for control in controls {
-            assert_eq!(site.get(&format!("/{control}")).status, answer, "{control}");
+            let response = site.get(&format!("/{control}"));
+            assert_eq!(response.status, answer, "{control}");
+            assert!(!response.header("Cache-Status").unwrap().contains("stored"), "{response:?}");
         }
     }
 }
@@ -116,12 +118,13 @@ fn a_stale_response_takes_the_place_of_a_failure_where_the_origin_says_so() {
 
 #[test]
 fn freshness_by_last_change_where_the_policy_says_so() {
-    let site = Site::with_policy("  heuristic: {fraction: \"0.1\", max: 1h}");
+    let site = Site::with_policy("  defaultTTL: 1s\n  heuristic: {fraction: \"0.1\", max: 1h}");
     site.origins[0].answer_with(200, &["Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"]);
     expect(&site.get("/old"), 200, "MISS");
-    expect(&site.get("/old"), 200, "HIT");
     site.origins[0].answer_with(200, &[]);
     expect(&site.get("/unknown"), 200, "MISS");
+    sleep(Duration::from_millis(1300));
+    expect(&site.get("/old"), 200, "HIT");
     expect(&site.get("/unknown"), 200, "MISS");
 }
 
