@@ -48,7 +48,7 @@ pub(crate) struct Targets {
 /// A backend that takes the bytes.
 pub(crate) enum Reached<'a> {
     Plain(TcpStream),
-    /// Of this Service, at this endpoint. Whether all is well only its answer tells.
+    /// Of this Service, at this endpoint. Only its response shows whether the backend works.
     Tls(Box<TlsStream<TcpStream>>, &'a str, SocketAddr),
 }
 

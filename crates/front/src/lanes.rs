@@ -1,7 +1,7 @@
 //! Threads that carry connections, each with a reactor of its own.
 //!
-//! A connection stays with its thread: nobody steals it, and no thread is woken for what another one does. Whoever is served long is
-//! no more in the way of others than with nginx and hitch, which do the same.
+//! Tasks are not moved between threads: a connection stays with its thread, and no thread is woken for the work of another one. A
+//! connection that takes long delays others no more than with nginx and hitch, which do the same.
 
 use std::future::{Future, pending};
 use std::pin::Pin;

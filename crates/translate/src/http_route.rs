@@ -81,8 +81,8 @@ pub(crate) fn translate(
     Statuses { http: http_statuses, grpc: grpc_statuses, patterns: context.patterns, irregular }
 }
 
-/// The route's parentRefs to Gateways of ours. Others are other controllers' to judge, but a reference to a Gateway
-/// that nobody has is said aloud.
+/// The route's parentRefs to Gateways of ours. Other controllers judge the others, but a reference to a Gateway that
+/// does not exist is reported.
 pub(crate) fn parents<'r>(
     route: &str,
     key: &Key,

@@ -62,14 +62,14 @@ pub enum BackendEvent {
         profile: String,
         why: String,
     },
-    /// Told once, until the endpoint is well again or fails for another reason.
+    /// Reported once, until the endpoint recovers or fails for another reason.
     Failed {
         profile: String,
         endpoint: SocketAddr,
         reason: BackendFailure,
         why: String,
     },
-    /// An endpoint of the direct way gets no requests for now. Reported once, until it is whole again.
+    /// An endpoint of the direct way gets no requests for now. Reported once, until it recovers.
     Avoided {
         /// `namespace/name:port`
         service: String,

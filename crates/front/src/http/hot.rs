@@ -156,7 +156,7 @@ impl Hot {
 
     /// varnishd has answered a request for this key out of its cache.
     pub(crate) fn was_hit(&self, hash: u64) {
-        // While there is room, whoever comes twice in a long time may have it.
+        // While there is room, objects requested twice in a long period are admitted.
         let objects = if self.store.is_full() { self.store.entries() } else { self.store.places() };
         self.sketch.add(hash, PERIOD * objects.max(1024));
     }

@@ -312,7 +312,7 @@ impl<S: Peer> Reply<S> {
         Some(whole)
     }
 
-    /// Without a byte too much: that would be the beginning of nobody's answer.
+    /// Extra bytes after the body belong to no request, so the connection is closed.
     fn give_back_if_over(&mut self) {
         if self.is_read()
             && let Some(stream) = self.stream.take()
