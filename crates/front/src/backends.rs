@@ -27,7 +27,7 @@ pub struct Backends {
 /// The endpoints of one backendRef. Without any, its share of connections is closed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BackendGroup {
-    /// `namespace/name` of the Service, for people; empty where the backendRef leads nowhere.
+    /// `namespace/name` of the Service, for people; empty if the backendRef is invalid.
     pub name: String,
     pub weight: u32,
     pub endpoints: Vec<SocketAddr>,

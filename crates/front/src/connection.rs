@@ -144,7 +144,7 @@ async fn carry(
             Box::pin(https(stream, server, client, socket, limits.http, shared)).await;
         }
         Greeted::Terminated(mut stream, server) => {
-            // HTTP begins with the client: varnishd need not know of one who has nothing to say.
+            // In HTTP the client sends first: varnishd is not connected to before it has.
             let Some(first) = Box::pin(first_bytes(&mut stream, shared)).await else { return Ok(()) };
             from_clients.fetch_add(first.len() as u64, Ordering::Relaxed);
             // The client is gone already if we cannot tell where it came to.

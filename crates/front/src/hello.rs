@@ -64,7 +64,7 @@ pub(crate) async fn accept(stream: &mut TcpStream, bytes: &[u8]) -> Result<Accep
     }
 }
 
-/// Tells the client why, as far as TLS has words for it.
+/// Sends the client the reason, as far as TLS has an alert for it.
 pub(crate) async fn refuse(stream: &mut TcpStream, why: Failure) {
     let alert = if why == Failure::Misbehaved { DECODE_ERROR } else { UNRECOGNIZED_NAME };
     farewell(stream, &alert).await;

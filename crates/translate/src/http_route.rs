@@ -204,7 +204,7 @@ fn add(
             gateway.listeners[listener].attached_routes += 1;
         }
     }
-    // Every path of every host is no part of a route that can be told from others.
+    // An entry for every path of every host would answer requests of other routes.
     let all_hosts = candidate.hostnames.is_empty();
     let is_told = |entry: &&model::routing::Route| {
         !all_hosts || entry.path_match.as_ref().is_some_and(|path| *path != PathMatch::everything())

@@ -110,7 +110,7 @@ pub(crate) struct Listener<'a> {
     pub(crate) fault: Option<Fault>,
     /// Of a ListenerSet that cannot be used: it keeps its place, so that no wider listener gets its requests, and serves nothing.
     pub(crate) closed: Option<Fault>,
-    /// References to CA certificates for clients that lead nowhere.
+    /// Invalid references to CA certificates for clients.
     untrusted: Option<Fault>,
     /// Of a listener that ends TLS.
     pub(crate) certificates: Option<ListenerCertificates>,

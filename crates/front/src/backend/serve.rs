@@ -290,8 +290,8 @@ async fn reach_peer(
     (other, reach(other, ready).await)
 }
 
-/// Tells varnishd why, in the one language that it understands: ghost knows by the proof that this is no origin's answer, so
-/// that the backend was sent nothing, and may try another.
+/// Reports the reason to varnishd as an HTTP response. By the proof ghost knows that no origin made this response: the backend was
+/// sent nothing, and ghost may try another.
 async fn refuse(mut stream: UnixStream, reason: BackendFailure, proof: &str) {
     let answer = format!(
         "HTTP/1.1 502 {REFUSED}{}\r\n{FRONT_HEADER}: {proof}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",

@@ -41,7 +41,7 @@ pub(crate) enum ClientBody {
     Read(Bytes, Arc<Progress>),
 }
 
-/// How far an upload is, for those who wait for its answer.
+/// The progress of an upload, for the task that waits for its answer.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bytes: AtomicU64,

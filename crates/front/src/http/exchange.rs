@@ -69,7 +69,7 @@ pub(crate) struct Prepared {
 pub(crate) enum Begun {
     /// It is answered already: refused, or out of memory.
     Answered(Response<AnswerBody>),
-    /// Somebody else has to be asked.
+    /// varnishd or an endpoint has to be asked.
     Waits(Waiting),
 }
 

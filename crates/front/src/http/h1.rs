@@ -203,7 +203,7 @@ fn refused_by_parser(why: &hyper::Error) -> Option<(u16, Reason)> {
         return None;
     }
     Some(match why.is_parse_too_large() {
-        // hyper has no other way to tell the two apart.
+        // hyper has no other way to distinguish the two.
         true if why.to_string().contains("URI too long") => (414, Reason::UrlTooLong),
         true => (431, Reason::HeadTooLarge),
         false => (400, Reason::BadRequest),

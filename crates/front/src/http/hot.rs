@@ -48,7 +48,7 @@ pub enum NotHot {
     Size,
     /// Something was invalidated meanwhile, or the table is another one.
     Invalidated,
-    /// Its head, or what Vary says of the request, cannot be told again plainly.
+    /// Its head, or the headers that Vary names, cannot be stored exactly.
     Head,
     /// Its body did not come.
     Body,
@@ -140,7 +140,7 @@ impl Hot {
         self.store.clean(|entry| entry.is_over(now) || !self.page.holds(&entry.stamp));
     }
 
-    /// Is it time to ask ghost whether this key may be hot? At most one request is told so, in a while.
+    /// Is it time to ask ghost whether this key may be hot? Returns true for at most one request in each pause.
     fn wants(&self, hash: u64, now: Instant) -> bool {
         let enough = if self.store.is_full() { HITS_WHEN_FULL } else { HITS };
         if self.sketch.count(hash) < enough {

@@ -105,7 +105,7 @@ struct Idle<C> {
     _profile: Option<Arc<Ready>>,
 }
 
-/// Idle connections to one endpoint: those that hyper reads from, and those that nobody does ([`super::plain`]).
+/// Idle connections to one endpoint: those that hyper reads from, and those that no task reads from ([`super::plain`]).
 #[derive(Debug, Default)]
 struct OfEndpoint {
     hyper: Vec<Idle<Sender>>,

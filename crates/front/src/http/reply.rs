@@ -62,7 +62,7 @@ pub(crate) enum NoAnswer {
     Broken,
 }
 
-/// How the rest of a body is told from what follows.
+/// How the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
     Length(u64),
@@ -111,7 +111,7 @@ enum Head {
 }
 
 impl<S: Peer> Reply<S> {
-    /// Reads the head of the answer. Dropped before its end, it closes the connection. `hint` is told of 103.
+    /// Reads the head of the answer. Dropped before its end, it closes the connection. `hint` is called for each 103.
     pub(crate) async fn read(
         stream: S,
         home: S::Home,

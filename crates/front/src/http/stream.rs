@@ -220,7 +220,7 @@ pub(crate) fn early(headers: &HeaderMap) -> Response<()> {
     early
 }
 
-/// None where it is not valid. `tunnel`: it was asked for; with what an HTTP/1 client is to be told where it opens.
+/// None if it is not valid. `tunnel`: a tunnel was requested; contains what an HTTP/1 client gets when it opens.
 fn answer_of(
     answer: Response<RecvStream>,
     upload: Upload,

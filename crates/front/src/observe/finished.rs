@@ -1,4 +1,4 @@
-//! One recorded request, for those who make spans of it.
+//! One recorded request, from which spans are made.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

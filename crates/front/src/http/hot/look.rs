@@ -47,7 +47,7 @@ pub(crate) struct Look<'a> {
 #[derive(Debug)]
 pub(super) struct Several;
 
-/// The value of a header by which varnishd tells requests apart.
+/// The value of a header by which varnishd distinguishes requests.
 pub(super) fn value<'h>(
     cache: &'h Cache,
     headers: &'h HeaderMap,
