@@ -64,7 +64,7 @@ enum Greeted {
     Passed(TcpStream, Vec<u8>, Arc<Targets>),
 }
 
-/// Serves one client until it or varnishd is done, or until all is to end now.
+/// Serves one client until it or varnishd closes, or until the front shuts down.
 pub(crate) async fn serve(
     stream: TcpStream,
     client: SocketAddr,

@@ -17,7 +17,7 @@ pub enum Event {
     Closed {
         socket: String,
     },
-    /// An endpoint of a TLSRoute was not reached, or its Service has none. Told once for each reason, until it is well again.
+    /// An endpoint of a TLSRoute was not reached, or its Service has none. Reported once for each reason, until it recovers.
     Unreached {
         service: String,
         endpoint: Option<SocketAddr>,
@@ -30,7 +30,7 @@ pub enum Event {
 pub enum Shutdown {
     #[default]
     Run,
-    /// Accept no more, finish what has begun, then stop.
+    /// Accept no more connections, finish those that are open, then stop.
     Drain,
     Now,
 }

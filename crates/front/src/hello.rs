@@ -17,7 +17,7 @@ const READ: usize = 2048;
 
 /// What a client began with.
 pub(crate) struct Greeting {
-    /// The ClientHello, and what came with it.
+    /// The ClientHello, and bytes that were received with it.
     pub(crate) bytes: Vec<u8>,
     /// None: not understood. rustls has the last word then.
     pub(crate) hello: Option<Hello>,

@@ -78,7 +78,7 @@ pub(crate) fn spawn_on(number: usize, task: impl Future<Output = ()> + Send + 's
     let lanes = lanes();
     match number.checked_rem(lanes.len()).and_then(|at| lanes.get(at)) {
         Some(lane) => drop(lane.runtime.spawn(task)),
-        // No thread was to be had: it is done here.
+        // No thread could be started: the task runs here.
         None => drop(tokio::spawn(task)),
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn spawn_on(number: usize, task: impl Future<Output = ()> + Send + 's
 /// Carries on with `task` on the thread that has the fewest. Sockets that it takes along must be registered again, there.
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     let Some(lane) = lanes().iter().min_by_key(|lane| lane.load.load(Ordering::Relaxed)) else {
-        // No thread was to be had: it is done here.
+        // No thread could be started: the task runs here.
         drop(tokio::spawn(task));
         return;
     };

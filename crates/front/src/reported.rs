@@ -1,4 +1,4 @@
-//! Failures that were reported already: the same reason is reported once, until it goes away or another one comes.
+//! Failures that were reported already: the same reason is reported once, until it is resolved or another reason follows.
 
 use std::collections::HashMap;
 use std::hash::Hash;

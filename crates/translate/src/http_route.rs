@@ -127,7 +127,7 @@ pub(crate) fn parents<'r>(
     ours
 }
 
-/// Hosts of one route with the listeners that they come by, in one Gateway.
+/// Hosts of one route with the listeners that receive their requests, in one Gateway.
 type Hosts = BTreeMap<String, BTreeSet<usize>>;
 
 /// Entries that go behind those of all routes.
@@ -137,7 +137,7 @@ struct Rough {
     entries: Vec<model::routing::Route>,
 }
 
-/// What is left to do once all routes were added, and what is to be known of it.
+/// Collected while routes are added, and used after all of them.
 struct Added<'a> {
     rough: &'a mut Vec<Rough>,
     irregular: &'a mut Irregular,

@@ -1,4 +1,4 @@
-//! What is asked of a backend.
+//! TLS profiles of backends: how their certificates are verified.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -84,7 +84,7 @@ type Table = HashMap<String, Arc<Ready>>;
 /// By profile and endpoint: the endpoints of the same Service, any of which may answer for it.
 pub type Peers = HashMap<(String, SocketAddr), Arc<[SocketAddr]>>;
 
-/// What is known of backends with TLS, for everything that connects to them.
+/// Shared state of backends with TLS, for all tasks that connect to them.
 pub struct BackendSide {
     profiles: ArcSwap<Table>,
     counters: Arc<BackendCounters>,

@@ -294,7 +294,7 @@ fn decide(
         && decision.asks_cache(&view, has_body)
         && fits_varnishd(parts);
     let looked = match &client.http.hot {
-        // What is looked up by its content is not there.
+        // A request whose content is part of its key is not looked up among hot objects.
         Some(hot) if asks_cache && !has_body && client.identity.is_some() => hot.look(&Look {
             decision: &decision,
             method: &parts.method,

@@ -290,7 +290,7 @@ async fn late<S: Wire>(stream: &mut S) {
     }
 }
 
-/// Reads on for a while, without looking at what comes.
+/// Reads and discards bytes for a while.
 async fn linger<S: Wire>(stream: &mut S) {
     let reads = async {
         if stream.shutdown().await.is_ok() {

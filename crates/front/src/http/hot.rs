@@ -26,13 +26,13 @@ use crate::HotLimits;
 pub(crate) use self::ask::{Asking, heard};
 pub(crate) use self::look::{Look, Looked};
 
-/// A key that was a hit so often is asked for; more often where the store is full.
+/// ghost is asked about a key after this number of hits; a larger number if the store is full.
 const HITS: u8 = 2;
 const HITS_WHEN_FULL: u8 = 3;
-/// Keys are asked for once in this time, by one request.
+/// ghost is asked about a key once in this time, by one request.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSES: usize = 4096;
-/// Counts of keys are halved after so many hits for each object that there is room for.
+/// Counts of keys are halved after this number of hits for each object that fits into the store.
 const PERIOD: usize = 8;
 /// A shorter life is not worth a place.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ pub struct Hot {
     page: Arc<Page>,
     store: Store,
     sketch: Sketch,
-    /// Milliseconds when a key was asked for last, by its hash.
+    /// Milliseconds when ghost was last asked about a key, by its hash.
     asked: Box<[AtomicU64]>,
     began: Instant,
     max_object_bytes: usize,
@@ -161,7 +161,7 @@ impl Hot {
         self.sketch.add(hash, PERIOD * objects.max(1024));
     }
 
-    /// varnishd has another response for this key now: the one that is stored here must not follow it.
+    /// varnishd has another response for this key now: the one that is stored here must not be delivered after it.
     pub(crate) fn was_replaced(&self, hash: u64) {
         self.store.forget(hash);
     }

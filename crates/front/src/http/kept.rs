@@ -70,7 +70,7 @@ pub(crate) fn keep(home: u64, stream: UnixStream) {
     }
 }
 
-/// Closes what is idle for too long or was closed by varnishd, as long as there is anything.
+/// Closes connections that are idle for too long or that varnishd has closed, until none is left.
 async fn sweep() {
     loop {
         sleep(SWEEP).await;

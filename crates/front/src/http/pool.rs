@@ -297,7 +297,7 @@ fn kept(keep: impl FnOnce(&mut Pool)) {
     }
 }
 
-/// Closes what is idle for too long, as long as there is anything; and all of it where file descriptors are needed.
+/// Closes connections that are idle for too long, until none is left; and all idle ones if file descriptors are needed.
 async fn sweep() {
     loop {
         let is_needed = tokio::select! {

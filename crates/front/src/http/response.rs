@@ -27,7 +27,7 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 #[derive(Debug)]
 pub(crate) struct Ambiguous;
 
-/// Takes away what is about the connection to the origin. hyper has read the body by these headers. Returns whether the
+/// Removes headers that concern the connection to the origin. hyper has read the body by these headers. Returns whether the
 /// connection may carry another request: not after an answer with chunks and a length, which others would read otherwise.
 pub(crate) fn unframe(headers: &mut HeaderMap) -> Result<bool, Ambiguous> {
     let mut is_clear = true;
@@ -103,7 +103,7 @@ const NO_TRAILERS: [HeaderName; 24] = [
     PROXY_CONNECTION,
 ];
 
-/// Takes from trailers what must not be one, and what is for the cache alone.
+/// Removes trailers that must not be trailers, and those for the cache only.
 pub(crate) fn remove_forbidden(trailers: &mut HeaderMap) {
     for name in &NO_TRAILERS {
         trailers.remove(name);
@@ -117,7 +117,7 @@ fn is_for_cache(name: &str) -> bool {
     names.into_iter().any(|one| one.eq_ignore_ascii_case(name))
 }
 
-/// Makes an origin's head the client's: without what is for the cache alone, with the rule's edits.
+/// Makes the client's head from an origin's: without headers for the cache only, with the rule's edits.
 pub(crate) fn edit(headers: &mut HeaderMap, table: &Table, rule: Option<RuleId>) {
     remove_where(headers, |name| is_for_cache(name) || is_internal(name));
     if table.router().tells_cache_status() {

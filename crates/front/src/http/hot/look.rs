@@ -1,4 +1,4 @@
-//! A request, held against what is stored.
+//! Compares a request with the stored objects.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
