@@ -31,7 +31,7 @@ pub struct BackendGroup {
     pub name: String,
     pub weight: u32,
     pub endpoints: Vec<SocketAddr>,
-    /// What was decrypted is encrypted again, for a backend that is verified so. Not for what passes through.
+    /// Decrypted bytes are encrypted again, for a backend that is verified by this profile. Not for bytes that pass through.
     pub tls: Option<Arc<BackendTls>>,
     /// A PROXY v2 header, which names the client, comes before its bytes. For TCPRoutes alone.
     pub proxy_protocol: bool,
@@ -60,7 +60,7 @@ impl Targets {
         Self { tls: backends.groups.iter().map(ready).collect(), groups: Arc::clone(backends) }
     }
 
-    /// For bytes that pass through: the endpoint ends TLS itself.
+    /// For bytes that pass through: the endpoint terminates TLS itself.
     pub(crate) fn plain(backends: &Arc<Backends>) -> Self {
         Self { tls: Vec::new(), groups: Arc::clone(backends) }
     }
@@ -128,7 +128,7 @@ impl Targets {
     }
 }
 
-/// What the bytes are is not known here: no protocol is offered.
+/// The protocol of the bytes is unknown here: none is offered by ALPN.
 fn raw_tcp(profile: &BackendTls) -> BackendTls {
     BackendTls { alpn: false, ..profile.clone() }
 }

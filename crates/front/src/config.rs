@@ -1,4 +1,4 @@
-//! What the front is to do, as its caller says it.
+//! The configuration of the front.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

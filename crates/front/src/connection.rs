@@ -32,7 +32,7 @@ use crate::{
 /// From the end of the handshake to the first byte. Browsers connect before they have something to ask.
 const FIRST_BYTE: Duration = Duration::from_secs(30);
 
-/// What a port does with each name.
+/// How a port handles each server name.
 pub(crate) type Services = Hosts<Service>;
 
 /// See [`crate::Action`].
@@ -160,7 +160,7 @@ async fn carry(
             drop(bytes);
             let _ = relay(&mut *stream, &mut upstream, from_clients, to_clients).await;
         }
-        // Whether these are to stay, only their bytes can say.
+        // Only their bytes can show whether these connections are in use.
         Greeted::Forwarded(mut stream, backends) => {
             match Box::pin(backends.connect(&shared.trouble)).await? {
                 Reached::Plain(mut backend) => {
@@ -340,7 +340,7 @@ fn introduction(
     })
 }
 
-/// What a client says first; none if it is gone, takes too long, or we are to end.
+/// The first bytes of a client; none if it is gone, takes too long, or the front shuts down.
 async fn first_bytes(stream: &mut TlsStream<TcpStream>, shared: &Shared) -> Option<Vec<u8>> {
     let mut shutdown = shared.shutdown.clone();
     let ends = async {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// What a person wants to know of.
+/// Events to log or report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     Listening {
@@ -25,7 +25,7 @@ pub enum Event {
     },
 }
 
-/// Are we to go on?
+/// Whether and how the front shuts down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
     #[default]

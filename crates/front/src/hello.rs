@@ -15,7 +15,7 @@ const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
 /// Hellos with keys against quantum computers have nearly 2 KiB.
 const READ: usize = 2048;
 
-/// What a client began with.
+/// How a client began its connection.
 pub(crate) struct Greeting {
     /// The ClientHello, and bytes that were received with it.
     pub(crate) bytes: Vec<u8>,

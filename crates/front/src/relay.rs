@@ -192,7 +192,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// For what the client sends: it may leave without a word, and varnishd may have stopped listening.
+    /// For bytes from the client: it may disappear without closing, and varnishd may have stopped reading.
     fn poll_forgiving<R, W>(
         &mut self,
         cx: &mut Context<'_>,

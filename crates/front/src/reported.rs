@@ -35,7 +35,7 @@ impl<K: Eq + Hash> Reported<K> {
         }
     }
 
-    /// With a new configuration everything is news.
+    /// After a change of the configuration every failure is reported again.
     pub(crate) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -1,4 +1,4 @@
-//! What happened with backends so far.
+//! Counters of connections to backends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

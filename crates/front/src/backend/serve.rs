@@ -43,10 +43,10 @@ const EARLY_PAUSE: Duration = Duration::from_millis(10);
 const MOST_EARLY: usize = 100;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// To whom varnishd's manager, run as root, gives its child.
+/// The user that varnishd's manager, run as root, runs its child as.
 const VARNISH_USERS: [&str; 2] = ["vcache", "varnish"];
 
-/// What a person wants to know of.
+/// Events to log or report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendEvent {
     Listening {
@@ -194,7 +194,7 @@ fn bind(socket: &Path) -> io::Result<(UnixListener, Admitted)> {
     }
     let listener = UnixListener::bind(socket)?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666))?;
-    // What we made belongs to us.
+    // A socket that we create is owned by our own user.
     Ok((listener, Admitted::new(std::fs::metadata(socket)?.uid())))
 }
 
@@ -300,7 +300,7 @@ async fn refuse(mut stream: UnixStream, reason: BackendFailure, proof: &str) {
     if stream.write_all(answer.as_bytes()).await.is_err() || stream.shutdown().await.is_err() {
         return;
     }
-    // What varnishd still sends is of no use, yet to close upon it would look like a failure.
+    // Bytes that varnishd still sends are discarded: closing before they are read would look like a failure.
     let mut rest = vec![0; 4096];
     let drained = async { while matches!(stream.read(&mut rest).await, Ok(1..)) {} };
     let _ = timeout(PARTING, drained).await;

@@ -82,9 +82,9 @@ pub(crate) struct Waiting {
     admitted: Admitted,
     table: Arc<Table>,
     decided: Decided,
-    /// What may become of the response in the front's memory.
+    /// The result of the lookup among hot objects.
     looked: Option<Looked>,
-    /// What every response to the request is edited by in the end.
+    /// The edits of every response to the request, applied last.
     sharing: Option<Sharing>,
     is_grpc: bool,
     record: Record,
@@ -338,7 +338,7 @@ fn find_session(decided: &mut Decided, parts: &Parts, table: &Table) {
     }
 }
 
-/// What the gateway answers itself.
+/// The gateway's own response.
 fn answer(
     client: &Client,
     parts: &Parts,

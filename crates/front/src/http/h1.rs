@@ -62,7 +62,7 @@ enum Ended<S> {
     Over,
     /// The client may still be sending.
     Lingers(S),
-    /// With what the client has said of its next request.
+    /// With bytes of the next request that were already read.
     Idle(S, Bytes),
     /// The client has begun a request, and does not finish it.
     Late(S),

@@ -103,7 +103,7 @@ impl Hot {
         })
     }
 
-    /// What all of them take, about.
+    /// The approximate memory of all objects.
     pub fn bytes(&self) -> usize {
         self.store.bytes()
     }
@@ -112,7 +112,7 @@ impl Hot {
         self.store.entries()
     }
 
-    /// Those that had to make room for others.
+    /// Objects that were evicted.
     pub fn evicted(&self) -> u64 {
         self.store.evicted()
     }

@@ -145,7 +145,7 @@ pub(crate) fn no_url() -> Own {
     )
 }
 
-/// What the gateway answers where no origin does.
+/// The gateway's own response, if no origin responds.
 pub(crate) fn failed(why: Failure) -> Own {
     match why {
         Failure::Unreachable => {
@@ -186,7 +186,7 @@ pub(crate) fn finish(
     closes: bool,
 ) -> Response<AnswerBody> {
     if is_head && response.body_mut().leave_out_own() {
-        // As ghost has it: a type of nothing misleads some clients.
+        // As in ghost: a Content-Type without content misleads some clients.
         response.headers_mut().remove(header::CONTENT_TYPE);
     }
     if closes {

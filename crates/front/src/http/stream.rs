@@ -210,7 +210,7 @@ fn poll_head(
     Pin::new(response).poll(cx).map_err(Silent::Error)
 }
 
-/// What clients get of a 103.
+/// The part of a 103 that clients get.
 pub(crate) fn early(headers: &HeaderMap) -> Response<()> {
     let mut early = Response::new(());
     *early.status_mut() = StatusCode::EARLY_HINTS;
@@ -246,7 +246,7 @@ fn answer_of(
         _ => Sending::Task { _task: Task(upload.spawn()) },
     };
     if matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-        // What follows would be no body of these.
+        // Responses with these statuses have no body.
         return Some((Response::from_parts(parts, OriginBody::Nothing), lease));
     }
     let left =

@@ -64,7 +64,7 @@ pub(super) fn value<'h>(
     }
 }
 
-/// What of the headers counts beside the key.
+/// The headers that matter beside the key.
 struct Headers {
     gzip: bool,
     has_conditions: bool,
@@ -91,7 +91,7 @@ impl Look<'_> {
                 _ if name.starts_with("if-") => return None,
                 _ => match kind(name.as_bytes()) {
                     None => {}
-                    // What a client says of itself is taken away by ghost.
+                    // ghost removes headers that clients may not send.
                     Some(Kind::Forwarded) if !self.trusted => {}
                     Some(_) => return None,
                 },
