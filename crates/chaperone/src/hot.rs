@@ -66,8 +66,7 @@ impl Hot {
         }
     }
 
-    /// Asks the router of the VCL in use to say by which table it decides, if it has not. Without an answer nothing is hot, and we ask
-    /// again.
+    /// Asks the router of the VCL in use to publish its table, unless it has. Without an answer nothing is hot, and we ask again.
     pub(crate) async fn publish(&self, control: &Control) {
         if self.page().is_some_and(|page| page.digest() == 0)
             && let Err(e) = self.in_use(control).await

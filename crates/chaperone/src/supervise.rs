@@ -113,7 +113,7 @@ impl Supervisor {
                 }
                 End::CannotStart(e) if e.may_be_the_arguments() && self.settings.former_args.is_some() => {
                     self.settings.extra_args = self.settings.former_args.take().unwrap_or_default();
-                    let why = format!("{e}; it is started with its former arguments");
+                    let why = format!("{e}; it is started with its previous arguments");
                     self.reporter.tell(&Event::Refused { why, serving: false });
                     continue;
                 }

@@ -99,7 +99,7 @@ async fn open(port: &Port, shared: &Shared) -> TcpListener {
 struct Door<'a> {
     port: &'a Port,
     shared: &'a Arc<Shared>,
-    /// What was last told of accept.
+    /// The last reported error of accept.
     trouble: Option<ErrorKind>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Place<'a> {
     key: Key,
 }
 
-/// The same for those who cannot borrow.
+/// The same, owned: for tasks that cannot borrow.
 #[derive(Debug)]
 pub(crate) struct OwnedPlace {
     addresses: Arc<Addresses>,

@@ -27,11 +27,11 @@ pub struct Backends {
 /// The endpoints of one backendRef. Without any, its share of connections is closed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BackendGroup {
-    /// `namespace/name` of the Service, for people; empty where the backendRef leads nowhere.
+    /// `namespace/name` of the Service, for people; empty if the backendRef is invalid.
     pub name: String,
     pub weight: u32,
     pub endpoints: Vec<SocketAddr>,
-    /// What was decrypted is encrypted again, for a backend that is verified so. Not for what passes through.
+    /// Decrypted bytes are encrypted again, for a backend that is verified by this profile. Not for bytes that pass through.
     pub tls: Option<Arc<BackendTls>>,
     /// A PROXY v2 header, which names the client, comes before its bytes. For TCPRoutes alone.
     pub proxy_protocol: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Targets {
 /// A backend that takes the bytes.
 pub(crate) enum Reached<'a> {
     Plain(TcpStream),
-    /// Of this Service, at this endpoint. Whether all is well only its answer tells.
+    /// Of this Service, at this endpoint. Only its response shows whether the backend works.
     Tls(Box<TlsStream<TcpStream>>, &'a str, SocketAddr),
 }
 
@@ -60,7 +60,7 @@ impl Targets {
         Self { tls: backends.groups.iter().map(ready).collect(), groups: Arc::clone(backends) }
     }
 
-    /// For bytes that pass through: the endpoint ends TLS itself.
+    /// For bytes that pass through: the endpoint terminates TLS itself.
     pub(crate) fn plain(backends: &Arc<Backends>) -> Self {
         Self { tls: Vec::new(), groups: Arc::clone(backends) }
     }
@@ -128,7 +128,7 @@ impl Targets {
     }
 }
 
-/// What the bytes are is not known here: no protocol is offered.
+/// The protocol of the bytes is unknown here: none is offered by ALPN.
 fn raw_tcp(profile: &BackendTls) -> BackendTls {
     BackendTls { alpn: false, ..profile.clone() }
 }

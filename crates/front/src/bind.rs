@@ -88,7 +88,7 @@ fn is_final(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied)
 }
 
-/// What to tell the person who reads the log.
+/// The remedy, for the person who reads the log.
 pub(crate) fn advice(error: &io::Error, port: u16) -> String {
     advise(error, port, ("port", "ss -ltnp"))
 }

@@ -1,4 +1,4 @@
-//! What the front is to do, as its caller says it.
+//! The configuration of the front.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,9 +23,9 @@ pub struct Config {
     pub http2: bool,
     /// Does the front carry HTTP itself? Otherwise varnishd gets the bytes of HTTPS listeners, and plain ones are its own.
     pub http: bool,
-    /// Why it does not, for those who show it.
+    /// Why it does not. For display only.
     pub through_varnishd: Option<model::ThroughVarnishd>,
-    /// The parameters switch hot objects off, for those who show it.
+    /// The parameters switch hot objects off. For display only.
     pub hot_objects_off: bool,
     /// By port: what clients must show, for all its hosts with [`Action::Terminate`].
     pub client_validation: BTreeMap<u16, ClientValidation>,

@@ -32,7 +32,7 @@ use crate::{
 /// From the end of the handshake to the first byte. Browsers connect before they have something to ask.
 const FIRST_BYTE: Duration = Duration::from_secs(30);
 
-/// What a port does with each name.
+/// How a port handles each server name.
 pub(crate) type Services = Hosts<Service>;
 
 /// See [`crate::Action`].
@@ -64,7 +64,7 @@ enum Greeted {
     Passed(TcpStream, Vec<u8>, Arc<Targets>),
 }
 
-/// Serves one client until it or varnishd is done, or until all is to end now.
+/// Serves one client until it or varnishd closes, or until the front shuts down.
 pub(crate) async fn serve(
     stream: TcpStream,
     client: SocketAddr,
@@ -144,7 +144,7 @@ async fn carry(
             Box::pin(https(stream, server, client, socket, limits.http, shared)).await;
         }
         Greeted::Terminated(mut stream, server) => {
-            // HTTP begins with the client: varnishd need not know of one who has nothing to say.
+            // In HTTP the client sends first: varnishd is not connected to before it has.
             let Some(first) = Box::pin(first_bytes(&mut stream, shared)).await else { return Ok(()) };
             from_clients.fetch_add(first.len() as u64, Ordering::Relaxed);
             // The client is gone already if we cannot tell where it came to.
@@ -160,7 +160,7 @@ async fn carry(
             drop(bytes);
             let _ = relay(&mut *stream, &mut upstream, from_clients, to_clients).await;
         }
-        // Whether these are to stay, only their bytes can say.
+        // Only their bytes can show whether these connections are in use.
         Greeted::Forwarded(mut stream, backends) => {
             match Box::pin(backends.connect(&shared.trouble)).await? {
                 Reached::Plain(mut backend) => {
@@ -340,7 +340,7 @@ fn introduction(
     })
 }
 
-/// What a client says first; none if it is gone, takes too long, or we are to end.
+/// The first bytes of a client; none if it is gone, takes too long, or the front shuts down.
 async fn first_bytes(stream: &mut TlsStream<TcpStream>, shared: &Shared) -> Option<Vec<u8>> {
     let mut shutdown = shared.shutdown.clone();
     let ends = async {

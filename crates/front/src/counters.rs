@@ -200,7 +200,7 @@ impl Failure {
 pub enum UpstreamFailure {
     /// varnishd was not there.
     Varnishd,
-    /// The backendRef leads nowhere, or its Service has no endpoint.
+    /// The backendRef is invalid, or its Service has no endpoint.
     NoEndpoint,
     /// None of the endpoints that were tried takes connections.
     Unreachable,

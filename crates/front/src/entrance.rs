@@ -13,7 +13,7 @@ use crate::gate::Gate;
 use crate::run::Shared;
 use crate::{Refusal, proxy};
 
-/// A header that comes by pieces is looked at again after this time, and later after longer ones.
+/// A header that arrives in pieces is checked again after this time, later after longer times.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// What a person wants to know of.
+/// Events to log or report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     Listening {
@@ -17,7 +17,7 @@ pub enum Event {
     Closed {
         socket: String,
     },
-    /// An endpoint of a TLSRoute was not reached, or its Service has none. Told once for each reason, until it is well again.
+    /// An endpoint of a TLSRoute was not reached, or its Service has none. Reported once for each reason, until it recovers.
     Unreached {
         service: String,
         endpoint: Option<SocketAddr>,
@@ -25,12 +25,12 @@ pub enum Event {
     },
 }
 
-/// Are we to go on?
+/// Whether and how the front shuts down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
     #[default]
     Run,
-    /// Accept no more, finish what has begun, then stop.
+    /// Accept no more connections, finish those that are open, then stop.
     Drain,
     Now,
 }

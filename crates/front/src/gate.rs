@@ -1,4 +1,4 @@
-//! How many may come in at once.
+//! Limits concurrent connections and TLS handshakes.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -10,24 +10,24 @@ use tokio::time::sleep;
 
 use crate::Limits;
 
-/// Clients that have not said hello yet, for each handshake that may run: beyond it the one that waits longest has to go.
+/// Clients without a complete ClientHello, for each concurrent handshake. Beyond this limit the one that waits longest is closed.
 const SILENT_FOR_EACH: usize = 4;
 
-/// How long a client may let others wait for its part of a handshake.
+/// How long a client may delay its handshake while other clients wait for a permit.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often those who wait for a turn look for one who holds them up.
+/// How often clients that wait for a permit look for one that delays its handshake.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The limits, with the room that is left. New limits are a new gate: handshakes that run stay in the old one.
+/// The limits, with the permits that are left. New limits are a new gate: running handshakes stay in the old one.
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub(crate) limits: Limits,
     handshakes: Semaphore,
     connections: Arc<Semaphore>,
-    /// Those whose hello is not complete.
+    /// Clients whose ClientHello is not complete.
     silent: Queue,
-    /// Those whose handshake runs.
+    /// Clients whose handshake runs.
     greeting: Queue,
 }
 
@@ -41,7 +41,7 @@ struct Places {
     taken: BTreeMap<u64, (Instant, oneshot::Sender<()>)>,
 }
 
-/// A place in a queue. Given back with it.
+/// A place in a queue, freed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     queue: &'a Queue,
@@ -50,7 +50,7 @@ pub(crate) struct Place<'a> {
     pub(crate) lost: oneshot::Receiver<()>,
 }
 
-/// Leave to shake hands.
+/// Permit for one TLS handshake.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     _permit: Option<SemaphorePermit<'a>>,
@@ -83,8 +83,8 @@ impl Gate {
         Arc::clone(&self.connections).acquire_owned().await.ok()
     }
 
-    /// Room for one handshake. Asked for when the hello is there: a silent client takes nobody's turn. One who has his turn and
-    /// makes others wait loses it.
+    /// Waits for a permit for one handshake. Called when the ClientHello is complete: a silent client uses no permit. A client
+    /// that delays its handshake loses its permit.
     pub(crate) async fn turn(&self) -> Turn<'_> {
         let mut permit = pin!(self.handshakes.acquire());
         let permit = loop {
@@ -97,7 +97,7 @@ impl Gate {
         Turn { _permit: permit, place: self.greeting.place() }
     }
 
-    /// A place to say hello from. Where there are too many, the oldest loses his.
+    /// A place for a client whose ClientHello is awaited. If there are too many, the oldest one loses its place.
     pub(crate) fn place(&self) -> Place<'_> {
         let most = self.limits.concurrent_handshakes.clamp(1, 1 << 20).saturating_mul(SILENT_FOR_EACH);
         let place = self.silent.place();
@@ -116,7 +116,7 @@ impl Queue {
         Place { queue: self, id, lost }
     }
 
-    /// Sends the oldest away if there are more than `most`.
+    /// Removes the oldest if there are more than `most`.
     fn dismiss_beyond(&self, most: usize) {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if places.taken.len() > most
@@ -126,7 +126,7 @@ impl Queue {
         }
     }
 
-    /// Sends the oldest away if he is there for so long.
+    /// Removes the oldest if it has had its place for at least this long.
     fn dismiss_after(&self, patience: Duration) {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(oldest) = places.taken.first_entry()

@@ -15,9 +15,9 @@ const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
 /// Hellos with keys against quantum computers have nearly 2 KiB.
 const READ: usize = 2048;
 
-/// What a client began with.
+/// How a client began its connection.
 pub(crate) struct Greeting {
-    /// The ClientHello, and what came with it.
+    /// The ClientHello, and bytes that were received with it.
     pub(crate) bytes: Vec<u8>,
     /// None: not understood. rustls has the last word then.
     pub(crate) hello: Option<Hello>,
@@ -64,7 +64,7 @@ pub(crate) async fn accept(stream: &mut TcpStream, bytes: &[u8]) -> Result<Accep
     }
 }
 
-/// Tells the client why, as far as TLS has words for it.
+/// Sends the client the reason, as far as TLS has an alert for it.
 pub(crate) async fn refuse(stream: &mut TcpStream, why: Failure) {
     let alert = if why == Failure::Misbehaved { DECODE_ERROR } else { UNRECOGNIZED_NAME };
     farewell(stream, &alert).await;

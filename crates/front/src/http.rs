@@ -240,7 +240,7 @@ impl Http {
         self.tallies.by_reason(reason)
     }
 
-    /// What unsafe methods change from now on. The first who asks gets it.
+    /// Receives what unsafe methods change from now on. Only the receiver of the first call gets them.
     pub fn writes(&self) -> mpsc::Receiver<Told> {
         let (sender, receiver) = mpsc::channel(MOST_WRITES);
         let _ = self.told.set(sender);

@@ -1,7 +1,7 @@
 //! Threads that carry connections, each with a reactor of its own.
 //!
-//! A connection stays with its thread: nobody steals it, and no thread is woken for what another one does. Whoever is served long is
-//! no more in the way of others than with nginx and hitch, which do the same.
+//! Tasks are not moved between threads: a connection stays with its thread, and no thread is woken for the work of another one. A
+//! connection that takes long delays others no more than with nginx and hitch, which do the same.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -78,7 +78,7 @@ pub(crate) fn spawn_on(number: usize, task: impl Future<Output = ()> + Send + 's
     let lanes = lanes();
     match number.checked_rem(lanes.len()).and_then(|at| lanes.get(at)) {
         Some(lane) => drop(lane.runtime.spawn(task)),
-        // No thread was to be had: it is done here.
+        // No thread could be started: the task runs here.
         None => drop(tokio::spawn(task)),
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn spawn_on(number: usize, task: impl Future<Output = ()> + Send + 's
 /// Carries on with `task` on the thread that has the fewest. Sockets that it takes along must be registered again, there.
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     let Some(lane) = lanes().iter().min_by_key(|lane| lane.load.load(Ordering::Relaxed)) else {
-        // No thread was to be had: it is done here.
+        // No thread could be started: the task runs here.
         drop(tokio::spawn(task));
         return;
     };

@@ -1,7 +1,7 @@
 //! The listeners of a Gateway: all of them where the front carries HTTP ([`http`]), else those of HTTPS and TLS, whose decrypted
 //! bytes go on to varnishd's unix socket with PROXY v2.
 //!
-//! And the way out: TLS to backends, which varnishd cannot verify (`run_backends`).
+//! Also opens TLS connections to backends, because varnishd cannot verify certificates (`run_backends`).
 //!
 //! Takes a `Config` and follows it as it changes. Guarantees that a connection keeps what it began with: new certificates,
 //! closed ports and changed limits are for later connections; routes are for later requests.

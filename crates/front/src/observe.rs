@@ -1,6 +1,6 @@
 //! What the front reports of each finished request: lines of an access log, and spans.
 //!
-//! A request thread never waits for their readers. Both queues are bounded; what does not fit is dropped, and counted.
+//! A request thread never waits for their readers. Both queues are bounded; records that do not fit are dropped and counted.
 
 mod access_log;
 mod finished;

@@ -120,8 +120,8 @@ where
     .await
 }
 
-/// As [`relay_until_idle`]. `report` is told of the bytes from the client and to it since it was last told: every few seconds,
-/// and at the end.
+/// As [`relay_until_idle`]. `report` gets the bytes from the client and to it since the last report: every few seconds, and at
+/// the end.
 pub(crate) async fn relay_reported<C, U>(
     client: &mut C,
     upstream: &mut U,
@@ -192,7 +192,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// For what the client sends: it may leave without a word, and varnishd may have stopped listening.
+    /// For bytes from the client: it may disappear without closing, and varnishd may have stopped reading.
     fn poll_forgiving<R, W>(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Failures that were reported already: the same reason is reported once, until it goes away or another one comes.
+//! Failures that were reported already: the same reason is reported once, until it is resolved or another reason follows.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -35,7 +35,7 @@ impl<K: Eq + Hash> Reported<K> {
         }
     }
 
-    /// With a new configuration everything is news.
+    /// After a change of the configuration every failure is reported again.
     pub(crate) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-/// What is known of a client before it is answered.
+/// What is known about a client before the first response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hello {
     /// Lower case. None for clients that name no host, or an address.
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         Ok(u16::from_be_bytes([self.u8()?, self.u8()?]))
     }
 
-    /// What has its length before it, in two bytes.
+    /// A field with its length before it, in two bytes.
     fn part(&mut self) -> Result<Self, Error> {
         let length = self.u16()?;
         self.take(length.into()).map(Self)

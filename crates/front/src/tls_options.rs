@@ -7,7 +7,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
-/// From the lowest that is allowed.
+/// All TLS versions from the lowest allowed one.
 pub(crate) fn versions(options: &TlsOptions) -> &'static [&'static SupportedProtocolVersion] {
     static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
     match options.min_version {
@@ -16,7 +16,7 @@ pub(crate) fn versions(options: &TlsOptions) -> &'static [&'static SupportedProt
     }
 }
 
-/// With the cipher suites that are allowed alone, in the gateway's own order.
+/// Only the allowed cipher suites, in the gateway's own order.
 pub(crate) fn provider(all: &Arc<CryptoProvider>, options: &TlsOptions) -> Arc<CryptoProvider> {
     if options.cipher_suites.is_empty() {
         return Arc::clone(all);

@@ -28,7 +28,7 @@ impl Trouble {
         self.reported.works(|| [(service.to_owned(), Some(endpoint)), (service.to_owned(), None)]);
     }
 
-    /// With a new configuration everything is news.
+    /// After a change of the configuration every failure is reported again.
     pub(crate) fn forget(&self) {
         self.reported.clear();
     }

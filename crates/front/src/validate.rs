@@ -12,7 +12,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::proxy;
 
-/// What a port asks of its clients.
+/// How a port validates client certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientValidation {
     pub authorities: Arc<Authorities>,
@@ -49,7 +49,7 @@ impl Clients {
         }
     }
 
-    /// What varnishd learns of a chain that a client showed.
+    /// What varnishd gets of a client's certificate chain.
     pub(crate) fn describe(&self, chain: &[CertificateDer<'_>]) -> Option<proxy::ClientCertificate> {
         let [end_entity, intermediates @ ..] = chain else { return None };
         let verified = match self.mode {

@@ -264,7 +264,7 @@ fn arguments_that_varnishd_refuses_take_nothing_down() {
     assert_eq!(get(port, "x", "/").status, 200);
     // One that only a start shows: what ran before runs again.
     scene.write("all.yaml", &with("[-h, 'critbit,x']"));
-    program.wait_for_line(&["started with its former arguments"]);
+    program.wait_for_line(&["started with its previous arguments"]);
     until("served again", || Ask::get("x", "/").try_send(port).is_ok_and(|answer| answer.status == 200));
     scene.write("all.yaml", &with("[-p, thread_pool_min=11]"));
     program.varnishd_of("thread_pool_min=11");

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::metrics::Metrics;
 use crate::{Error, Settings};
 
-/// What prometheus-client writes.
+/// The content type of the text that prometheus-client writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers until the future is dropped: on a separate thread, so that probes are answered in time while the operator is busy.

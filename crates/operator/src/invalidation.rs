@@ -43,7 +43,7 @@ pub(crate) struct Invalidations {
 }
 
 impl Invalidations {
-    /// Works until it is dropped.
+    /// Runs until the future is dropped.
     pub(crate) async fn run(self) {
         let mut objects = self.cluster.invalidations_changed();
         let mut gateways = self.cluster.changed();

@@ -112,7 +112,7 @@ impl Leadership {
             }
             lease.spec = Some(self.spec(now, changes + 1));
         }
-        // With its resourceVersion: of two that try, one fails.
+        // With its resourceVersion: if two replicas try, one fails.
         self.api.replace(&self.name, &PostParams::default(), &lease).await?;
         Ok(None)
     }

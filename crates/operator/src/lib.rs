@@ -50,7 +50,7 @@ pub async fn run(
     let serving = health::serve(&settings, Arc::clone(&metrics), ready.subscribe());
     let leadership = Leadership::new(&client, &settings);
     let work = async {
-        // A replica that waits has everything at hand when its turn comes.
+        // A replica that waits for the Lease has read all objects when it gets it.
         let namespaces = &settings.watch_namespaces;
         let (controllers, ingress) = (settings.controllers.clone(), settings.ingress());
         let cluster =

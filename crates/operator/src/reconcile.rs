@@ -120,7 +120,7 @@ pub(crate) async fn run(
             () = tokio::time::sleep(RETRY), if failed => to_sweep = true,
             // Only a bug can end it. A restart of the whole process by Kubernetes is the best recovery.
             _ = &mut writer.0 => return Err(Error::Name("the writer of statuses has ended".to_owned())),
-            _ = &mut invalidations.0 => return Err(Error::Name("the keeper of invalidations has ended".to_owned())),
+            _ = &mut invalidations.0 => return Err(Error::Name("the invalidation controller exited".to_owned())),
         }
     }
 }

@@ -10,7 +10,7 @@ use workload::CHAPERONE_CLUSTER_ROLE;
 
 use crate::Error;
 
-/// Of the same release.
+/// Images of the same release.
 const IMAGE: &str = concat!("ghcr.io/varnish/gateway-chaperone:", env!("CARGO_PKG_VERSION"));
 const VINYL_IMAGE: &str = concat!("ghcr.io/varnish/gateway-chaperone-vinyl-9:", env!("CARGO_PKG_VERSION"));
 const LEASE: &str = "varnish-gateway-operator";

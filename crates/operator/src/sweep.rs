@@ -1,4 +1,4 @@
-//! Deletes what is left of Gateways that were deleted or are no longer ours.
+//! Deletes remaining objects of Gateways that were deleted or are no longer ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -71,7 +71,7 @@ fn digest_of(value: &impl Serialize) -> u64 {
     }
 }
 
-/// Hashes what is serialised. Each part says what it is, so that neighbours are never taken for each other.
+/// Hashes what is serialised. The type of each part is hashed too, so that adjacent fields cannot be confused.
 struct Digest(FoldHasher<'static>);
 
 #[derive(Debug, thiserror::Error)]
@@ -380,7 +380,7 @@ mod tests {
     fn endpoints_alone_do_not_change_it_and_all_else_does() {
         let plain = config(&["a.com", "b.com"]);
         let first = digest(&plain);
-        assert_eq!(first, digest(&plain), "it is no matter of chance");
+        assert_eq!(first, digest(&plain), "the digest is deterministic");
         assert_ne!(first, 0);
         let mut other = plain.clone();
         let groups = &mut other.vhosts.get_mut("a.com").unwrap().routes[0].backends;

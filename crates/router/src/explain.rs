@@ -129,7 +129,7 @@ fn mismatch(rule: &Rule, request: &impl Request) -> Option<String> {
         return Some(format!("path `{value}` {kind} `{}`", text(path)));
     }
     if let Some(method) = rule.method.as_deref().filter(|m| m.as_bytes() != request.method()) {
-        return Some(format!("method {method} is asked, {} came", text(request.method())));
+        return Some(format!("requires method {method}, the request has {}", text(request.method())));
     }
     if let Some(header) = rule.headers.iter().find(|h| h.matches_header(request) != Ok(true)) {
         return Some(format!("header `{}` is missing or has another value", header.name));

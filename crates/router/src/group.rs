@@ -159,7 +159,7 @@ impl Group {
         let endpoints = self.endpoints.len() as u64;
         let next = || turn.fetch_add(1, Ordering::Relaxed).checked_rem(endpoints).map(|at| at as usize);
         let at = next()?;
-        // Another one, and still somebody else's turn after it.
+        // Another endpoint; the next pick is yet another endpoint.
         if Some(at) == avoid { next() } else { Some(at) }
     }
 }

@@ -379,7 +379,7 @@ fn explain_decides_the_same_and_says_why_each_other_rule_lost() {
             "older: chosen",
             "younger: outranked: the matches are equal, so the older route goes first, then the name in alphabetical order",
             "pay: no match: path `/pay` is not a prefix of whole path elements of `/cart/1`",
-            "posts: no match: method POST is asked, GET came",
+            "posts: no match: requires method POST, the request has GET",
             "header: no match: header `x-version` is missing or has another value",
             "param: no match: query parameter `beta` is missing or has another value",
             "shorter: outranked: the longer prefix goes first",

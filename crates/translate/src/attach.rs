@@ -71,7 +71,7 @@ pub(crate) fn gateway_of(parent: &HttpRouteParentRefs, namespace: &str, snapshot
 pub(crate) struct Attachment {
     /// Listeners that take the route, also those that are not served: the route counts for their status.
     pub(crate) listeners: Vec<usize>,
-    /// Hosts with the served listener that they come by. They pair up: a host of one listener is none of another's.
+    /// Hosts, each with the served listener that receives its requests. A host of one listener is not served by another one.
     pub(crate) hosts: Vec<(String, usize)>,
 }
 

@@ -38,7 +38,7 @@ enum Target {
     Calls(Key),
     /// The rule at this position, which names the policy itself.
     Naming(Key, u32),
-    /// Everything that a policy of this namespace can be for: its targetRef cannot be read. Empty: of all namespaces.
+    /// Every possible target in this namespace, because targetRef cannot be read. Empty: in all namespaces.
     Namespace(String),
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn translate(
             let is_by_varnishd = gateways.get(&gateway).is_some_and(|gateway| !gateway.routing.http_in_front);
             AncestorStatus {
                 ancestor_ref: match &target {
-                    // Its Varnish may be one that no Gateway stands for.
+                    // The Ingress may be served by a Varnish without a Gateway object.
                     Target::Ingress(key) => reference("Ingress", key, None),
                     _ => reference("Gateway", &gateway, None),
                 },
@@ -376,7 +376,7 @@ struct Force<'a> {
     closed: HashSet<&'a str>,
 }
 
-/// The policy and its name. `None`: to pass.
+/// The policy and its name. `None`: bypasses the cache.
 type Directions<'a> = Option<(&'a Key, &'a CachePolicy)>;
 
 #[derive(Default)]
@@ -423,7 +423,7 @@ impl<'a> Force<'a> {
         force
     }
 
-    /// What counts for an entry of a Gateway. `None`: as it is.
+    /// The policy of an entry of a Gateway. `None`: keep the entry unchanged.
     fn directions(&self, gateway: &Key, route: &Route) -> Option<Directions<'a>> {
         let is_closed = |namespace: &str| self.closed.contains(namespace) || self.closed.contains("");
         let namespace = route.route_name.split('/').next().unwrap_or_default();
@@ -433,7 +433,7 @@ impl<'a> Force<'a> {
         let of_gateway =
             if is_closed(&gateway.namespace) { Some(None) } else { self.gateways.get(gateway).copied() };
         if route.kind == RouteKind::Ingress {
-            // Without any, as the origin says: that is there already.
+            // Without a policy the origin decides; the entry already says so.
             return self.ingresses.get(&route.route_name).copied().or(of_gateway);
         }
         // Calls of gRPC are never cached.

@@ -81,8 +81,8 @@ pub(crate) fn translate(
     Statuses { http: http_statuses, grpc: grpc_statuses, patterns: context.patterns, irregular }
 }
 
-/// The route's parentRefs to Gateways of ours. Others are other controllers' to judge, but a reference to a Gateway
-/// that nobody has is said aloud.
+/// The route's parentRefs to Gateways of ours. Other controllers judge the others, but a reference to a Gateway that
+/// does not exist is reported.
 pub(crate) fn parents<'r>(
     route: &str,
     key: &Key,
@@ -127,7 +127,7 @@ pub(crate) fn parents<'r>(
     ours
 }
 
-/// Hosts of one route with the listeners that they come by, in one Gateway.
+/// Hosts of one route with the listeners that receive their requests, in one Gateway.
 type Hosts = BTreeMap<String, BTreeSet<usize>>;
 
 /// Entries that go behind those of all routes.
@@ -137,7 +137,7 @@ struct Rough {
     entries: Vec<model::routing::Route>,
 }
 
-/// What is left to do once all routes were added, and what is to be known of it.
+/// Collected while routes are added, and used after all of them.
 struct Added<'a> {
     rough: &'a mut Vec<Rough>,
     irregular: &'a mut Irregular,
@@ -204,7 +204,7 @@ fn add(
             gateway.listeners[listener].attached_routes += 1;
         }
     }
-    // Every path of every host is no part of a route that can be told from others.
+    // An entry for every path of every host would answer requests of other routes.
     let all_hosts = candidate.hostnames.is_empty();
     let is_told = |entry: &&model::routing::Route| {
         !all_hosts || entry.path_match.as_ref().is_some_and(|path| *path != PathMatch::everything())

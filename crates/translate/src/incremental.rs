@@ -1,4 +1,4 @@
-//! Translation of what has changed.
+//! Translates only the objects that have changed.
 //!
 //! Takes one [`Snapshot`] after the other. Guarantees the plans and statuses that [`crate::translate`] has for the newest one; a change of
 //! routes, of Ingresses, of plain Services, or of cache policies for routes costs only what has changed. Never decides anything itself:

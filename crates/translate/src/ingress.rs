@@ -283,7 +283,7 @@ impl<'a> Merged<'a> {
         self.closed.iter().map(of_ingress).collect()
     }
 
-    /// Writes everything into the Varnish's routing, and says what does not lead anywhere.
+    /// Writes everything into the Varnish's routing, and returns the faults of each Ingress.
     fn write(mut self, gateway: &mut Gateway<'_>) -> BTreeMap<&'a Key, Vec<Fault>> {
         let mut faults: BTreeMap<&Key, Vec<Fault>> = BTreeMap::new();
         // The owner of a host owns the name in TLS: no other namespace gives a certificate for it.

@@ -75,7 +75,7 @@ pub fn check(one: &Invalidation) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The API server has checked what is written there.
+/// The API server has validated the field.
 pub fn ttl(spec: &VarnishCacheInvalidationSpec) -> Duration {
     let written = spec.ttl.as_deref().and_then(|ttl| gateway_api::Duration::from_str(ttl).ok());
     written.map_or(DEFAULT_TTL, |ttl| Duration::new(ttl.as_secs(), ttl.subsec_nanos()))

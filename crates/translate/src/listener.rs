@@ -110,7 +110,7 @@ pub(crate) struct Listener<'a> {
     pub(crate) fault: Option<Fault>,
     /// Of a ListenerSet that cannot be used: it keeps its place, so that no wider listener gets its requests, and serves nothing.
     pub(crate) closed: Option<Fault>,
-    /// References to CA certificates for clients that lead nowhere.
+    /// Invalid references to CA certificates for clients.
     untrusted: Option<Fault>,
     /// Of a listener that ends TLS.
     pub(crate) certificates: Option<ListenerCertificates>,
@@ -399,7 +399,7 @@ fn passes_through(spec: &GatewayListeners) -> bool {
     mode.is_some_and(|mode| *mode == GatewayListenersTlsMode::Passthrough)
 }
 
-/// The kinds that may attach, and those that allowedRoutes names in vain.
+/// The kinds that may attach, and those that allowedRoutes lists but the protocol does not support.
 fn kinds(spec: &GatewayListeners, protocol: Protocol) -> (Vec<RouteKind>, Vec<String>) {
     let fitting = protocol.route_kinds();
     let asked = spec.allowed_routes.as_ref().and_then(|routes| routes.kinds.as_deref()).unwrap_or_default();

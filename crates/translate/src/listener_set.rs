@@ -1,7 +1,7 @@
 //! ListenerSets: listeners that others add to a Gateway. The Gateway says in `allowedListeners` who may.
 //!
-//! Listeners are merged by precedence: the Gateway's own, then those of the oldest ListenerSet, then by name. Of listeners that nothing
-//! tells apart, the first is served, and the others are conflicted.
+//! Listeners are merged by precedence: the Gateway's own, then those of the oldest ListenerSet, then by name. Of listeners that
+//! cannot be distinguished, the first is served, and the others are conflicted.
 
 use std::collections::BTreeMap;
 

@@ -124,7 +124,7 @@ pub(crate) struct Parameters<'a> {
     pub(crate) ingress: crate::ingress::Options,
     /// There is at least one reference to parameters.
     pub(crate) given: bool,
-    /// References that lead nowhere. With one of these, nothing is known of what varnishd should be started with; the rest is
+    /// Invalid references. With one of these, it is unknown with which arguments varnishd should be started; the rest is
     /// as it was last, where that is known.
     pub(crate) unresolved: Vec<String>,
     /// What to come back to once some are missing. `None`: they are, and nothing is known.

@@ -172,7 +172,7 @@ pub(crate) fn enforce(
                 }
             }
         }
-        // Behind those of all routes: they are wider than what was meant.
+        // After those of all routes: they are wider than the user intended.
         for route in closed {
             let vhost = gateway.routing.vhosts.or_default(&route.hostname);
             if !vhost.routes.contains(&route) {

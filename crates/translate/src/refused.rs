@@ -6,7 +6,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// On a stand-in: why the object is refused. A user who writes it on an object of his own only closes that object.
+/// On a stand-in: why the object is refused. A user who writes it on their own object only closes that object.
 pub const REFUSED_ANNOTATION: &str = "gateway.varnish-software.com/refused";
 
 /// Why the object is refused, if it is a stand-in.

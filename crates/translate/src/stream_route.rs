@@ -170,7 +170,7 @@ fn take(gateway: &mut Gateway<'_>, at: usize, route: &Key, backends: &[TlsBacken
         .then(|| format!("listener {}, which has the older {}", listener.name, listener.route_name))
 }
 
-/// The backends of the route's rule. What leads nowhere keeps its weight, and closes its share of connections.
+/// The backends of the route's rule. An invalid one keeps its weight, and its share of connections is closed.
 fn backends(route: &Route<'_>, context: &Context<'_>, unresolved: &mut Vec<Fault>) -> Vec<TlsBackend> {
     // The API has one rule.
     let refs = route.rules.first().map(|rule| rule.backend_refs.as_slice()).unwrap_or_default();

@@ -118,7 +118,7 @@ fn write(gateway: &mut Gateway<'_>, at: usize, hostname: String, route: &Key, ba
 /// One backendRef.
 struct Backend {
     weight: u32,
-    /// What leads nowhere keeps its weight, and closes its share of connections.
+    /// An invalid one keeps its weight, and its share of connections is closed.
     target: Result<TlsBackend, Fault>,
     /// Why nothing that was decrypted may go there, if so.
     needs_tls: Option<Fault>,

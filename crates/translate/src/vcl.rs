@@ -117,7 +117,7 @@ pub fn explain_compiler_message(main_vcl: &str, message: &str) -> String {
                 explained.push_str(&format!("({origin}, line {line}"));
             }
             (Some(Place::AfterUser { origin, last_line }), Some(quoted)) => {
-                // What is missing at the end of one part shows at the beginning of the next.
+                // An error at the end of one part is reported at the beginning of the next.
                 explained.push_str(&before[..quoted]);
                 explained.push_str(&format!(
                     "({origin}, after its last line {last_line}: is a `}}` or a `;` missing?; main.vcl Line {}",

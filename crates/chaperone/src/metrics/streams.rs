@@ -4,7 +4,8 @@ use super::exposition::{Families, Kind};
 
 const CONNECTIONS: (&str, &str) =
     ("varnish_gateway_stream_connections_total", "TCP connections and UDP sessions that began");
-const OPEN: (&str, &str) = ("varnish_gateway_stream_connections", "Those that are open now");
+const OPEN: (&str, &str) =
+    ("varnish_gateway_stream_connections", "TCP connections and UDP sessions that are open");
 const BYTES: (&str, &str) =
     ("varnish_gateway_stream_bytes_total", "Bytes from clients (in) and to clients (out)");
 const DATAGRAMS: (&str, &str) =

@@ -1,4 +1,4 @@
-//! What happened with backends so far.
+//! Counters of connections to backends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,7 +59,7 @@ impl BackendCounters {
 /// Why a backend was not reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendFailure {
-    /// What came was no PROXY v2, or it named no endpoint.
+    /// The connection did not begin with PROXY v2, or named no endpoint.
     NotProxy,
     /// The profile is not known (any more), or cannot be used.
     UnknownProfile,

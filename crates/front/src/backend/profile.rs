@@ -1,4 +1,4 @@
-//! What is asked of a backend.
+//! TLS profiles of backends: how their certificates are verified.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -29,7 +29,7 @@ pub struct BackendTls {
     /// One of them must be in the certificate. The hostname then does not count.
     pub names: Vec<BackendName>,
     pub trust: Trust,
-    /// What we show to a backend that asks.
+    /// The client certificate for backends that request one.
     pub client: Option<Arc<Pair>>,
     /// Say that we speak HTTP/1.1.
     pub alpn: bool,

@@ -43,10 +43,10 @@ const EARLY_PAUSE: Duration = Duration::from_millis(10);
 const MOST_EARLY: usize = 100;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// To whom varnishd's manager, run as root, gives its child.
+/// The user that varnishd's manager, run as root, runs its child as.
 const VARNISH_USERS: [&str; 2] = ["vcache", "varnish"];
 
-/// What a person wants to know of.
+/// Events to log or report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendEvent {
     Listening {
@@ -62,14 +62,14 @@ pub enum BackendEvent {
         profile: String,
         why: String,
     },
-    /// Told once, until the endpoint is well again or fails for another reason.
+    /// Reported once, until the endpoint recovers or fails for another reason.
     Failed {
         profile: String,
         endpoint: SocketAddr,
         reason: BackendFailure,
         why: String,
     },
-    /// An endpoint of the direct way gets no requests for now. Reported once, until it is whole again.
+    /// An endpoint of the direct way gets no requests for now. Reported once, until it recovers.
     Avoided {
         /// `namespace/name:port`
         service: String,
@@ -84,7 +84,7 @@ type Table = HashMap<String, Arc<Ready>>;
 /// By profile and endpoint: the endpoints of the same Service, any of which may answer for it.
 pub type Peers = HashMap<(String, SocketAddr), Arc<[SocketAddr]>>;
 
-/// What is known of backends with TLS, for everything that connects to them.
+/// Shared state of backends with TLS, for all tasks that connect to them.
 pub struct BackendSide {
     profiles: ArcSwap<Table>,
     counters: Arc<BackendCounters>,
@@ -194,7 +194,7 @@ fn bind(socket: &Path) -> io::Result<(UnixListener, Admitted)> {
     }
     let listener = UnixListener::bind(socket)?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666))?;
-    // What we made belongs to us.
+    // A socket that we create is owned by our own user.
     Ok((listener, Admitted::new(std::fs::metadata(socket)?.uid())))
 }
 
@@ -290,8 +290,8 @@ async fn reach_peer(
     (other, reach(other, ready).await)
 }
 
-/// Tells varnishd why, in the one language that it understands: ghost knows by the proof that this is no origin's answer, so
-/// that the backend was sent nothing, and may try another.
+/// Reports the reason to varnishd as an HTTP response. By the proof ghost knows that no origin made this response: the backend was
+/// sent nothing, and ghost may try another.
 async fn refuse(mut stream: UnixStream, reason: BackendFailure, proof: &str) {
     let answer = format!(
         "HTTP/1.1 502 {REFUSED}{}\r\n{FRONT_HEADER}: {proof}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -300,7 +300,7 @@ async fn refuse(mut stream: UnixStream, reason: BackendFailure, proof: &str) {
     if stream.write_all(answer.as_bytes()).await.is_err() || stream.shutdown().await.is_err() {
         return;
     }
-    // What varnishd still sends is of no use, yet to close upon it would look like a failure.
+    // Bytes that varnishd still sends are discarded: closing before they are read would look like a failure.
     let mut rest = vec![0; 4096];
     let drained = async { while matches!(stream.read(&mut rest).await, Ok(1..)) {} };
     let _ = timeout(PARTING, drained).await;

@@ -30,7 +30,7 @@ use crate::{BackendFailure, BackendSide};
 /// How often a request that an endpoint has not processed is sent to it again, on another stream or connection.
 const AGAIN: usize = 2;
 
-/// Where one try goes.
+/// The target of one try.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub(crate) endpoint: SocketAddr,
@@ -254,7 +254,7 @@ async fn by_http1(
             (is_kept && request.body().is_empty() && is_idempotent(request.method())).then(|| copy(&request));
         let mut answered =
             answer(sender.try_send_request(request), patience.first_byte, upload.as_deref()).await;
-        // With a part of its answer it has taken the request.
+        // An endpoint that has sent a part of its response has accepted the request.
         let has_taken = |why: &NoAnswer| match why {
             NoAnswer::Closed => sender.has_heard(),
             // On a connection that was used before, it has taken our certificate.

@@ -41,11 +41,11 @@ pub(crate) enum ClientBody {
     Read(Bytes, Arc<Progress>),
 }
 
-/// How far an upload is, for those who wait for its answer.
+/// The progress of an upload, for the task that waits for its answer.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bytes: AtomicU64,
-    /// Beyond so many, the upload breaks off.
+    /// Beyond this number of bytes the upload is aborted.
     most: u64,
     done: AtomicBool,
     /// Of the HTTP/1 connection that it comes by.
@@ -93,7 +93,7 @@ impl Progress {
 }
 
 impl ClientBody {
-    /// With at most so many bytes.
+    /// With at most this number of bytes.
     pub(crate) fn h1(body: Incoming, most: Option<u64>, movement: &Arc<Movement>) -> Self {
         if body.is_end_stream() {
             return Self::Empty;
@@ -238,7 +238,7 @@ pub(crate) struct UpstreamBody {
     /// The longest pause between two reads.
     idle: Duration,
     timer: Option<Pin<Box<Sleep>>>,
-    /// All of it must have come by then.
+    /// The whole body must have been received by then.
     end: Option<(Limit, Pin<Box<Sleep>>)>,
     record: Record,
 }

@@ -206,7 +206,7 @@ impl Written {
 }
 
 impl Written {
-    /// Tells those who want to know, without waiting for them.
+    /// Reports the write to the other pods, without waiting for them.
     pub(crate) fn tell(&self, client: &Client, headers: &HeaderMap) {
         if client.http.told.get().is_none() {
             return;
@@ -293,8 +293,8 @@ fn order_in(said: &response::Parts) -> Option<Order> {
     Order::parse(order.as_bytes())
 }
 
-/// Tells ghost, and waits until what is stored is gone; not longer than [`INVALIDATION`]. Where the response may be stored, gives the
-/// number of this invalidation.
+/// Reports the write to ghost, and waits until stored objects are removed; not longer than [`INVALIDATION`]. If the response may be
+/// stored, returns the number of this invalidation.
 pub(crate) async fn invalidate(client: &Client, write: &Write) -> Option<Order> {
     let http = &client.http;
     // Where varnishd does not run, nothing is stored, unless it ended a moment ago.

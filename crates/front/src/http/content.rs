@@ -31,7 +31,7 @@ impl Place {
         Some(Self { length, _taken: taken })
     }
 
-    /// All of it, and not a byte more or less.
+    /// Reads exactly the announced length.
     pub(crate) async fn read(&self, mut body: ClientBody, patience: Duration) -> Result<Bytes, Failure> {
         let mut content = Vec::with_capacity(self.length);
         loop {

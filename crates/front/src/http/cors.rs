@@ -15,7 +15,7 @@ use super::request::Edited;
 use super::response;
 use super::table::{RuleId, Table};
 
-/// What a response to a request of a rule with CORS is edited by.
+/// The edits of a response to a request of a rule with CORS.
 #[derive(Debug)]
 pub(crate) struct Sharing {
     table: Arc<Table>,

@@ -1,4 +1,4 @@
-//! What logs and spans tell of one request. Kept only for requests that are logged or recorded.
+//! What logs and spans report of one request. Kept only for requests that are logged or recorded.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -69,7 +69,7 @@ pub(crate) struct Prepared {
 pub(crate) enum Begun {
     /// It is answered already: refused, or out of memory.
     Answered(Response<AnswerBody>),
-    /// Somebody else has to be asked.
+    /// varnishd or an endpoint has to be asked.
     Waits(Waiting),
 }
 
@@ -82,9 +82,9 @@ pub(crate) struct Waiting {
     admitted: Admitted,
     table: Arc<Table>,
     decided: Decided,
-    /// What may become of the response in the front's memory.
+    /// The result of the lookup among hot objects.
     looked: Option<Looked>,
-    /// What every response to the request is edited by in the end.
+    /// The edits of every response to the request, applied last.
     sharing: Option<Sharing>,
     is_grpc: bool,
     record: Record,
@@ -294,7 +294,7 @@ fn decide(
         && decision.asks_cache(&view, has_body)
         && fits_varnishd(parts);
     let looked = match &client.http.hot {
-        // What is looked up by its content is not there.
+        // A request whose content is part of its key is not looked up among hot objects.
         Some(hot) if asks_cache && !has_body && client.identity.is_some() => hot.look(&Look {
             decision: &decision,
             method: &parts.method,
@@ -338,7 +338,7 @@ fn find_session(decided: &mut Decided, parts: &Parts, table: &Table) {
     }
 }
 
-/// What the gateway answers itself.
+/// The gateway's own response.
 fn answer(
     client: &Client,
     parts: &Parts,

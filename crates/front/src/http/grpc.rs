@@ -23,8 +23,8 @@ impl Made {
     }
 }
 
-/// Is it a call of gRPC: a POST by HTTP/2? gRPC-Web is not: its clients read statuses of HTTP. Nobody else may turn our errors into
-/// a 200, which a cache before us might keep.
+/// Is it a call of gRPC: a POST by HTTP/2? gRPC-Web is not: its clients read statuses of HTTP. For no other request may our errors
+/// become a 200, which a cache before us might keep.
 pub(crate) fn is_call<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && request.version() == Version::HTTP_2 && has_type(request.headers())
 }

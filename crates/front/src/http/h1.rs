@@ -62,7 +62,7 @@ enum Ended<S> {
     Over,
     /// The client may still be sending.
     Lingers(S),
-    /// With what the client has said of its next request.
+    /// With bytes of the next request that were already read.
     Idle(S, Bytes),
     /// The client has begun a request, and does not finish it.
     Late(S),
@@ -203,7 +203,7 @@ fn refused_by_parser(why: &hyper::Error) -> Option<(u16, Reason)> {
         return None;
     }
     Some(match why.is_parse_too_large() {
-        // hyper has no other way to tell the two apart.
+        // hyper has no other way to distinguish the two.
         true if why.to_string().contains("URI too long") => (414, Reason::UrlTooLong),
         true => (431, Reason::HeadTooLarge),
         false => (400, Reason::BadRequest),
@@ -290,7 +290,7 @@ async fn late<S: Wire>(stream: &mut S) {
     }
 }
 
-/// Reads on for a while, without looking at what comes.
+/// Reads and discards bytes for a while.
 async fn linger<S: Wire>(stream: &mut S) {
     let reads = async {
         if stream.shutdown().await.is_ok() {

@@ -40,7 +40,7 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 /// holds three times as much for each stream.
 const SEND_BUFFER: usize = 32 << 10;
 
-/// For the GOAWAY to a client that is sent away.
+/// Timeout for sending GOAWAY to a client whose connection is closed.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What the streams of one connection share.
@@ -213,7 +213,7 @@ async fn answer(
     ended(&mut stream, sent)
 }
 
-/// What broke off must not look complete.
+/// A response that broke off must not look complete.
 fn ended(stream: &mut SendStream<Bytes>, sent: Result<(), BrokenOff>) -> Left {
     match sent {
         Ok(()) => Left::Over,

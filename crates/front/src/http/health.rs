@@ -173,7 +173,7 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
-    /// The oldest gives way.
+    /// The oldest is replaced.
     pub(crate) fn add(&mut self, at: usize) {
         self.places[self.count % TRIES] = at;
         self.count += 1;

@@ -1,7 +1,7 @@
 //! 103 Early Hints of an origin that varnishd asks on behalf of a client: the front numbers the requests whose clients take hints, and finds
 //! the client by that number when the hint comes. It comes from ghost as a datagram ([`listen`]), or by a miss that the front fetches.
 //!
-//! Guarantees that a hint reaches the one client whose request made the fetch, and nobody else; that none is kept for later; and that no
+//! Guarantees that a hint reaches the one client whose request made the fetch, and no other client; that none is kept for later; and that no
 //! request waits for one. At most [`PLACES`] requests are waiting for hints at once: others get none.
 
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,7 @@ impl Default for Waiting {
     }
 }
 
-/// A place among those who wait, until it is dropped.
+/// A place among the requests that wait for hints, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Ticket<'a> {
     waiting: &'a Waiting,
@@ -104,7 +104,7 @@ pub(crate) async fn listen(http: &Http, socket: &Path, proof: &str) {
     let datagrams = loop {
         let _ = std::fs::remove_file(socket);
         let bound = UnixDatagram::bind(socket).and_then(|bound| {
-            // varnishd may run as another user. Whoever has not the proof says nothing.
+            // varnishd may run as another user. Datagrams without the proof are ignored.
             std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666))?;
             Ok(bound)
         });
@@ -140,7 +140,7 @@ impl Http {
         }
     }
 
-    /// Tells those who want to know of a write, without waiting for them.
+    /// Reports a write to the other pods, without waiting for them.
     pub(crate) fn tell_peers(&self, write: model::event::Write) {
         let Some(to) = self.told.get() else { return };
         let place = self.writes.take(&write.owner, 1);

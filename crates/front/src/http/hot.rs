@@ -26,13 +26,13 @@ use crate::HotLimits;
 pub(crate) use self::ask::{Asking, heard};
 pub(crate) use self::look::{Look, Looked};
 
-/// A key that was a hit so often is asked for; more often where the store is full.
+/// ghost is asked about a key after this number of hits; a larger number if the store is full.
 const HITS: u8 = 2;
 const HITS_WHEN_FULL: u8 = 3;
-/// Keys are asked for once in this time, by one request.
+/// ghost is asked about a key once in this time, by one request.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSES: usize = 4096;
-/// Counts of keys are halved after so many hits for each object that there is room for.
+/// Counts of keys are halved after this number of hits for each object that fits into the store.
 const PERIOD: usize = 8;
 /// A shorter life is not worth a place.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub enum NotHot {
     Size,
     /// Something was invalidated meanwhile, or the table is another one.
     Invalidated,
-    /// Its head, or what Vary says of the request, cannot be told again plainly.
+    /// Its head, or the headers that Vary names, cannot be stored exactly.
     Head,
     /// Its body did not come.
     Body,
@@ -76,7 +76,7 @@ pub struct Hot {
     page: Arc<Page>,
     store: Store,
     sketch: Sketch,
-    /// Milliseconds when a key was asked for last, by its hash.
+    /// Milliseconds when ghost was last asked about a key, by its hash.
     asked: Box<[AtomicU64]>,
     began: Instant,
     max_object_bytes: usize,
@@ -103,7 +103,7 @@ impl Hot {
         })
     }
 
-    /// What all of them take, about.
+    /// The approximate memory of all objects.
     pub fn bytes(&self) -> usize {
         self.store.bytes()
     }
@@ -112,7 +112,7 @@ impl Hot {
         self.store.entries()
     }
 
-    /// Those that had to make room for others.
+    /// Objects that were evicted.
     pub fn evicted(&self) -> u64 {
         self.store.evicted()
     }
@@ -140,7 +140,7 @@ impl Hot {
         self.store.clean(|entry| entry.is_over(now) || !self.page.holds(&entry.stamp));
     }
 
-    /// Is it time to ask ghost whether this key may be hot? At most one request is told so, in a while.
+    /// Is it time to ask ghost whether this key may be hot? Returns true for at most one request in each pause.
     fn wants(&self, hash: u64, now: Instant) -> bool {
         let enough = if self.store.is_full() { HITS_WHEN_FULL } else { HITS };
         if self.sketch.count(hash) < enough {
@@ -156,12 +156,12 @@ impl Hot {
 
     /// varnishd has answered a request for this key out of its cache.
     pub(crate) fn was_hit(&self, hash: u64) {
-        // While there is room, whoever comes twice in a long time may have it.
+        // While there is room, objects requested twice in a long period are admitted.
         let objects = if self.store.is_full() { self.store.entries() } else { self.store.places() };
         self.sketch.add(hash, PERIOD * objects.max(1024));
     }
 
-    /// varnishd has another response for this key now: the one that is stored here must not follow it.
+    /// varnishd has another response for this key now: the one that is stored here must not be delivered after it.
     pub(crate) fn was_replaced(&self, hash: u64) {
         self.store.forget(hash);
     }

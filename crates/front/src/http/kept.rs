@@ -50,7 +50,7 @@ pub(crate) fn take(home: u64) -> Option<UnixStream> {
     .flatten()
 }
 
-/// Nothing is there to be read: neither an end nor bytes of no answer. The reactor knows; a system call is rare.
+/// Nothing can be read: neither EOF nor unexpected bytes. The reactor knows; a system call is rare.
 fn is_quiet(stream: &UnixStream) -> bool {
     stream.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
@@ -70,7 +70,7 @@ pub(crate) fn keep(home: u64, stream: UnixStream) {
     }
 }
 
-/// Closes what is idle for too long or was closed by varnishd, as long as there is anything.
+/// Closes connections that are idle for too long or that varnishd has closed, until none is left.
 async fn sweep() {
     loop {
         sleep(SWEEP).await;

@@ -137,7 +137,7 @@ async fn find(http: &Http, miss: MissFor<'_>) -> Option<(Arc<Table>, RuleId, usi
     None
 }
 
-/// The origin's answer, without what is about the connection to it. ghost makes the edits of the rule.
+/// The origin's response, without headers that concern the connection to it. ghost makes the edits of the rule.
 fn deliver(sent: Sent, call: Call<'_>, record: Record) -> Response<AnswerBody> {
     let Call { table, rule, group, .. } = call;
     let endpoint = table.target(rule, group).and_then(|to| to.group.endpoints().get(sent.endpoint).copied());

@@ -236,7 +236,7 @@ fn keep(key: Key, connection: Arc<Connection>) {
     }
 }
 
-/// Closes what is idle for too long, as long as there is anything; and all that is idle where file descriptors are needed.
+/// Closes connections that are idle for too long, until none is left; and all idle ones if file descriptors are needed.
 async fn sweep() {
     loop {
         let is_needed = tokio::select! {

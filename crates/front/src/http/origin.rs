@@ -66,7 +66,7 @@ impl From<Timeouts> for Patience {
     }
 }
 
-/// An origin's answer, and the connection that it comes by.
+/// An origin's response, and its connection.
 pub(crate) type Answered = (Response<OriginBody>, Lease);
 
 /// An answer, and where it is from.
@@ -75,7 +75,7 @@ pub(crate) struct Sent {
     pub(crate) answered: Answered,
     /// The position of the endpoint in its group.
     pub(crate) endpoint: usize,
-    /// All of the answer must have come by then.
+    /// The whole response must have been received by then.
     pub(crate) until: Option<Until>,
 }
 

@@ -105,7 +105,7 @@ struct Idle<C> {
     _profile: Option<Arc<Ready>>,
 }
 
-/// Idle connections to one endpoint: those that hyper reads from, and those that nobody does ([`super::plain`]).
+/// Idle connections to one endpoint: those that hyper reads from, and those that no task reads from ([`super::plain`]).
 #[derive(Debug, Default)]
 struct OfEndpoint {
     hyper: Vec<Idle<Sender>>,
@@ -297,7 +297,7 @@ fn kept(keep: impl FnOnce(&mut Pool)) {
     }
 }
 
-/// Closes what is idle for too long, as long as there is anything; and all of it where file descriptors are needed.
+/// Closes connections that are idle for too long, until none is left; and all idle ones if file descriptors are needed.
 async fn sweep() {
     loop {
         let is_needed = tokio::select! {

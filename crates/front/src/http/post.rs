@@ -6,7 +6,7 @@
 //! the response as the origin sent it.
 //!
 //! Guarantees that what is in doubt is not stored; that the response reaches the client whatever becomes of it here, at most [`PATIENCE`] later for
-//! each of its steps; and that a token is good for one fetch of the rule and group that it is for.
+//! each of its steps; and that a token is valid for one fetch, of its own rule and group.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

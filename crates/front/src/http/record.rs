@@ -127,7 +127,7 @@ impl Record {
         record.is_whole = true;
     }
 
-    /// The request is a span where the configuration says so. Removes what cannot be handed on of the client's trace.
+    /// The request becomes a span if the configuration says so. Removes headers of the client's trace that must not be forwarded.
     pub(crate) fn trace(&mut self, parts: &mut Parts, table: &Table, trusted: bool) -> Option<Traced> {
         let ratio = table.router().front_trace_sampling()?;
         let mut given = parts.headers.get_all(TRACE_PARENT).iter();
@@ -257,7 +257,7 @@ impl Record {
     }
 }
 
-/// What is noted of tries to reach an endpoint. A copy of a request has no record.
+/// The record of tries to reach an endpoint. A copy of a request has no record.
 #[derive(Debug)]
 pub(crate) struct Watch<'a>(pub(crate) Option<&'a mut Record>);
 

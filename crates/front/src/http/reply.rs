@@ -62,7 +62,7 @@ pub(crate) enum NoAnswer {
     Broken,
 }
 
-/// How the rest of a body is told from what follows.
+/// How the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
     Length(u64),
@@ -79,7 +79,7 @@ enum Rest {
     Nothing,
 }
 
-/// The body of an answer, and the connection that it comes by.
+/// The body of a response, and its connection.
 #[derive(Debug)]
 pub(crate) struct Reply<S: Peer> {
     /// None once it was given back.
@@ -96,7 +96,7 @@ pub(crate) struct Reply<S: Peer> {
     /// Bytes of chunk extensions that were skipped.
     extensions: usize,
     trailers: Option<Box<HeaderMap>>,
-    /// It broke off. Said one poll later: what came before goes out first.
+    /// It broke off. Reported one poll later: bytes that were received before are delivered first.
     failed: Option<io::ErrorKind>,
     /// The head has headers that are about the connection, or a length that others may read otherwise. Hits have none.
     pub(crate) has_hop_by_hop: bool,
@@ -111,7 +111,7 @@ enum Head {
 }
 
 impl<S: Peer> Reply<S> {
-    /// Reads the head of the answer. Dropped before its end, it closes the connection. `hint` is told of 103.
+    /// Reads the head of the answer. Dropped before its end, it closes the connection. `hint` is called for each 103.
     pub(crate) async fn read(
         stream: S,
         home: S::Home,
@@ -292,7 +292,7 @@ impl<S: Peer> Reply<S> {
         Ok(true)
     }
 
-    /// What was taken out of the body comes first again.
+    /// Bytes that were taken out of the body are put back at its beginning.
     pub(crate) fn put_back(&mut self, ahead: Bytes) {
         self.ahead = ahead;
     }
@@ -312,7 +312,7 @@ impl<S: Peer> Reply<S> {
         Some(whole)
     }
 
-    /// Without a byte too much: that would be the beginning of nobody's answer.
+    /// Extra bytes after the body belong to no request, so the connection is closed.
     fn give_back_if_over(&mut self) {
         if self.is_read()
             && let Some(stream) = self.stream.take()
@@ -483,7 +483,7 @@ impl<S: Peer> Reply<S> {
     }
 }
 
-/// May the end of a head be here, of which so much was looked at before? A head that comes by single bytes is not parsed for each of them.
+/// Can the end of a head be here, if this many bytes were searched before? A head that arrives byte by byte is not parsed for each.
 fn may_end(head: &[u8], seen: usize) -> bool {
     let new = &head[seen.saturating_sub(2)..];
     seen == 0 || new.windows(2).any(|two| two == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n")
@@ -503,7 +503,7 @@ fn name(of: &str) -> Option<HeaderName> {
     }
 }
 
-/// What is not plainly "keep-alive" ends varnishd's connection; an origin's, what says `close`.
+/// A connection of varnishd is closed unless the header is plainly "keep-alive"; one of an origin only if it says `close`.
 fn keeps_open(connection: &[u8], is_origin: bool) -> bool {
     if !is_origin {
         return connection.eq_ignore_ascii_case(b"keep-alive");

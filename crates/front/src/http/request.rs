@@ -43,7 +43,7 @@ pub(crate) struct Client {
     port_value: Option<HeaderValue>,
     pub(crate) is_tls: bool,
     introduction: proxy::Header,
-    /// What ghost is told of the client with each request. None where it cannot be told: the cache is not asked then.
+    /// The description of the client that ghost gets with each request. None if it cannot be written: the cache is not asked then.
     pub(crate) identity: Option<HeaderValue>,
     /// Of its TLS.
     pub(crate) cipher: Option<CipherSuite>,

@@ -27,7 +27,7 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 #[derive(Debug)]
 pub(crate) struct Ambiguous;
 
-/// Takes away what is about the connection to the origin. hyper has read the body by these headers. Returns whether the
+/// Removes headers that concern the connection to the origin. hyper has read the body by these headers. Returns whether the
 /// connection may carry another request: not after an answer with chunks and a length, which others would read otherwise.
 pub(crate) fn unframe(headers: &mut HeaderMap) -> Result<bool, Ambiguous> {
     let mut is_clear = true;
@@ -103,7 +103,7 @@ const NO_TRAILERS: [HeaderName; 24] = [
     PROXY_CONNECTION,
 ];
 
-/// Takes from trailers what must not be one, and what is for the cache alone.
+/// Removes trailers that must not be trailers, and those for the cache only.
 pub(crate) fn remove_forbidden(trailers: &mut HeaderMap) {
     for name in &NO_TRAILERS {
         trailers.remove(name);
@@ -117,7 +117,7 @@ fn is_for_cache(name: &str) -> bool {
     names.into_iter().any(|one| one.eq_ignore_ascii_case(name))
 }
 
-/// Makes an origin's head the client's: without what is for the cache alone, with the rule's edits.
+/// Makes the client's head from an origin's: without headers for the cache only, with the rule's edits.
 pub(crate) fn edit(headers: &mut HeaderMap, table: &Table, rule: Option<RuleId>) {
     remove_where(headers, |name| is_for_cache(name) || is_internal(name));
     if table.router().tells_cache_status() {
@@ -145,7 +145,7 @@ pub(crate) fn no_url() -> Own {
     )
 }
 
-/// What the gateway answers where no origin does.
+/// The gateway's own response, if no origin responds.
 pub(crate) fn failed(why: Failure) -> Own {
     match why {
         Failure::Unreachable => {
@@ -186,7 +186,7 @@ pub(crate) fn finish(
     closes: bool,
 ) -> Response<AnswerBody> {
     if is_head && response.body_mut().leave_out_own() {
-        // As ghost has it: a type of nothing misleads some clients.
+        // As in ghost: a Content-Type without content misleads some clients.
         response.headers_mut().remove(header::CONTENT_TYPE);
     }
     if closes {

@@ -210,7 +210,7 @@ fn poll_head(
     Pin::new(response).poll(cx).map_err(Silent::Error)
 }
 
-/// What clients get of a 103.
+/// The part of a 103 that clients get.
 pub(crate) fn early(headers: &HeaderMap) -> Response<()> {
     let mut early = Response::new(());
     *early.status_mut() = StatusCode::EARLY_HINTS;
@@ -220,7 +220,7 @@ pub(crate) fn early(headers: &HeaderMap) -> Response<()> {
     early
 }
 
-/// None where it is not valid. `tunnel`: it was asked for; with what an HTTP/1 client is to be told where it opens.
+/// None if it is not valid. `tunnel`: a tunnel was requested; contains what an HTTP/1 client gets when it opens.
 fn answer_of(
     answer: Response<RecvStream>,
     upload: Upload,
@@ -246,7 +246,7 @@ fn answer_of(
         _ => Sending::Task { _task: Task(upload.spawn()) },
     };
     if matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-        // What follows would be no body of these.
+        // Responses with these statuses have no body.
         return Some((Response::from_parts(parts, OriginBody::Nothing), lease));
     }
     let left =

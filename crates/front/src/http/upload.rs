@@ -105,7 +105,7 @@ impl Upload {
         };
         self.place = Place::Over;
         if ended == Ended::Broken {
-            // What broke off must not look complete.
+            // A body that broke off must not look complete.
             self.to.send_reset(Reason::CANCEL);
         }
         ended

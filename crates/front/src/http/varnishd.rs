@@ -2,7 +2,7 @@
 //! one read.
 //!
 //! varnishd is a peer that we know, and asked for each hit: it is spoken to without hyper, whose connections are tasks of their
-//! own. What is not plainly the answer of a varnishd is an error, and the connection is closed.
+//! own. Bytes that varnishd would not send are an error, and the connection is closed.
 
 use std::io;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! A client's stream that says what moves on it, so that an idle connection can be told from a busy one.
+//! A client's stream that records its activity, so that an idle connection can be distinguished from a busy one.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -42,7 +42,7 @@ pub(crate) struct Movement {
     written: AtomicU64,
     /// All that was written has been handed to the kernel.
     flushed: AtomicBool,
-    /// The body ends with the connection (HTTP/1.0): if it breaks off, only a reset tells it from a whole one.
+    /// The body ends with the connection (HTTP/1.0): if it breaks off, only a reset shows that it is incomplete.
     is_open_ended: AtomicBool,
     /// The client may still be sending when the connection closes.
     lingers: AtomicBool,

@@ -23,7 +23,7 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    /// The next request begins: what is said from now on is its answer.
+    /// The next request begins: bytes on the wire from now on belong to its response.
     pub(crate) fn begin(&self) {
         self.heard.store(false, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);

@@ -132,7 +132,7 @@ impl AccessLog {
         self.shards.iter().all(is_empty)
     }
 
-    /// What waits is written, and then [`AccessLog::wait`] returns false.
+    /// Waiting lines are written, and then [`AccessLog::wait`] returns false.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.wake();
@@ -143,12 +143,12 @@ impl AccessLog {
         self.has_no_reader.store(true, Ordering::Relaxed);
     }
 
-    /// So many lines were written.
+    /// This number of lines was written.
     pub fn wrote(&self, lines: u64) {
         self.written.fetch_add(lines, Ordering::Relaxed);
     }
 
-    /// So many lines could not be written.
+    /// This number of lines could not be written.
     pub fn lost(&self, lines: u64) {
         self.dropped.fetch_add(lines, Ordering::Relaxed);
     }
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// What a writer gets until the log is closed.
+    /// The lines for a writer, until the log is closed.
     fn all(log: &AccessLog) -> (String, u64) {
         let (mut text, mut count, mut spare) = (Vec::new(), 0, Vec::new());
         while log.wait(&mut spare, |bytes, lines| {

@@ -1,4 +1,4 @@
-//! One recorded request, for those who make spans of it.
+//! One recorded request, from which spans are made.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct Finished {
     pub upstream: Option<Upstream>,
 }
 
-/// What was sent to an origin, past the cache.
+/// A request to an origin that bypassed the cache.
 #[derive(Debug, Clone, Copy)]
 pub struct Upstream {
     /// The span that the origin sees as its parent.

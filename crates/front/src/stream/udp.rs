@@ -33,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// default, also for others.
 const ALL_SESSIONS: usize = 20_480;
 
-/// This part of all is for listeners with few sessions, in equal shares: a flood on others leaves each of them its share.
+/// This part of all sessions is reserved for listeners with few sessions, in equal shares: a flood on other listeners cannot take it.
 const RESERVE: usize = 4;
 
 /// Where new sessions go.

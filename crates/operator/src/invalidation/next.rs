@@ -19,7 +19,7 @@ const FOR_OTHERS: Duration = Duration::from_secs(35);
 /// Names in a message.
 const NAMED: usize = 3;
 
-/// What `spec.gatewayRef` leads to.
+/// The target of `spec.gatewayRef`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     Ours,
@@ -334,7 +334,7 @@ mod tests {
         let (phase, message, _) = written(look(&silent, 30));
         assert_eq!(phase, Failed);
         assert!(message.contains("no report for 30 s: b"), "{message}");
-        // One that is on its way out may still speak, and need not.
+        // A pod that is being deleted may still report a result, but none is required of it.
         let going = [("b", Pod::Going)];
         assert_eq!(look(&going, 29), Next::Wait(Duration::from_secs(1)));
         assert_eq!(written(look(&going, 31)).0, Complete);

@@ -28,7 +28,7 @@ pub(super) fn for_status(asked: &Addresses, service: &Service) -> (Vec<Value>, O
     (Vec::new(), Some(asked.unusable.clone().unwrap_or(message)))
 }
 
-/// What a Service was given.
+/// The addresses that a Service was given.
 pub(super) fn given(service: &Service) -> Vec<Value> {
     let of_type = |kind: &str, value: &str| json!({ "type": kind, "value": value });
     let Some(spec) = &service.spec else { return Vec::new() };
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(for_status(&asked, &all), (vec![address("192.0.2.1"), address("192.0.2.2")], None));
         let (none, why) = for_status(&asked, &service(&json!(["192.0.2.2"]), &json!([])));
         assert!(none.is_empty() && why.unwrap().starts_with("The Service does not have 192.0.2.1,"));
-        // Without any it takes what it is given.
+        // Without requested addresses the Gateway has those that its Service was given.
         let given = for_status(&Addresses::default(), &service(&json!([]), &json!([{"ip": "192.0.2.9"}])));
         assert_eq!(given, (vec![address("192.0.2.9")], None));
     }

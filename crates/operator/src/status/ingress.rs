@@ -96,7 +96,7 @@ impl Told {
             };
             let generation = ingress.metadata.generation.unwrap_or_default();
             if status.conditions.iter().any(|condition| condition.observed_generation != generation) {
-                // It has just changed: what is known is old.
+                // It has just changed: our copy is outdated.
                 continue;
             }
             let wanted = status.varnish_service.as_ref().map(|service| {

@@ -1,4 +1,4 @@
-//! No-Vary-Search: which query parameters do not tell two responses apart, by the origin's word.
+//! No-Vary-Search: query parameters that the origin declares irrelevant for the response.
 
 use sfv::{Dictionary, InnerList, ListEntry, Parser};
 
@@ -107,7 +107,7 @@ mod tests {
         }
         let many: String = (0..65).map(|n| format!("\"p{n}\" ")).collect();
         assert_eq!(read(format!("params=({many})").as_bytes()), None);
-        // Another order of names is no other rule.
+        // The order of names does not matter.
         assert_eq!(read(b"params=(\"a\" \"b\")"), read(b"params=(\"b\" \"a\" \"a\")"));
     }
 

@@ -1,4 +1,4 @@
-//! All files into one snapshot, again and again.
+//! Loads all files into one snapshot, and reloads them.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -25,7 +25,7 @@ pub struct Loaded {
     pub changed: bool,
 }
 
-/// Manifests in files and directories, with what they held when they last made sense.
+/// Manifests in files and directories, with their last valid content.
 #[derive(Debug)]
 pub struct Files {
     paths: Vec<PathBuf>,
@@ -123,7 +123,7 @@ impl Files {
     }
 }
 
-/// Of one that was read, and was empty.
+/// For a file that was read and is empty.
 fn is_not_empty_for_good(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|it| it.len() > 0 || listing::is_being_written(&it))
 }

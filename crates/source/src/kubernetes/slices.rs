@@ -39,7 +39,7 @@ impl EndpointSlices {
         self.changed.subscribe()
     }
 
-    /// All of these namespaces, from now on watched, and no others.
+    /// Watches exactly these namespaces. Returns their EndpointSlices.
     pub async fn of_namespaces(&mut self, namespaces: &BTreeSet<String>) -> Vec<Arc<EndpointSlice>> {
         self.stores.retain(|namespace, _| namespaces.contains(namespace));
         let new: Vec<&String> = namespaces.iter().filter(|name| !self.stores.contains_key(*name)).collect();

@@ -36,7 +36,7 @@ pub(crate) struct Target {
     pub(crate) protocol: Protocol,
 }
 
-/// All backendRefs of the rule at `rule`; those that lead nowhere are added to `unresolved`.
+/// All backendRefs of the rule at `rule`; invalid ones are added to `unresolved`.
 pub(super) fn resolve(
     route: &Key,
     rule: &str,

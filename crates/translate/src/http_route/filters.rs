@@ -70,8 +70,8 @@ enum Place {
     BackendRef,
 }
 
-/// All filters of the rule at `rule`; those of its backendRefs are added to `backends`. Mirrors that lead nowhere are added to
-/// `unresolved`, and do not stop the rule.
+/// All filters of the rule at `rule`; those of its backendRefs are added to `backends`. Invalid mirrors are added to `unresolved`,
+/// and do not stop the rule.
 pub(super) fn read(
     route: &Key,
     rule: &str,
@@ -228,7 +228,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// A mirror that leads nowhere is left out, and said in the status: its requests are served all the same.
+    /// An invalid mirror is left out and reported in the status: requests are served without it.
     fn mirror(
         &mut self,
         at: &str,

@@ -62,14 +62,14 @@ impl<'a> Context<'a> {
 pub(super) struct Rules {
     /// In order of rule and match.
     pub(super) entries: Vec<Route>,
-    /// 500 for matches that cannot be read, as far as they can be told. They may be wider than what was meant, so any other
+    /// 500 for matches that cannot be read, as far as they are known. They may be wider than what was meant, so any other
     /// entry that is as specific goes before them.
     pub(super) rough: Vec<Route>,
     /// The route is a stand-in: no rule of it is served.
     pub(super) refused: Option<Fault>,
     /// One for each rule that cannot be served as it stands.
     pub(super) dropped: Vec<Fault>,
-    /// One for each reference that leads nowhere.
+    /// One for each invalid reference.
     pub(super) unresolved: Vec<Fault>,
     /// Paths of fields that are set and not carried out.
     pub(super) unsupported_fields: Vec<String>,
@@ -83,7 +83,7 @@ impl Rules {
         if let Some(why) = refused::why(&route.metadata) {
             return Self::refused(key, route, why, context);
         }
-        // The API server's default: one rule for everything, which goes nowhere.
+        // The API server's default: one rule for everything, without a backend.
         let default = [HttpRouteRules::default()];
         let specs = route.spec.rules.as_deref().filter(|rules| !rules.is_empty()).unwrap_or(&default);
         let mut rules = Self { count: specs.len(), ..Self::default() };
@@ -96,7 +96,7 @@ impl Rules {
         rules
     }
 
-    /// 500 for all that can be told of a stand-in's requests.
+    /// 500 for all requests of a stand-in, as far as they are known.
     fn refused(key: &Key, route: &HttpRoute, why: &str, context: &mut Context<'_>) -> Self {
         let failure = context.failure();
         let message = format!(

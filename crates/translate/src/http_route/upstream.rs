@@ -19,7 +19,7 @@ const DEFAULT_ATTEMPTS: u32 = 1;
 const MOST_ATTEMPTS: i64 = 100;
 const LONGEST_SESSION_NAME: usize = 128;
 
-/// The fields of a rule that are about the way to its backends.
+/// The fields of a rule that concern requests to its backends.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Upstream {
     pub(super) timeouts: Option<RuleTimeouts>,

@@ -1,6 +1,6 @@
 //! Changed Ingresses, translated alone.
 //!
-//! Only those that nobody else depends on: each has hosts of its own, and asks for nothing that Ingresses of one Varnish share (a default
+//! Only those that no other object depends on: each has hosts of its own, and asks for nothing that Ingresses of one Varnish share (a default
 //! backend, certificates, room for regular expressions). Functions here return `None` where that may not hold; then everything is translated.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,7 @@ pub(super) fn carry_over(
     Some(())
 }
 
-/// Do these Ingresses ask for nothing that they share with others, as far as the objects tell?
+/// Do these Ingresses ask for nothing that they share with others, as far as the objects show?
 fn are_alone(ingresses: &BTreeSet<Key>, snapshot: &Snapshot, tables: &Tables) -> Option<()> {
     let there = ingresses.iter().filter_map(|key| Some((key, snapshot.ingresses.get(key)?)));
     for (key, ingress) in there {
@@ -142,7 +142,7 @@ fn has_patterns(hosts: &Hosts) -> bool {
     })
 }
 
-/// All hosts, with `now` in the place of `old`. Nobody else may have one of them, before and after.
+/// All hosts, with `now` in the place of `old`. No other Ingress may have one of them, before and after.
 fn replaced(all: &Hosts, old: &Hosts, now: &Hosts) -> Option<Hosts> {
     let mut replaced = all.clone();
     for (name, host) in old {

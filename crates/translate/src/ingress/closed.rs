@@ -50,7 +50,7 @@ pub(super) fn hosts(ours: &Ours<'_>, options: &Options) -> Vec<Host> {
     hosts
 }
 
-/// A path that holds all that was asked for.
+/// A path that includes every path that the user meant.
 fn readable(path: &HTTPIngressPath, options: &Options) -> PathMatch {
     let value = path.path.as_deref().filter(|path| path.starts_with('/'));
     let is_pattern = path.path_type == "ImplementationSpecific"

@@ -28,7 +28,7 @@ pub(super) struct Rules {
     /// Each once, in the order of the Ingress.
     pub(super) hosts: Vec<Host>,
     pub(super) default: Option<Route>,
-    /// One for each backend that leads nowhere (its requests get 503), for a path that stands there twice, and for TLS without a
+    /// One for each invalid backend (its requests get 503), for a path that is listed twice, and for TLS without a
     /// Secret.
     pub(super) unresolved: Vec<Fault>,
 }
@@ -307,8 +307,8 @@ impl Reader<'_> {
             backends: backend.into_iter().collect(),
             route_name: self.route_name.clone(),
             rule_index: u32::try_from(index).unwrap_or(u32::MAX),
-            // As the origin says, and as Varnish does by itself: a client with a Cookie gets no page of others, and others
-            // get none of his.
+            // As the origin says, and as Varnish does by itself: a client with a Cookie gets no page of other
+            // clients, and they get none of its pages.
             cache_policy: Some(Box::new(CachePolicy { cookies_pass: true, ..CachePolicy::default() })),
             ..Route::default()
         })

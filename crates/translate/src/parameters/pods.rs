@@ -51,7 +51,7 @@ pub struct Workload {
     pub resources: ResourceRequirements,
     /// What `-s` says in a pod whose arguments have none.
     pub default_storage: String,
-    /// The same for the storage of what is not kept.
+    /// The same for the storage of responses that are not cached.
     pub default_transient: String,
     pub logging: Option<Logging>,
     /// Where spans of requests go.

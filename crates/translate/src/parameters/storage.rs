@@ -12,7 +12,7 @@ const TRANSIENT_WITHOUT_LIMIT: u64 = 128 * MIB;
 const OVERHEAD: u64 = 128 * MIB;
 /// A storage that is smaller is of no use.
 const LEAST: u64 = 16 * MIB;
-/// The storage of what is not kept, as Varnish calls it. Without a size it would have no bounds.
+/// Varnish's name of the storage for responses that are not cached. Without a size it would have no bounds.
 const TRANSIENT: &str = "Transient";
 
 /// The storages that the user wants. If one of them cannot be had as it stands, all are left out: with fewer than the user
@@ -88,7 +88,7 @@ pub(crate) fn default_transient(memory_limit: Option<u64>) -> String {
     format!("{TRANSIENT}=malloc,{}", varnish_size(share(memory_limit, 1, TRANSIENT_WITHOUT_LIMIT)))
 }
 
-/// Does one of these arguments name the storage of what is not kept?
+/// Does one of these arguments name the storage for responses that are not cached?
 pub fn names_transient(varnishd_args: &[String]) -> bool {
     let value = |argument: &String| argument.strip_prefix("-s").unwrap_or(argument).trim_start().to_owned();
     varnishd_args.iter().any(|argument| value(argument).starts_with("Transient="))

@@ -54,7 +54,7 @@ pub(crate) async fn heard(
             }
         }
         (HIT, ..) => hot.was_hit(hash),
-        // It may be newer than what is stored here, which must not follow it.
+        // It may be newer than the stored response, which must not be delivered after it.
         _ => hot.was_replaced(hash),
     }
 }

@@ -1,4 +1,4 @@
-//! One hot object: a response, what it is found by, and how long it may be served.
+//! One hot object: a response, its key, and how long it may be served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,14 +18,14 @@ const LEASE: Duration = Duration::from_secs(10);
 const RENEWED_AT: u32 = 80;
 /// The next request tries it if this one has not come back.
 const RENEWAL: Duration = Duration::from_secs(1);
-/// What an entry takes beside its key, head and body, about.
+/// The approximate memory of an entry beside its key, head and body.
 const OVERHEAD: usize = 768;
 /// The number that varnishd, or vinyld, gave to the request.
 const NUMBERS: [HeaderName; 2] = [HeaderName::from_static("x-varnish"), HeaderName::from_static("x-vinyl")];
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const OURS: &[u8] = b"varnish-gateway;";
 
-/// What the response to a request is found by.
+/// The key by which the response to a request is found.
 #[derive(Debug)]
 pub(crate) struct Name {
     pub(crate) hash: u64,

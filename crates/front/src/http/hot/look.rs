@@ -1,4 +1,4 @@
-//! A request, held against what is stored.
+//! Compares a request with the stored objects.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ pub(crate) struct Look<'a> {
 #[derive(Debug)]
 pub(super) struct Several;
 
-/// The value of a header by which varnishd tells requests apart.
+/// The value of a header by which varnishd distinguishes requests.
 pub(super) fn value<'h>(
     cache: &'h Cache,
     headers: &'h HeaderMap,
@@ -64,7 +64,7 @@ pub(super) fn value<'h>(
     }
 }
 
-/// What of the headers counts beside the key.
+/// The headers that matter beside the key.
 struct Headers {
     gzip: bool,
     has_conditions: bool,
@@ -91,7 +91,7 @@ impl Look<'_> {
                 _ if name.starts_with("if-") => return None,
                 _ => match kind(name.as_bytes()) {
                     None => {}
-                    // What a client says of itself is taken away by ghost.
+                    // ghost removes headers that clients may not send.
                     Some(Kind::Forwarded) if !self.trusted => {}
                     Some(_) => return None,
                 },

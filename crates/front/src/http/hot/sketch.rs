@@ -1,4 +1,4 @@
-//! How often a key was a hit of late, about: counters of 8 bits, two for each key, halved from time to time. Bounded, without a lock. A
+//! Approximately how often a key was a hit recently: counters of 8 bits, two for each key, halved from time to time. Bounded, without a lock. A
 //! count that two threads write at once may lose one of both.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ pub(crate) struct Sketch {
 }
 
 impl Sketch {
-    /// For about so many keys.
+    /// For about this number of keys.
     pub(crate) fn new(keys: usize) -> Self {
         let words = (keys.max(1024) * 4 / LANES).next_power_of_two();
         Self { words: (0..words).map(|_| AtomicU64::new(0)).collect(), counted: AtomicUsize::new(0) }

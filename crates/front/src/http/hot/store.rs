@@ -1,4 +1,4 @@
-//! Hot objects by the hash of their key: sets of eight places each. A hit takes no lock. Whoever stores or removes takes one.
+//! Hot objects by the hash of their key: sets of eight places each. A hit takes no lock. Storing and removing take one.
 //!
 //! Bounded in bytes. Where there is no room, objects that were not used since the hand of a clock was at them last make room.
 
@@ -27,7 +27,7 @@ struct Set {
 #[derive(Debug)]
 pub(crate) struct Store {
     sets: Box<[Set]>,
-    /// Whoever stores cannot choose the set by the key alone.
+    /// Part of the hash, so that a client cannot choose the set by the key.
     secret: u64,
     most: usize,
     bytes: AtomicUsize,

@@ -22,7 +22,7 @@ fn a_token_is_good_once_for_its_own_rule_and_group() {
     assert_ne!(ticket.token, other.token);
     assert_eq!(&waiting.take(token.as_bytes(), MISS).unwrap().body[..], b"abc");
     assert!(waiting.take(token.as_bytes(), MISS).is_none());
-    // One of another namespace has it in vain, and it is gone.
+    // A rule of another namespace does not get it, and the token is used up.
     let of_other = MissFor { rule: "blog/a#1", ..MISS };
     assert!(waiting.take(other.token.to_string().as_bytes(), of_other).is_none());
     assert!(waiting.take(other.token.to_string().as_bytes(), MISS).is_none());

@@ -1,4 +1,4 @@
-//! What is read here is what hyper reads, or less: hyper is the reference.
+//! This reader accepts what hyper accepts, or less: hyper is the reference.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use super::super::origin::{Failure, Sent, Try};
 
 /// The shortest pause where the route names none.
 const PAUSE: Duration = Duration::from_millis(25);
-/// Pauses double with each retry, up to so many times the shortest.
+/// Pauses double with each retry, up to this multiple of the shortest.
 const LONGEST: u32 = 10;
 /// Retries of one request, whatever its route says.
 const MOST: u32 = 20;
@@ -34,7 +34,7 @@ impl<'a> Policy<'a> {
     }
 
     /// Is this not final? A request that an endpoint may have carried out, without an answer, is sent again only if doing it twice is
-    /// the same as doing it once (RFC 9110, 9.2.2). A status that the route names is the word of both, for every method.
+    /// the same as doing it once (RFC 9110, 9.2.2). A response with a status that the route names is retried for every method.
     pub(crate) fn wants(&self, sent: &Result<Sent, Failure>, one: &Try) -> bool {
         match sent {
             Ok(sent) => self.names(sent.answered.0.status()),
@@ -54,7 +54,7 @@ impl<'a> Policy<'a> {
         self.rule.codes.contains(&status.as_u16())
     }
 
-    /// The pause before the next try, after so many retries: never less than what the route says, up to half of it more at random.
+    /// The pause before the next try, after this number of retries: at least that of the route, plus a random part of up to half of it.
     pub(crate) fn pause(&self, retries: u32, random: u64) -> Duration {
         let shortest =
             self.rule.backoff_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

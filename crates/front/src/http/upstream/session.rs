@@ -88,7 +88,7 @@ impl Default for SessionKey {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     key: SessionKey,
-    /// What tells the rule from others.
+    /// Identifies the rule.
     scope: Box<str>,
     /// By group and endpoint.
     names: Box<[Box<[u64]>]>,
@@ -191,7 +191,7 @@ impl Sessions {
         }
     }
 
-    /// Tells the client about its session with the endpoint that has answered, if it does not know yet.
+    /// Sends the client the token of its session with the endpoint that has answered, unless the client has it.
     pub(crate) fn tell(
         &self,
         rule: &Rule,

@@ -74,7 +74,7 @@ impl Rooms {
         Self { all: Memory::new(all), share, shares: Mutex::default() }
     }
 
-    /// `None` where the namespace has its share, or all is taken.
+    /// `None` if the namespace has used its share, or all memory for bodies is used.
     pub(crate) fn take(&self, namespace: &str, amount: usize) -> Option<Vec<Taken>> {
         self.of(namespace).iter().map(|of| of.take(amount)).collect()
     }
@@ -122,7 +122,7 @@ impl Drop for Taken {
     }
 }
 
-/// What has come of a body.
+/// The part of a body that was received.
 #[derive(Debug, Default)]
 struct Kept {
     bytes: Vec<u8>,
@@ -140,11 +140,11 @@ struct State {
     is_over: bool,
     /// The newest reader. Older ones get nothing more.
     reader: u32,
-    /// Mirrors: they get what comes, once.
+    /// Mirrors: they get each part once, when it is received.
     feeds: Vec<Feed>,
 }
 
-/// One body, and what was kept of it.
+/// One body, and the part of it that was kept.
 #[derive(Debug)]
 pub(crate) struct Upload {
     state: Mutex<State>,
