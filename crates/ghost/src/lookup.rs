@@ -7,7 +7,7 @@ use router::{Decision, NormalHost};
 
 use crate::asked::Asked;
 use crate::ffi::{self, Ctx};
-use crate::message::Message;
+use crate::message::{ClientRequest, Message};
 use crate::socket::Socket;
 use crate::task::Task;
 use crate::{aside, hot, search, sent};
@@ -19,8 +19,16 @@ pub(crate) fn asked(request: Message<'_>) -> Option<Asked> {
 }
 
 /// Joins the lines of headers that the client has repeated (RFC 9110, 5.3). Varnish keeps and finds variants by the first line alone: a
-/// response to several lines would be given to a client that sends only the first of them.
-pub(crate) fn join_repeated(request: Message<'_>) {
+/// response to several lines would be given to a client that sends only the first of them. Requests that pass stay as they are.
+///
+/// # Safety
+/// `ctx` must be the live context whose request it is.
+pub(crate) unsafe fn join_repeated(ctx: *const Ctx, task: &Task, request: &ClientRequest<'_>) {
+    let has_content = task.content.is_some();
+    if !task.decision().is_some_and(|decision| decision.asks_cache(request, has_content)) {
+        return;
+    }
+    let request = request.message;
     let mut names: Vec<(Vec<u8>, usize)> = Vec::new();
     request.survey(|name, _| {
         match names.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
@@ -36,6 +44,8 @@ pub(crate) fn join_repeated(request: Message<'_>) {
         let joined = lines.join(between);
         request.set_header(name, &joined);
     }
+    // SAFETY: the caller's promise.
+    unsafe { request.fail_if_lost(ctx) };
 }
 
 /// Leaves one value of each header that the policy names, or none: fewer variants are kept.

@@ -194,11 +194,8 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             task.sent = sent::leave_out_overrides(message, task.rule(), task.sent);
         }
         if asks && let Some(cache) = task.decision().and_then(Decision::cache) {
-            let is_looked_up =
-                || task.decision().is_some_and(|decision| decision.asks_cache(&request, false));
-            if seldom & sent::REPEATED != 0 && is_looked_up() {
-                lookup::join_repeated(message);
-                message.fail_if_lost(ctx);
+            if seldom & sent::REPEATED != 0 {
+                lookup::join_repeated(ctx, task, &request);
             }
             lookup::normalize(cache, message);
             if untouched && seldom & sent::CACHE_CONTROL != 0 && cache.obeys_clients() {
@@ -486,7 +483,7 @@ unsafe extern "C" fn vmod_router_fetch(ctx: *const Ctx, ghost: *const Ghost) -> 
                 None => index::fetch_begins(),
             }
             ffi::gs_let_go_of_ended(ctx);
-            // It says so once.
+            // `gs_first_try()` returns true only once per fetch.
             let is_first = target.is_some() && ffi::gs_first_try(ctx) == 1;
             if !is_first {
                 cache::send_again(bereq);
@@ -526,9 +523,8 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         let Some(mut resp) = resp else { return };
         let tells_status = task.as_ref().is_some_and(|task| task.table().router().tells_cache_status());
         // SAFETY: as above.
-        let result = unsafe { cache::tell(ctx, tells_status, resp) };
-        // SAFETY: as above.
-        cache::show_range(unsafe { Message::new(ffi::gs_req(ctx)) }, resp);
+        let (result, req) = unsafe { (cache::tell(ctx, tells_status, resp), Message::new(ffi::gs_req(ctx))) };
+        cache::show_range(req, resp);
         if let Some(task) = &task {
             let cache = task.decision().and_then(Decision::cache);
             if let Some(cache) = cache.filter(|_| result != stats::PASS) {
@@ -536,8 +532,7 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
             }
             if tells_status
                 && (cache.is_some() || task.decision().is_some_and(bypasses))
-                // SAFETY: as above.
-                && let Some(req) = unsafe { Message::new(ffi::gs_req(ctx)) }
+                && let Some(req) = req
             {
                 // SAFETY: as above.
                 let key = task.shows_key.then(|| unsafe { lookup::key(ctx, Some(task), req) });
@@ -559,15 +554,14 @@ unsafe extern "C" fn vmod_router_deliver(ctx: *const Ctx, ghost: *const Ghost) {
         if let Some(task) = task {
             client::tell_front(task, resp);
             if task.hot
-                // SAFETY: as above.
-                && let Some(req) = unsafe { Message::new(ffi::gs_req(ctx)) }
+                && let Some(req) = req
             {
                 // SAFETY: as above.
                 unsafe { hot::mark(ctx, task, req, resp, result) };
             }
-            if task.has_conditions && result != stats::PASS
-                // SAFETY: as above.
-                && let Some(req) = unsafe { Message::new(ffi::gs_req(ctx)) }
+            if task.has_conditions
+                && result != stats::PASS
+                && let Some(req) = req
             {
                 // SAFETY: as above.
                 unsafe { conditions::apply(ctx, req, resp) };
