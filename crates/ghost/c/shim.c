@@ -542,17 +542,20 @@ void gs_let_go(VRT_CTX);
 /*
  * The fetch has failed: its stale object is to be served instead, so its time of keep becomes grace. With hold, it passes
  * for a fresh one for so many seconds, too: whoever waits for this fetch gets it, and the origin has a rest. When it goes
- * for good stays as it is. Minus zero in keep says that it is stale all the same; to Varnish it is zero.
+ * for good stays as it is, but for objects that may be served for `most` seconds after they were fresh: these go then. Minus zero in keep says that it is stale all the same; to Varnish it is zero.
  *
  * Varnish would drop the stale object at the end of the fetch, so the fetch must let go of it; and then another try must
  * not be a conditional one. 0 where the object has ended meanwhile. The caller keeps others from ending it.
  */
 int
-gs_rescue(VRT_CTX, double hold)
+gs_rescue(VRT_CTX, double hold, double most)
 {
 	struct busyobj *bo = ctx->bo;
 	struct objcore *oc = bo->stale_oc;
-	double end = EXP_WHEN(oc);
+	double end = EXP_WHEN(oc), last = oc->t_origin + oc->ttl + most;
+
+	if (last < end)
+		end = last;
 
 	if (oc->ttl <= 0.f || end <= ctx->now)
 		return (0);

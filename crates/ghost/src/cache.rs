@@ -472,7 +472,7 @@ pub(crate) fn hide_range(beresp: Message<'_>) {
 /// Back to the name that the origin gave it; unless Varnish sends a part of the response, and says which.
 pub(crate) fn show_range(req: Option<Message<'_>>, resp: Message<'_>) {
     let Some(range) = resp.header(RANGE_HEADER) else { return };
-    if resp.status() == 206 || req.is_some_and(|req| req.header("Range").is_none()) {
+    if resp.status() != 200 || req.is_some_and(|req| req.header("Range").is_none()) {
         resp.set_header("Content-Range", range);
     }
 }

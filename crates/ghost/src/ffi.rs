@@ -157,7 +157,7 @@ unsafe extern "C" {
     pub(crate) fn gs_do_not_stream(ctx: *const Ctx);
     pub(crate) fn gs_set_grace(ctx: *const Ctx, grace: f64);
     pub(crate) fn gs_stale(ctx: *const Ctx, stale_for: *mut f64) -> *mut RawObject;
-    pub(crate) fn gs_rescue(ctx: *const Ctx, hold: f64) -> c_int;
+    pub(crate) fn gs_rescue(ctx: *const Ctx, hold: f64, most: f64) -> c_int;
     pub(crate) fn gs_cache_status(ctx: *const Ctx) -> c_int;
 
     pub(crate) fn gs_task_get(ctx: *const Ctx, id: *const c_void) -> *mut c_void;

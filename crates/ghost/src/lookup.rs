@@ -19,16 +19,18 @@ pub(crate) fn asked(request: Message<'_>) -> Option<Asked> {
 }
 
 /// Joins the lines of headers that the client has repeated (RFC 9110, 5.3). Varnish keeps and finds variants by the first line alone: a
-/// response to several lines would be given to a client that sends only the first of them. Requests that pass stay as they are.
+/// response to several lines would be given to a client that sends only the first of them. Requests that pass stay as they are. In vcl_hash,
+/// after user VCL, which may decide that a request does not pass.
 ///
 /// # Safety
 /// `ctx` must be the live context whose request it is.
-pub(crate) unsafe fn join_repeated(ctx: *const Ctx, task: &Task, request: &ClientRequest<'_>) {
+unsafe fn join_repeated(ctx: *const Ctx, task: &mut Task, request: Message<'_>) {
     let has_content = task.content.is_some();
-    if !task.decision().is_some_and(|decision| decision.asks_cache(request, has_content)) {
+    let as_sent = ClientRequest { message: request, socket: b"", server_name: None };
+    if !task.decision().is_some_and(|decision| decision.asks_cache(&as_sent, has_content)) {
         return;
     }
-    let request = request.message;
+    task.has_joined = true;
     let mut names: Vec<(Vec<u8>, usize)> = Vec::new();
     request.survey(|name, _| {
         match names.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
@@ -100,7 +102,11 @@ pub(crate) unsafe fn key(ctx: *const Ctx, task: Option<&Task>, message: Message<
 ///
 /// # Safety
 /// `ctx` must be the live context whose request `message` is.
-pub(crate) unsafe fn hash(ctx: *const Ctx, task: Option<&mut Task>, message: Message<'_>) {
+pub(crate) unsafe fn hash(ctx: *const Ctx, mut task: Option<&mut Task>, message: Message<'_>) {
+    if let Some(task) = task.as_deref_mut().filter(|task| task.repeats) {
+        // SAFETY: the caller's promise.
+        unsafe { join_repeated(ctx, task, message) };
+    }
     // SAFETY: the caller's promise.
     let key = unsafe { key(ctx, task.as_deref(), message) };
     let host = message.header("Host").unwrap_or_default();

@@ -39,6 +39,10 @@ pub(crate) struct Task {
     pub(crate) sent: u32,
     /// The client has a response already, and asks whether it is still the same.
     pub(crate) has_conditions: bool,
+    /// The client has sent a header in several lines.
+    pub(crate) repeats: bool,
+    /// These lines were joined.
+    pub(crate) has_joined: bool,
     /// What the client takes of stored objects, where its rule's policy obeys it.
     pub(crate) asked: Option<Asked>,
     /// The front asks whether it may store the response.
@@ -89,6 +93,8 @@ impl Task {
                 rescued: false,
                 sent: 0,
                 has_conditions: false,
+                repeats: false,
+                has_joined: false,
                 asked: None,
                 hot: false,
                 shows_key: false,
@@ -147,6 +153,10 @@ impl Task {
 
     /// Decides by the task's own table. Also returns the URL that takes the place of the request's.
     pub(crate) fn decide(&mut self, request: &impl router::Request) -> (&Decision<'static>, Option<Url>) {
+        // Rules look at single lines of a header: the lines that were joined since might choose another rule.
+        if let Some(decision) = self.decision.filter(|_| self.rescued && self.has_joined) {
+            return (self.decision.insert(decision), None);
+        }
         let Routed { mut decision, url } = self.table.router().route(request, self.random);
         if self.loops {
             decision = decision.looped();

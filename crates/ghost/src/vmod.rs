@@ -142,6 +142,7 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
         } else if call == Call::Generated {
             message.survey(|name, _| sent::of_restart(name));
         } else {
+            task.has_joined = false;
             for name in [LISTENER_HEADER, ROUTE_HEADER, PASS_HEADER] {
                 message.remove_header(name);
             }
@@ -163,6 +164,7 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             forwarded::set(ctx, message, task, socket, trusted, seldom & sent::FORWARDED != 0);
             task.sent = seldom & (sent::FORWARDED | sent::OVERRIDE | sent::ADDRESS);
             task.has_conditions = seldom & sent::CONDITION != 0;
+            task.repeats = seldom & sent::REPEATED != 0;
             task.asked = None;
             let is_plain = seldom & (sent::CONDITION | sent::RANGE | sent::DEBUG) == 0;
             task.hot = asks_hot && of_front.is_some() && is_plain && message.method() == b"GET";
@@ -184,8 +186,7 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             Some(client) => client.server_name.filter(|_| ffi::gs_is_included(ctx) == 0).map(str::as_bytes),
             None => ffi::gs_server_name(ctx).bytes(),
         };
-        let request = ClientRequest { message, socket, server_name };
-        let asks = route(ctx, ghost, task, &request);
+        let asks = route(ctx, ghost, task, &ClientRequest { message, socket, server_name });
         if let Some(kept) = task.kept {
             message.set_header(KEPT_HEADER, kept.to_string().as_bytes());
             message.fail_if_lost(ctx);
@@ -194,9 +195,6 @@ unsafe fn arrive(ctx: *const Ctx, ghost: &Ghost, socket: &[u8], call: Call) {
             task.sent = sent::leave_out_overrides(message, task.rule(), task.sent);
         }
         if asks && let Some(cache) = task.decision().and_then(Decision::cache) {
-            if seldom & sent::REPEATED != 0 {
-                lookup::join_repeated(ctx, task, &request);
-            }
             lookup::normalize(cache, message);
             if untouched && seldom & sent::CACHE_CONTROL != 0 && cache.obeys_clients() {
                 task.asked = lookup::asked(message);

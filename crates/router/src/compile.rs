@@ -74,7 +74,10 @@ impl Router {
             }
         }
         if let Some(route) = &config.default {
+            let first = building.rules.len();
             building.add_default(route, &mut problems);
+            let (_, default) = building.rules.split_at_mut(first);
+            decide_who_invalidates(default);
         }
         let mut router = building.finish(config.timeouts.unwrap_or_default(), trusted_proxies);
         router.gateway_id = config.gateway_id.as_deref().filter(|id| is_token(id)).map(Into::into);

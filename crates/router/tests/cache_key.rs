@@ -65,7 +65,8 @@ fn rules_invalidate_for_others_of_their_hostname_and_namespace() {
         "a.com": {"routes": [rule("d/get", "HTTPRoute", "GET", &keeps), rule("d/post", "HTTPRoute", "POST", &none),
             rule("d/off", "HTTPRoute", "PUT", &ignores), rule("e/other", "HTTPRoute", "PATCH", &none),
             rule("d/call", "GRPCRoute", "DELETE", &none)]},
-        "b.com": {"routes": [rule("d/get", "HTTPRoute", "GET", &ignores), rule("d/post", "HTTPRoute", "POST", &none)]}}});
+        "b.com": {"routes": [rule("d/get", "HTTPRoute", "GET", &ignores), rule("d/post", "HTTPRoute", "POST", &none)]}},
+        "default": rule("d/default", "Ingress", "DELETE", &keeps)});
     let router = Router::compile(&serde_json::from_value(config).unwrap()).unwrap().router;
     let invalidates = |host: &str, method: &str| {
         let request = Sample { method: method.to_owned(), ..Sample::get(host, "/") };
@@ -76,6 +77,7 @@ fn rules_invalidate_for_others_of_their_hostname_and_namespace() {
     assert!(!invalidates("a.com", "PATCH"), "of another namespace");
     assert!(!invalidates("a.com", "DELETE"), "gRPC");
     assert!(!invalidates("b.com", "POST"));
+    assert!(invalidates("c.com", "DELETE"), "the default backend of an Ingress");
 }
 
 #[test]

@@ -68,8 +68,12 @@ unsafe fn give_time(ctx: *const Ctx, hold: f64) -> bool {
     // SAFETY: the caller's promise; the stale object lives as long as the fetch holds it.
     unsafe {
         let object = ffi::gs_stale(ctx, &mut stale_for);
+        if object.is_null() {
+            return false;
+        }
+        let most = index::rescue_seconds(ffi::gs_worker(ctx), object).unwrap_or(f64::INFINITY);
         let _invalidations_wait = index::lifetime_of(object as usize);
-        !object.is_null() && ffi::gs_rescue(ctx, hold) == 1
+        ffi::gs_rescue(ctx, hold, most) == 1
     }
 }
 
