@@ -31,7 +31,8 @@ async fn swallowing(bytes: u64) -> SocketAddr {
                     }
                 }
                 let _ = stream.write_all(BUSY).await;
-                let _ = stream.read(&mut buffer).await;
+                // To the end: a connection that is closed with unread bytes is reset, and its response may be lost.
+                while let Ok(1..) = stream.read(&mut buffer).await {}
             });
         }
     });
