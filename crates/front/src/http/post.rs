@@ -159,11 +159,11 @@ struct Judged {
 }
 
 impl Judged {
-    /// Each with the header by which ghost is told of it.
+    /// Each with the header that carries it to ghost.
     fn tags(&self) -> impl Iterator<Item = (&'static str, &HeaderValue)> {
         let names = TAG_HEADERS.map(|name| (name, TAGS_HEADER)).into_iter();
         let names = names.chain([(CACHE_GROUPS_HEADER, CACHE_GROUPS_HEADER)]);
-        names.flat_map(|(name, told)| self.headers.get_all(name).iter().map(move |value| (told, value)))
+        names.flat_map(|(name, sent_as)| self.headers.get_all(name).iter().map(move |value| (sent_as, value)))
     }
 }
 
